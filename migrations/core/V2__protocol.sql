@@ -1,0 +1,232 @@
+-- The protocol: claim, complete, release, sweep and status, one function each, so that each is one statement for the
+-- client: one network round trip, nothing left open when the client goes away, and no session state (PgBouncer in
+-- transaction mode will do). They run with the caller's rights, under row-level security, as the user they are given.
+--
+-- Every transition is one guarded statement. The database's clock decides leases and expiry.
+
+-- The created resource of a row. Rewritten by tenant.idempotency_register_resource.
+CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN NULL::uuid;
+
+-- The newest outbox status of a resource: pending, retrying, completed or failed; NULL where nothing is known. An
+-- application with an outbox replaces this function with its own look-up.
+CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN NULL::text;
+
+-- claim: absent → reserved, or what stands in the way.
+--
+--   acquired   the reservation is the caller's (also when this very token holds it already: a lost answer, asked again)
+--   reserved   somebody else's, its lease still running for `lease_left`
+--   abandoned  somebody else's, its lease ended without an outcome, and not to be run again
+--   completed  with its response, resource and the newest outbox status of that resource
+--   tombstone  completed, its response too large to keep
+--
+-- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any of the last four.
+--
+-- Each statement below sees what was committed before it began (READ COMMITTED), so a row that appears between two of
+-- them is found by the next, and one that vanishes sends the loop round again.
+CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
+    p_user          uuid,
+    p_key           uuid,
+    p_token         uuid,
+    p_procedure     text,
+    p_request_hash  bytea,
+    p_lease         interval,
+    p_retention     interval,
+    p_rerun         boolean, -- take over a reservation of the same request whose lease ended without an outcome
+    p_resource_type text     -- whose status a replay reports; NULL for none
+) RETURNS TABLE (
+    state              text,
+    recorded_procedure text,
+    recorded_hash      bytea,
+    response           bytea,
+    lease_left         interval,
+    resource           uuid,
+    status             text,
+    status_error       text
+)
+LANGUAGE plpgsql AS $claim$
+DECLARE
+    v_lock_timeout text;
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    FOR v_round IN 1..16 LOOP
+        INSERT INTO tenant.idempotency_keys
+            (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
+        VALUES
+            (p_key, p_user, p_procedure, p_request_hash, p_token,
+             clock_timestamp() + p_lease, clock_timestamp() + greatest(p_lease, p_retention))
+        ON CONFLICT (idempotency_key, user_id) DO NOTHING;
+        IF FOUND THEN
+            state := 'acquired';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+
+        DELETE FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key
+          AND k.user_id = p_user
+          AND (k.expires <= clock_timestamp()
+               OR (p_rerun
+                   AND k.response_bytes IS NULL
+                   AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
+                   AND k.procedure = p_procedure
+                   AND k.request_hash = p_request_hash));
+        CONTINUE WHEN FOUND;
+
+        SELECT CASE
+                   WHEN k.response_omitted THEN 'tombstone'
+                   WHEN k.response_bytes IS NOT NULL THEN 'completed'
+                   WHEN k.token = p_token THEN 'acquired'
+                   WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
+                   ELSE 'abandoned'
+               END,
+               k.procedure, k.request_hash, k.response_bytes,
+               coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
+               tenant.idempotency_resource_id(k)
+        INTO state, recorded_procedure, recorded_hash, response, lease_left, resource
+        FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+        EXIT WHEN FOUND;
+    END LOOP;
+
+    IF state IS NULL THEN
+        RAISE EXCEPTION 'idempotency key is claimed and released too fast to follow'
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+
+    -- The status fails softly: whatever goes wrong in here, the replay stands. An outbox that somebody has locked is
+    -- given up on soon.
+    IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
+        v_lock_timeout := current_setting('lock_timeout');
+        BEGIN
+            PERFORM set_config('lock_timeout', '250ms', true);
+            status := tenant.idempotency_resource_status(p_resource_type, resource);
+            PERFORM set_config('lock_timeout', v_lock_timeout, true);
+        EXCEPTION WHEN query_canceled OR OTHERS THEN
+            status := NULL;
+            status_error := SQLSTATE;
+        END;
+    END IF;
+    RETURN NEXT;
+END
+$claim$;
+
+-- complete: reserved → completed, by the holder of the token alone. Answers 'completed', 'already_completed' (by this
+-- token: nothing changed) or 'fenced' (the reservation is not this token's, or no more).
+--
+-- `expires` is left alone where it is right to within a hundredth of the retention: it is indexed, and an update of it
+-- costs an entry in every index.
+CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
+    p_user            uuid,
+    p_key             uuid,
+    p_token           uuid,
+    p_response        bytea,
+    p_omitted         boolean,
+    p_retention       interval,
+    p_resource_column text, -- NULL for none
+    p_resource        uuid
+) RETURNS text
+LANGUAGE plpgsql AS $complete$
+DECLARE
+    v_rows bigint;
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    EXECUTE format(
+        $guarded$
+        UPDATE tenant.idempotency_keys
+        SET response_bytes   = $4,
+            response_omitted = $5,
+            expires          = CASE
+                                   WHEN abs(extract(epoch FROM expires - clock_timestamp() - $6))
+                                        <= extract(epoch FROM $6) / 100
+                                   THEN expires
+                                   ELSE clock_timestamp() + $6
+                               END
+            %s
+        WHERE idempotency_key = $1
+          AND user_id = $2
+          AND token = $3
+          AND response_bytes IS NULL
+        $guarded$,
+        CASE WHEN p_resource_column IS NULL THEN '' ELSE format(', %I = $7', p_resource_column) END
+    )
+    USING p_key, p_user, p_token, p_response, p_omitted, p_retention, p_resource;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows = 1 THEN
+        RETURN 'completed';
+    END IF;
+
+    IF EXISTS (
+        SELECT FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
+          AND k.response_bytes IS NOT NULL
+    ) THEN
+        RETURN 'already_completed';
+    END IF;
+    RETURN 'fenced';
+END
+$complete$;
+
+-- release: reserved → absent, by the holder of the token alone; whether there was such a reservation. Never touches a
+-- completed row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql AS $release$
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    DELETE FROM tenant.idempotency_keys k
+    WHERE k.idempotency_key = p_key
+      AND k.user_id = p_user
+      AND k.token = p_token
+      AND k.response_bytes IS NULL;
+    RETURN FOUND;
+END
+$release$;
+
+-- sweep: deletes at most `p_batch` expired rows of anybody, and returns how many. Runs with no user set; the nil user
+-- stands in for one only because some applications' authn.current_user_id() raises an error where none is set.
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep(p_batch integer) RETURNS bigint
+LANGUAGE plpgsql
+SET app.idempotency_sweep = 'on'
+SET app.current_user_id = '00000000-0000-0000-0000-000000000000'
+AS $sweep$
+DECLARE
+    v_rows bigint;
+BEGIN
+    DELETE FROM tenant.idempotency_keys
+    WHERE expires <= now()
+      AND id IN (
+          SELECT k.id
+          FROM tenant.idempotency_keys k
+          WHERE k.expires <= now()
+          ORDER BY k.expires
+          LIMIT p_batch
+          FOR UPDATE SKIP LOCKED
+      );
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    RETURN v_rows;
+END
+$sweep$;
+
+-- status: the newest outbox status of one resource, asked for as the user it is given.
+CREATE OR REPLACE FUNCTION tenant.idempotency_status(p_user uuid, p_resource_type text, p_resource uuid) RETURNS text
+LANGUAGE plpgsql AS $status$
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+    RETURN tenant.idempotency_resource_status(p_resource_type, p_resource);
+END
+$status$;
+
+-- What the API's own role needs, and no more.
+CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
+LANGUAGE plpgsql AS $grant$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA tenant, authn TO %I', p_role);
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON tenant.idempotency_keys TO %I', p_role);
+END
+$grant$;

@@ -1,0 +1,176 @@
+use super::{CanonicalError, CanonicalErrorKind as Kind, MAX_DEPTH};
+
+/// Reads the protobuf wire format. Nothing read is trusted: every read is bounds-checked.
+#[derive(Clone)]
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// What is still to be read.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(super) fn tag(&mut self) -> Result<Tag, CanonicalError> {
+        self.tag_up_to(MAX_FIELD_NUMBER)
+    }
+
+    fn tag_up_to(&mut self, max_number: u64) -> Result<Tag, CanonicalError> {
+        let varint = self.varint()?;
+        let number = varint.value >> 3;
+        if number == 0 || number > max_number {
+            return Err(Kind::InvalidFieldNumber.into());
+        }
+        Ok(Tag { number: number as u32, wire: WireType::from_tag(varint.value)?, minimal: varint.minimal })
+    }
+
+    #[inline]
+    pub(super) fn varint(&mut self) -> Result<Varint, CanonicalError> {
+        if let [byte @ 0..=0x7f, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(Varint { value: u64::from(*byte), minimal: true });
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<Varint, CanonicalError> {
+        let mut value = 0;
+        for (index, &byte) in self.rest.iter().take(MAX_VARINT_LEN).enumerate() {
+            if index == MAX_VARINT_LEN - 1 && byte > 1 {
+                return Err(Kind::VarintOverflow.into());
+            }
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(Varint { value, minimal: byte != 0 || index == 0 });
+            }
+        }
+        Err(Kind::Truncated.into())
+    }
+
+    pub(super) fn fixed32(&mut self) -> Result<u32, CanonicalError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Kind::Truncated)?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
+    pub(super) fn fixed64(&mut self) -> Result<u64, CanonicalError> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Kind::Truncated)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    /// The content of a length-delimited field.
+    pub(super) fn bytes(&mut self) -> Result<Bytes<'a>, CanonicalError> {
+        let length = self.varint()?;
+        let split = usize::try_from(length.value).ok().and_then(|length| self.rest.split_at_checked(length));
+        let (content, rest) = split.ok_or(Kind::Truncated)?;
+        self.rest = rest;
+        Ok(Bytes { content, minimal: length.minimal })
+    }
+
+    /// The content of a group, its end tag read but not in it.
+    pub(super) fn group(&mut self, number: u32, depth: u32) -> Result<&'a [u8], CanonicalError> {
+        let start = self.rest;
+        loop {
+            if self.is_empty() {
+                return Err(Kind::GroupMismatch.into());
+            }
+            let before = self.rest.len();
+            let tag = self.tag_up_to(MAX_FIELD_NUMBER_IN_GROUP)?;
+            if tag.wire == WireType::EndGroup {
+                if tag.number != number {
+                    return Err(Kind::GroupMismatch.into());
+                }
+                return Ok(&start[..start.len() - before]);
+            }
+            self.skip(tag, depth)?;
+        }
+    }
+
+    /// Reads past the value of a field, checking that it is well formed. `depth` is that of the message it stands in.
+    pub(super) fn skip(&mut self, tag: Tag, depth: u32) -> Result<(), CanonicalError> {
+        match tag.wire {
+            WireType::Varint => self.varint().map(drop),
+            WireType::Fixed64 => self.fixed64().map(drop),
+            WireType::Bytes => self.bytes().map(drop),
+            WireType::StartGroup => self.group(tag.number, deeper(depth)?).map(drop),
+            WireType::EndGroup => Err(Kind::GroupMismatch.into()),
+            WireType::Fixed32 => self.fixed32().map(drop),
+        }
+    }
+}
+
+/// The depth of what stands in a message at `depth`.
+pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
+    if depth >= MAX_DEPTH {
+        return Err(Kind::TooDeep.into());
+    }
+    Ok(depth + 1)
+}
+
+const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
+/// protobuf-go lets more pass inside a group that it only skips. A group that is a known field is read again, strictly.
+const MAX_FIELD_NUMBER_IN_GROUP: u64 = (1 << 31) - 1;
+const MAX_VARINT_LEN: usize = 10;
+
+#[derive(Clone, Copy)]
+pub(super) struct Tag {
+    pub(super) number: u32,
+    pub(super) wire: WireType,
+    pub(super) minimal: bool,
+}
+
+impl Tag {
+    /// The tag as it is written.
+    pub(super) fn encoded(self) -> u64 {
+        u64::from(self.number) << 3 | self.wire as u64
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Varint {
+    pub(super) value: u64,
+    /// In as few bytes as can be.
+    pub(super) minimal: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'a> {
+    pub(super) content: &'a [u8],
+    /// The length in as few bytes as can be.
+    pub(super) minimal: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WireType {
+    Varint = 0,
+    Fixed64 = 1,
+    Bytes = 2,
+    StartGroup = 3,
+    EndGroup = 4,
+    Fixed32 = 5,
+}
+
+impl WireType {
+    fn from_tag(tag: u64) -> Result<Self, CanonicalError> {
+        Ok(match tag & 7 {
+            0 => Self::Varint,
+            1 => Self::Fixed64,
+            2 => Self::Bytes,
+            3 => Self::StartGroup,
+            4 => Self::EndGroup,
+            5 => Self::Fixed32,
+            _ => return Err(Kind::InvalidWireType.into()),
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! The protocol: claim → handler → complete.
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use tonic::Status;
+
+use crate::{
+    IdempotencyStatus, Procedure, StorePolicy,
+    canonical::RequestHash,
+    error::Rejection,
+    outbox::DynStatusResolver,
+    settle::{Settlement, settle},
+    store::{Claim, ClaimOutcome, Completion, DynStore, Replay, Reservation, Resource, StoreError, StoredResponse},
+    telemetry::{self, Chain, Degradation},
+    wire::UnaryResponse,
+};
+
+/// What the calls of one layer share.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn DynStore>,
+    /// Asked instead of the store.
+    pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
+    /// The largest response that is kept, in bytes.
+    pub(crate) max_response_bytes: usize,
+    /// What runs, and has to end before the process does.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// A call that is protected.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) procedure: Arc<Procedure>,
+    pub(crate) reservation: Reservation,
+    pub(crate) request_hash: RequestHash,
+}
+
+impl Engine {
+    /// Runs the handler, unless the key says that this was done before.
+    ///
+    /// To be run in a task of its own: dropped in the middle, it leaves the key reserved until the lease ends.
+    pub(crate) async fn run<F, E>(&self, call: Call, handler: impl FnOnce() -> F) -> Result<UnaryResponse, E>
+    where
+        F: Future<Output = Result<UnaryResponse, E>>,
+    {
+        let lease_ends = Instant::now() + call.procedure.policies().lease;
+
+        match self.store.claim(&call.claim()).await {
+            Ok(ClaimOutcome::Acquired) => telemetry::first(&call.procedure),
+            Ok(ClaimOutcome::InFlight { lease_left }) => return call.reject(Rejection::InProgress { lease_left }),
+            Ok(ClaimOutcome::Mismatch(mismatch)) => return call.reject(Rejection::KeyReused(mismatch)),
+            Ok(ClaimOutcome::OutcomeUnknown) => return call.reject(Rejection::OutcomeUnknown),
+            Ok(ClaimOutcome::Replay(replay)) => return self.replay(&call, replay).await,
+            Err(error) => return self.degrade(call, &error, lease_ends, handler).await,
+        }
+
+        match unwind(handler).await {
+            Ok(Ok(response)) if response.is_success() => {
+                let completion = self.completion(&call, &response);
+                self.settle(call.clone(), Settlement::Complete(completion), lease_ends).await;
+                Ok(response.with_status(first_status(&call.procedure)))
+            }
+            Ok(failure) => {
+                self.settle(call, Settlement::Release, lease_ends).await;
+                failure
+            }
+            Err(_panic) => {
+                telemetry::panicked(&call.procedure);
+                self.settle(call, Settlement::Release, lease_ends).await;
+                Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
+            }
+        }
+    }
+
+    /// Gives the first response back.
+    async fn replay<E>(&self, call: &Call, replay: Replay) -> Result<UnaryResponse, E> {
+        let StoredResponse::Message(message) = &replay.response else {
+            return call.reject(Rejection::ResponseNotStored { resource: replay.resource });
+        };
+        let status = self.replay_status(call, &replay).await;
+        match UnaryResponse::replay(message, status) {
+            Ok(response) => {
+                telemetry::replayed(&call.procedure);
+                Ok(response)
+            }
+            // More than gRPC can frame, and so more than any handler can have answered.
+            Err(_) => call.reject(Rejection::ResponseNotStored { resource: replay.resource }),
+        }
+    }
+
+    /// The status that a replay reports. Fails softly.
+    async fn replay_status(&self, call: &Call, replay: &Replay) -> IdempotencyStatus {
+        let Some(creates) = call.procedure.creates() else {
+            return IdempotencyStatus::Completed;
+        };
+        let status = match (&self.status_resolver, replay.resource) {
+            (Some(resolver), Some(id)) => {
+                let resource = Resource { resource_type: creates.resource_type.clone(), id };
+                resolver.status(call.reservation.user, &resource).await.map_err(|error| Chain(&*error).to_string())
+            }
+            (None, _) => replay.status.as_ref().copied().map_err(ToString::to_string),
+            (Some(_), None) => Ok(None),
+        };
+        match status {
+            Ok(Some(status)) => status.into(),
+            Ok(None) => {
+                telemetry::status_unknown(&call.procedure, &"nothing is known of the created resource");
+                IdempotencyStatus::Processing
+            }
+            Err(error) => {
+                telemetry::status_unknown(&call.procedure, &error);
+                IdempotencyStatus::Processing
+            }
+        }
+    }
+
+    /// What to do where the store does not answer the claim (FUN-15 section 5).
+    async fn degrade<F, E>(
+        &self,
+        call: Call,
+        error: &StoreError,
+        lease_ends: Instant,
+        handler: impl FnOnce() -> F,
+    ) -> Result<UnaryResponse, E>
+    where
+        F: Future<Output = Result<UnaryResponse, E>>,
+    {
+        if call.procedure.policies().on_store_unavailable == StorePolicy::Reject {
+            telemetry::store_unavailable(&call.procedure, &Chain(error));
+            if error.may_have_happened() {
+                self.settle_later(call, Settlement::Release, lease_ends);
+            }
+            return Ok(UnaryResponse::failed(Rejection::StoreUnavailable.into()));
+        }
+        telemetry::unprotected(&call.procedure, Degradation::Store(error.kind()), &Chain(error));
+        let outcome = unwind(handler).await;
+        if error.may_have_happened() {
+            // The claim may stand: then its outcome is recorded like any other.
+            let settlement = match &outcome {
+                Ok(Ok(response)) if response.is_success() => Settlement::Complete(self.completion(&call, response)),
+                _ => Settlement::Release,
+            };
+            self.settle_later(call.clone(), settlement, lease_ends);
+        }
+        outcome.unwrap_or_else(|_panic| {
+            telemetry::panicked(&call.procedure);
+            Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
+        })
+    }
+
+    fn completion(&self, call: &Call, response: &UnaryResponse) -> Completion {
+        let procedure = &call.procedure;
+        let message = response.message().ok();
+        let id = message.as_deref().and_then(|message| {
+            procedure.resource_id(message).unwrap_or_else(|error| {
+                telemetry::no_resource_id(procedure, &error);
+                None
+            })
+        });
+        let resource = procedure.creates().zip(id);
+        Completion {
+            response: match message {
+                Some(message) if message.len() <= self.max_response_bytes => StoredResponse::Message(message),
+                _ => StoredResponse::Omitted,
+            },
+            resource: resource.map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id }),
+            retention: procedure.policies().retention,
+        }
+    }
+
+    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts.
+    async fn settle(&self, call: Call, settlement: Settlement, lease_ends: Instant) {
+        if settle(&*self.store, &call, &settlement).await.is_err() {
+            self.settle_later(call, settlement, lease_ends);
+        }
+    }
+
+    fn settle_later(&self, call: Call, settlement: Settlement, lease_ends: Instant) {
+        let store = Arc::clone(&self.store);
+        self.tasks.spawn(async move {
+            let mut pause = Duration::from_millis(100);
+            while Instant::now() + pause < lease_ends {
+                tokio::time::sleep(pause).await;
+                if settle(&*store, &call, &settlement).await.is_ok() {
+                    return;
+                }
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            telemetry::not_settled(&call.procedure, settlement.step(), "gave up: the lease ends", None);
+        });
+    }
+}
+
+impl Call {
+    fn claim(&self) -> Claim {
+        let policies = self.procedure.policies();
+        Claim {
+            reservation: self.reservation,
+            procedure: self.procedure.path().to_owned(),
+            request_hash: self.request_hash,
+            lease: policies.lease,
+            retention: policies.retention,
+            on_lease_ended: policies.on_lease_ended,
+            resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
+        }
+    }
+
+    fn reject<E>(&self, rejection: Rejection) -> Result<UnaryResponse, E> {
+        telemetry::rejected(&self.procedure, rejection.reason());
+        Ok(UnaryResponse::failed(rejection.into()))
+    }
+}
+
+/// What the first response reports: the work behind what it created has only begun.
+fn first_status(procedure: &Procedure) -> IdempotencyStatus {
+    match procedure.creates() {
+        Some(_) => IdempotencyStatus::Processing,
+        None => IdempotencyStatus::Completed,
+    }
+}
+
+/// Runs the handler, and turns its panic into an error. Nothing that it may have left half changed is looked at again.
+async fn unwind<F: Future>(handler: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
+    AssertUnwindSafe(async { handler().await }).catch_unwind().await
+}

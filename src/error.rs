@@ -1,0 +1,345 @@
+//! What the layer refuses, and the one table that maps it to status codes and details.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use uuid::Uuid;
+
+use crate::{IdempotencyKey, InvalidKey, canonical::CanonicalError, wire::WireError};
+
+/// The `google.rpc.ErrorInfo` domain of every rejection.
+pub const ERROR_DOMAIN: &str = "tonic-idempotency";
+
+/// Why the layer refused a call: the `google.rpc.ErrorInfo` reason of its rejection.
+///
+/// | reason | code | situation | also |
+/// |---|---|---|---|
+/// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call still runs | `RetryInfo` |
+/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | malformed or repeated key | `BadRequest` naming the header |
+/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | key needed by the procedure's policy, none sent | `BadRequest` |
+/// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | key used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
+/// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no authenticated user, and the policy is to refuse | |
+/// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the first call ended without saying how, and the policy is to refuse | |
+/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is no gRPC message of its type | |
+/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request is larger than the layer's limit | |
+/// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to keep | metadata `resource_id` |
+/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | store unreachable, and the policy is to refuse | `RetryInfo` |
+///
+/// A client reads it from the status that it got:
+///
+/// ```
+/// use tonic_idempotency::Reason;
+///
+/// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
+///     matches!(Reason::of(status), Some(Reason::InProgress | Reason::StoreUnavailable))
+/// }
+/// # assert!(!retry_with_the_same_key(&tonic::Status::internal("")));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// `IDEMPOTENCY_IN_PROGRESS`
+    InProgress,
+    /// `IDEMPOTENCY_KEY_INVALID`
+    KeyInvalid,
+    /// `IDEMPOTENCY_KEY_REQUIRED`
+    KeyRequired,
+    /// `IDEMPOTENCY_KEY_REUSED`
+    KeyReused,
+    /// `IDEMPOTENCY_NO_USER`
+    NoUser,
+    /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
+    OutcomeUnknown,
+    /// `IDEMPOTENCY_REQUEST_MALFORMED`
+    RequestMalformed,
+    /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
+    RequestTooLarge,
+    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
+    ResponseNotStored,
+    /// `IDEMPOTENCY_STORE_UNAVAILABLE`
+    StoreUnavailable,
+}
+
+impl Reason {
+    const ALL: [Self; 10] = [
+        Self::InProgress,
+        Self::KeyInvalid,
+        Self::KeyRequired,
+        Self::KeyReused,
+        Self::NoUser,
+        Self::OutcomeUnknown,
+        Self::RequestMalformed,
+        Self::RequestTooLarge,
+        Self::ResponseNotStored,
+        Self::StoreUnavailable,
+    ];
+
+    /// The reason of a rejection by this layer; `None` for any other status.
+    pub fn of(status: &Status) -> Option<Self> {
+        let info = status.get_details_error_info()?;
+        if info.domain != ERROR_DOMAIN {
+            return None;
+        }
+        info.reason.parse().ok()
+    }
+
+    /// The reason as `google.rpc.ErrorInfo` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "IDEMPOTENCY_IN_PROGRESS",
+            Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
+            Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
+            Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
+            Self::NoUser => "IDEMPOTENCY_NO_USER",
+            Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
+            Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
+            Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
+            Self::ResponseNotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
+            Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Reason {
+    type Err = UnknownReason;
+
+    fn from_str(text: &str) -> Result<Self, UnknownReason> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(UnknownReason(()))
+    }
+}
+
+/// A text that is no [`Reason`].
+#[derive(Debug)]
+pub struct UnknownReason(());
+
+impl fmt::Display for UnknownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no reason of this layer")
+    }
+}
+
+impl std::error::Error for UnknownReason {}
+
+/// What differs between a call and the one that used its key before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// Another procedure.
+    Procedure,
+    /// The same procedure, another request message.
+    Request,
+}
+
+impl Mismatch {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Procedure => "procedure",
+            Self::Request => "request",
+        }
+    }
+}
+
+/// A call that the layer refuses.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    InProgress { lease_left: Duration },
+    KeyInvalid(InvalidKey),
+    KeyRequired,
+    KeyReused(Mismatch),
+    NoUser,
+    OutcomeUnknown,
+    RequestMalformed(MalformedRequest),
+    RequestTooLarge { limit: usize },
+    ResponseNotStored { resource: Option<Uuid> },
+    StoreUnavailable,
+}
+
+#[derive(Debug)]
+pub(crate) enum MalformedRequest {
+    Framing(WireError),
+    Message(CanonicalError),
+}
+
+impl fmt::Display for MalformedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Framing(error) => error.fmt(f),
+            Self::Message(error) => error.fmt(f),
+        }
+    }
+}
+
+/// How long a client is told to wait while the first call runs: it may end any moment.
+const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
+
+/// How long a client is told to wait for a store that cannot be reached.
+const RETRY_STORE: Duration = Duration::from_secs(5);
+
+impl Rejection {
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::InProgress { .. } => Reason::InProgress,
+            Self::KeyInvalid(_) => Reason::KeyInvalid,
+            Self::KeyRequired => Reason::KeyRequired,
+            Self::KeyReused(_) => Reason::KeyReused,
+            Self::NoUser => Reason::NoUser,
+            Self::OutcomeUnknown => Reason::OutcomeUnknown,
+            Self::RequestMalformed(_) => Reason::RequestMalformed,
+            Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
+            Self::ResponseNotStored { .. } => Reason::ResponseNotStored,
+            Self::StoreUnavailable => Reason::StoreUnavailable,
+        }
+    }
+
+    /// The table of what the caller sees.
+    fn code(&self) -> Code {
+        match self {
+            Self::InProgress { .. } => Code::Aborted,
+            Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
+            Self::NoUser => Code::Unauthenticated,
+            Self::OutcomeUnknown | Self::ResponseNotStored { .. } => Code::FailedPrecondition,
+            Self::RequestMalformed(_) => Code::Internal,
+            Self::RequestTooLarge { .. } => Code::ResourceExhausted,
+            Self::StoreUnavailable => Code::Unavailable,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::InProgress { .. } => {
+                "the first call with this idempotency key still runs; retry with the same key".to_owned()
+            }
+            Self::KeyInvalid(invalid) => invalid.to_string(),
+            Self::KeyRequired => {
+                "this procedure needs an idempotency-key header; send a UUID, the same one with each retry".to_owned()
+            }
+            Self::KeyReused(Mismatch::Procedure) => {
+                "this idempotency key was used with another procedure; use a new key for a new operation".to_owned()
+            }
+            Self::KeyReused(Mismatch::Request) => {
+                "this idempotency key was used with another request; use a new key for a new operation".to_owned()
+            }
+            Self::NoUser => "an idempotency key needs an authenticated user; authenticate".to_owned(),
+            Self::OutcomeUnknown => "the first call with this idempotency key ended without saying how; look whether \
+                                     it took effect before you use a new key"
+                .to_owned(),
+            Self::RequestMalformed(malformed) => format!("the request cannot be read: {malformed}"),
+            Self::RequestTooLarge { limit } => {
+                format!("the request is larger than the {limit} bytes that a call with an idempotency key may have")
+            }
+            Self::ResponseNotStored { .. } => "the first call with this idempotency key succeeded, and its response \
+                                               was too large to keep; read the resource instead"
+                .to_owned(),
+            Self::StoreUnavailable => {
+                "idempotency keys cannot be checked at the moment; retry with the same key".to_owned()
+            }
+        }
+    }
+
+    fn details(&self) -> ErrorDetails {
+        let mut metadata = Vec::new();
+        let mut details = ErrorDetails::new();
+        match self {
+            Self::InProgress { lease_left } => {
+                details.set_retry_info(Some(RETRY_IN_PROGRESS.min(*lease_left)));
+            }
+            Self::KeyInvalid(_) | Self::KeyRequired => {
+                details.add_bad_request_violation(IdempotencyKey::HEADER, self.message());
+            }
+            Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
+            Self::ResponseNotStored { resource: Some(id) } => {
+                metadata.push(("resource_id".to_owned(), id.to_string()));
+            }
+            Self::StoreUnavailable => {
+                details.set_retry_info(Some(RETRY_STORE));
+            }
+            Self::NoUser
+            | Self::OutcomeUnknown
+            | Self::RequestMalformed(_)
+            | Self::RequestTooLarge { .. }
+            | Self::ResponseNotStored { resource: None } => {}
+        }
+        details.set_error_info(
+            self.reason().as_str(),
+            ERROR_DOMAIN,
+            metadata.into_iter().collect::<std::collections::HashMap<_, _>>(),
+        );
+        details
+    }
+}
+
+impl From<Rejection> for Status {
+    fn from(rejection: Rejection) -> Self {
+        Status::with_error_details(rejection.code(), rejection.message(), rejection.details())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row of the table in the docs of [`Reason`].
+    #[test]
+    fn full_matrix() {
+        let resource = Uuid::from_u128(7);
+        let malformed = MalformedRequest::Framing(WireError::Truncated);
+        let rows = [
+            (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
+            (Rejection::KeyInvalid(InvalidKey::Empty), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
+            (Rejection::KeyRequired, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
+            (Rejection::KeyReused(Mismatch::Procedure), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
+            (Rejection::KeyReused(Mismatch::Request), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
+            (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
+            (Rejection::OutcomeUnknown, Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN"),
+            (Rejection::RequestMalformed(malformed), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
+            (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
+            (
+                Rejection::ResponseNotStored { resource: Some(resource) },
+                Code::FailedPrecondition,
+                "IDEMPOTENCY_RESPONSE_NOT_STORED",
+            ),
+            (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
+        ];
+        for (rejection, code, reason) in rows {
+            let case = format!("{rejection:?}");
+            let bad_request = matches!(rejection, Rejection::KeyInvalid(_) | Rejection::KeyRequired);
+            let retry = matches!(rejection, Rejection::InProgress { .. } | Rejection::StoreUnavailable);
+            let metadata: Vec<_> = match &rejection {
+                Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
+                Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
+                Rejection::ResponseNotStored { .. } => vec![("resource_id", resource.to_string())],
+                _ => vec![],
+            };
+
+            let status = Status::from(rejection);
+
+            assert_eq!(status.code(), code, "{case}");
+            assert!(!status.message().is_empty(), "{case}");
+            assert_eq!(Reason::of(&status).map(Reason::as_str), Some(reason), "{case}");
+            let details = status.get_error_details();
+            let info = details.error_info().expect("an ErrorInfo");
+            assert_eq!(info.domain, "tonic-idempotency", "{case}");
+            assert_eq!(info.metadata.len(), metadata.len(), "{case}");
+            for (name, value) in metadata {
+                assert_eq!(info.metadata.get(name), Some(&value), "{case}");
+            }
+            assert_eq!(details.retry_info().is_some(), retry, "{case}");
+            let fields: Vec<_> = details.bad_request().iter().flat_map(|bad| &bad.field_violations).collect();
+            assert_eq!(fields.len(), usize::from(bad_request), "{case}");
+            assert!(fields.iter().all(|field| field.field == "idempotency-key"), "{case}");
+        }
+    }
+
+    #[test]
+    fn does_not_take_the_status_of_another_for_a_rejection() {
+        let details = ErrorDetails::with_error_info("IDEMPOTENCY_IN_PROGRESS", "elsewhere", []);
+        assert_eq!(Reason::of(&Status::with_error_details(Code::Aborted, "", details)), None);
+        assert_eq!(Reason::of(&Status::aborted("")), None);
+    }
+}

@@ -1,0 +1,35 @@
+use tonic::{Request, Status, service::Interceptor};
+
+use crate::{IdempotencyKey, error::Rejection};
+
+/// Parses the key into the request's extensions, so that handlers can read it, and refuses a malformed one.
+///
+/// The layer does without it, and does the same for the procedures that it protects; this is for handlers behind no layer,
+/// or of procedures that are not opted in.
+///
+/// ```
+/// use tonic::{Request, service::Interceptor};
+/// use tonic_idempotency::{IdempotencyKey, KeyInterceptor};
+///
+/// let mut request = Request::new(());
+/// request.metadata_mut().insert("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap());
+/// let request = KeyInterceptor.call(request).unwrap();
+/// assert!(request.extensions().get::<IdempotencyKey>().is_some());
+///
+/// let mut request = Request::new(());
+/// request.metadata_mut().insert("idempotency-key", "order-17".parse().unwrap());
+/// assert_eq!(KeyInterceptor.call(request).unwrap_err().code(), tonic::Code::InvalidArgument);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyInterceptor;
+
+impl Interceptor for KeyInterceptor {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let values = request.metadata().get_all(IdempotencyKey::HEADER);
+        let key = IdempotencyKey::from_values(values.iter().map(|value| value.as_encoded_bytes()));
+        if let Some(key) = key.map_err(Rejection::KeyInvalid)? {
+            request.extensions_mut().insert(key);
+        }
+        Ok(request)
+    }
+}

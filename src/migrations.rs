@@ -1,0 +1,117 @@
+//! The table `tenant.idempotency_keys` with its row-level security and its functions.
+//!
+//! Run from here, or as plain SQL: the files are in the crate's `migrations/`, to be run in their order as the role that is
+//! to own the table. They fit any database of PostgreSQL 14 or later, and adopt a table that FUN-15's own migrations made.
+//!
+//! ```no_run
+//! use tonic_idempotency::{ResourceType, migrations};
+//!
+//! # async fn migrate() -> Result<(), Box<dyn std::error::Error>> {
+//! let (mut owner, connection) = tokio_postgres::connect("host=localhost user=owner", tokio_postgres::NoTls).await?;
+//! tokio::spawn(connection);
+//!
+//! migrations::run(&mut owner).await?;
+//! let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
+//! owner.batch_execute(&invoice.registration_sql()).await?;
+//! migrations::grant(&owner, "my_api_role").await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::{error, fmt};
+
+use refinery::Runner;
+use tokio_postgres::{Client, types::Type};
+
+mod core {
+    refinery::embed_migrations!("migrations/core");
+}
+
+mod organization {
+    refinery::embed_migrations!("migrations/organization");
+}
+
+/// Where refinery notes what it has run: one table for each set, beside the application's own.
+const CORE_HISTORY: &str = "idempotency_core_migrations";
+const ORGANIZATION_HISTORY: &str = "idempotency_organization_migrations";
+
+/// Held while migrations run, so that servers which start together take turns: "idempo" in ASCII.
+const LOCK: i64 = 0x6964_656d_706f;
+
+/// Makes the table, or brings it up to date. Doing so again changes nothing.
+///
+/// # Errors
+///
+/// [`MigrationError`] where the database refuses, or has migrations that are not this crate's.
+///
+/// # Cancel safety
+///
+/// Each migration is a transaction. Dropped, it stops after some of them, and the client has to be dropped too: it may
+/// still hold the lock.
+pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
+    locked(client, core::migrations::runner(), CORE_HISTORY).await
+}
+
+/// Makes FUN-15's own world on top of [`run`]: the eight resource tables, `authz.outbox`, the eight foreign keys. For the
+/// sample, for tests, and as a pattern.
+///
+/// # Errors
+///
+/// As [`run`].
+///
+/// # Cancel safety
+///
+/// As [`run`].
+pub async fn run_organization(client: &mut Client) -> Result<(), MigrationError> {
+    locked(client, organization::migrations::runner(), ORGANIZATION_HISTORY).await
+}
+
+/// Grants a role what the store needs, and no more: the role as which the API logs in, neither a superuser nor the owner of
+/// the table.
+///
+/// # Errors
+///
+/// [`MigrationError`] where the database refuses.
+pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
+    client.query_typed("SELECT tenant.idempotency_grant($1)", &[(&role, Type::NAME)]).await?;
+    Ok(())
+}
+
+async fn locked(client: &mut Client, runner: Runner, history: &str) -> Result<(), MigrationError> {
+    client.query_typed("SELECT pg_advisory_lock($1)", &[(&LOCK, Type::INT8)]).await?;
+    let mut runner = runner;
+    let ran = runner.set_migration_table_name(history).run_async(client).await;
+    client.query_typed("SELECT pg_advisory_unlock($1)", &[(&LOCK, Type::INT8)]).await?;
+    ran?;
+    Ok(())
+}
+
+/// Migrations that did not run.
+#[derive(Debug)]
+pub struct MigrationError {
+    source: Box<dyn error::Error + Send + Sync>,
+}
+
+impl fmt::Display for MigrationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the database could not be migrated")
+    }
+}
+
+impl error::Error for MigrationError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+impl From<refinery::Error> for MigrationError {
+    fn from(error: refinery::Error) -> Self {
+        Self { source: error.into() }
+    }
+}
+
+impl From<tokio_postgres::Error> for MigrationError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self { source: error.into() }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the status of a resource comes from, if not from the store.
+
+use std::{error::Error, pin::Pin};
+
+use crate::{
+    UserId,
+    status::OutboxStatus,
+    store::{Resource, Store},
+};
+
+/// Finds out how far the asynchronous work behind a resource has come.
+///
+/// Without one, a replay reports what the store's claim brought along: with `PostgresStore` what the SQL function
+/// `tenant.idempotency_resource_status` says, in the same round trip. A resolver is asked after the claim, at each replay of
+/// a call that created a resource, and instead of the store.
+///
+/// It fails softly: an error is logged, and the status is `processing`.
+///
+/// ```
+/// use tonic_idempotency::{OutboxStatus, Resource, StatusResolver, UserId};
+///
+/// struct Workflows;
+///
+/// impl StatusResolver for Workflows {
+///     type Error = std::convert::Infallible;
+///
+///     async fn status(&self, _: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, Self::Error> {
+///         // Ask the workflow engine about `resource.id`.
+///         Ok((resource.resource_type == "cluster").then_some(OutboxStatus::Pending))
+///     }
+/// }
+/// ```
+pub trait StatusResolver: Send + Sync + 'static {
+    /// What can go wrong.
+    type Error: Into<Box<dyn Error + Send + Sync>>;
+
+    /// The newest status of the work behind the resource; `None` where nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// Whatever kept it from being found out.
+    fn status(
+        &self,
+        user: UserId,
+        resource: &Resource,
+    ) -> impl Future<Output = Result<Option<OutboxStatus>, Self::Error>> + Send;
+}
+
+/// A [`Store`] asked on its own, in a round trip of its own: for records that live in one store while the outbox is in
+/// another.
+#[derive(Clone, Debug)]
+pub struct StatusFromStore<S>(pub S);
+
+impl<S: Store> StatusResolver for StatusFromStore<S> {
+    type Error = crate::StoreError;
+
+    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, Self::Error> {
+        self.0.status(user, resource).await
+    }
+}
+
+type BoxedStatus<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<OutboxStatus>, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
+
+/// A [`StatusResolver`] whose type is not known.
+pub(crate) trait DynStatusResolver: Send + Sync {
+    fn status<'a>(&'a self, user: UserId, resource: &'a Resource) -> BoxedStatus<'a>;
+}
+
+impl<R: StatusResolver> DynStatusResolver for R {
+    fn status<'a>(&'a self, user: UserId, resource: &'a Resource) -> BoxedStatus<'a> {
+        Box::pin(async move { StatusResolver::status(self, user, resource).await.map_err(Into::into) })
+    }
+}

@@ -1,0 +1,87 @@
+use std::{error, fmt};
+
+/// A procedure that cannot be opted in as it is described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProcedureError {
+    /// The id field is not a string or bytes field that holds one value.
+    IdFieldNotUuid {
+        /// The procedure's path.
+        procedure: String,
+        /// The field as it was named.
+        field: String,
+    },
+    /// A lease or a retention is zero or negative.
+    InvalidDuration {
+        /// The procedure's path.
+        procedure: String,
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The option has a value that this version of the crate does not know.
+    InvalidOption {
+        /// The procedure's path.
+        procedure: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The response message has no such field.
+    MissingIdField {
+        /// The procedure's path.
+        procedure: String,
+        /// The field as it was named.
+        field: String,
+        /// The response message.
+        message: String,
+    },
+    /// The procedure streams; only unary ones can be replayed.
+    Streaming {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// The descriptors have no such procedure.
+    Unknown {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// The store knows no such resource type.
+    UnknownResourceType {
+        /// The procedure's path.
+        procedure: String,
+        /// The type as it was named.
+        resource_type: String,
+        /// Those that the store knows.
+        known: Vec<String>,
+    },
+}
+
+impl fmt::Display for ProcedureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IdFieldNotUuid { procedure, field } => write!(
+                f,
+                "{procedure}: the id field {field:?} cannot hold a UUID; it has to be a single string or bytes field"
+            ),
+            Self::InvalidDuration { procedure, setting } => {
+                write!(f, "{procedure}: the {setting} has to be more than zero")
+            }
+            Self::InvalidOption { procedure, why } => {
+                write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")
+            }
+            Self::MissingIdField { procedure, field, message } => {
+                write!(f, "{procedure}: the id field {field:?} is not in the response message {message}")
+            }
+            Self::Streaming { procedure } => {
+                write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
+            }
+            Self::Unknown { procedure } => write!(f, "{procedure}: no such procedure in the descriptors"),
+            Self::UnknownResourceType { procedure, resource_type, known } => write!(
+                f,
+                "{procedure}: the store knows no resource type {resource_type:?}; it knows: {}",
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ),
+        }
+    }
+}
+
+impl error::Error for ProcedureError {}

@@ -1,0 +1,157 @@
+//! Which procedures take idempotency keys, what they create, and their policies.
+//!
+//! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`]; both
+//! come to the same [`Procedure`]. Where both speak of one procedure, the code wins as a whole. A procedure with neither is
+//! passed through.
+
+mod error;
+mod option;
+mod policy;
+mod resolve;
+mod resource_id;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use prost_reflect::MethodDescriptor;
+
+pub use self::{
+    error::ProcedureError,
+    policy::{KeyPolicy, LeasePolicy, Policies, StorePolicy, UserPolicy},
+    resource_id::ResourceIdError,
+};
+pub(crate) use self::{option::read_options, resolve::resolve};
+
+/// A procedure that takes idempotency keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Procedure {
+    path: String,
+    method: MethodDescriptor,
+    creates: Option<Creates>,
+    policies: Policies,
+}
+
+impl Procedure {
+    /// Opts a procedure in, by its path: `/organization.v1.ProjectService/CreateProject`, the leading slash optional.
+    pub fn builder(path: impl Into<String>) -> ProcedureBuilder {
+        let path = path.into();
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        ProcedureBuilder { path, ..ProcedureBuilder::default() }
+    }
+
+    /// The path, as it is in the request and in the table: `/organization.v1.ProjectService/CreateProject`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The procedure's descriptor.
+    pub fn method(&self) -> &MethodDescriptor {
+        &self.method
+    }
+
+    /// The resource that the procedure creates; `None` where it creates no tracked one.
+    pub fn creates(&self) -> Option<&Creates> {
+        self.creates.as_ref()
+    }
+
+    /// What to do in each case that leaves a choice.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+}
+
+/// The resource that a procedure creates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Creates {
+    /// A resource type that the store knows, such as `project`.
+    pub resource_type: String,
+    /// The field of the response that holds the resource's id, a UUID as a string or as 16 bytes; with dots, a path into
+    /// submessages.
+    pub id_field: String,
+}
+
+/// A procedure as the proto option or the code describes it, not yet held against its descriptor. What is left out has the
+/// layer's default.
+///
+/// Default, for a procedure that creates no tracked resource:
+///
+/// ```
+/// use tonic_idempotency::Procedure;
+///
+/// let refund = Procedure::builder("/shop.v1.Payments/Refund");
+/// ```
+///
+/// Customised:
+///
+/// ```
+/// use std::time::Duration;
+/// use tonic_idempotency::{KeyPolicy, Procedure, StorePolicy};
+///
+/// let pay = Procedure::builder("/shop.v1.Payments/Pay")
+///     .creates("payment", "payment.id")
+///     .key(KeyPolicy::Required)
+///     .on_store_unavailable(StorePolicy::Reject)
+///     .retention(Duration::from_secs(7 * 24 * 3600));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct ProcedureBuilder {
+    path: String,
+    creates: Option<Creates>,
+    key: Option<KeyPolicy>,
+    on_no_user: Option<UserPolicy>,
+    on_store_unavailable: Option<StorePolicy>,
+    on_lease_ended: Option<LeasePolicy>,
+    lease: Option<Duration>,
+    retention: Option<Duration>,
+}
+
+impl ProcedureBuilder {
+    /// The type of the created resource, and the field of the response that holds its id.
+    pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
+        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
+        self
+    }
+
+    /// What to do without a key.
+    pub fn key(mut self, policy: KeyPolicy) -> Self {
+        self.key = Some(policy);
+        self
+    }
+
+    /// What to do where no user is authenticated.
+    pub fn on_no_user(mut self, policy: UserPolicy) -> Self {
+        self.on_no_user = Some(policy);
+        self
+    }
+
+    /// What to do where the store cannot be reached.
+    pub fn on_store_unavailable(mut self, policy: StorePolicy) -> Self {
+        self.on_store_unavailable = Some(policy);
+        self
+    }
+
+    /// What to do with a key whose first call ended its lease without saying how it ended.
+    pub fn on_lease_ended(mut self, policy: LeasePolicy) -> Self {
+        self.on_lease_ended = Some(policy);
+        self
+    }
+
+    /// How long a reservation is believed. More than zero.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// How long a completed record lives. More than zero.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+}

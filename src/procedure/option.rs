@@ -1,0 +1,74 @@
+//! Reads `(idempotency.v1.procedure)` from a descriptor pool.
+
+use std::time::Duration;
+
+use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
+
+use super::{KeyPolicy, LeasePolicy, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy};
+use crate::proto::v1;
+
+/// The extension of `google.protobuf.MethodOptions`, as `idempotency/v1/procedure.proto` declares it.
+const OPTION: &str = "idempotency.v1.procedure";
+
+/// The procedures that the pool's files opt in.
+pub(crate) fn read_options(pool: &DescriptorPool) -> Result<Vec<ProcedureBuilder>, ProcedureError> {
+    let Some(extension) = pool.get_extension_by_name(OPTION) else {
+        return Ok(Vec::new());
+    };
+    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let mut procedures = Vec::new();
+    for method in methods {
+        let options = method.options();
+        if options.has_extension(&extension) {
+            procedures.push(read(&method, &options.get_extension(&extension))?);
+        }
+    }
+    Ok(procedures)
+}
+
+fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, ProcedureError> {
+    let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+    let invalid = |why: String| ProcedureError::InvalidOption { procedure: path.clone(), why };
+    let message = value.as_message().ok_or_else(|| invalid("it is no message".to_owned()))?;
+    let option: v1::Procedure = message.transcode_to().map_err(|error| invalid(error.to_string()))?;
+    let unknown = |field: &str| invalid(format!("unknown value of {field}"));
+
+    let mut procedure = Procedure::builder(path.clone());
+    if let Some(creates) = option.creates {
+        procedure = procedure.creates(creates.resource_type, creates.id_field);
+    }
+    procedure.key = match v1::KeyPolicy::try_from(option.key).map_err(|_| unknown("key"))? {
+        v1::KeyPolicy::Unspecified => None,
+        v1::KeyPolicy::Optional => Some(KeyPolicy::Optional),
+        v1::KeyPolicy::Required => Some(KeyPolicy::Required),
+    };
+    procedure.on_no_user = match v1::UserPolicy::try_from(option.on_no_user).map_err(|_| unknown("on_no_user"))? {
+        v1::UserPolicy::Unspecified => None,
+        v1::UserPolicy::PassThrough => Some(UserPolicy::PassThrough),
+        v1::UserPolicy::Reject => Some(UserPolicy::Reject),
+    };
+    let on_store_unavailable = v1::StorePolicy::try_from(option.on_store_unavailable);
+    procedure.on_store_unavailable = match on_store_unavailable.map_err(|_| unknown("on_store_unavailable"))? {
+        v1::StorePolicy::Unspecified => None,
+        v1::StorePolicy::Proceed => Some(StorePolicy::Proceed),
+        v1::StorePolicy::Reject => Some(StorePolicy::Reject),
+    };
+    let on_lease_ended = v1::LeasePolicy::try_from(option.on_lease_ended);
+    procedure.on_lease_ended = match on_lease_ended.map_err(|_| unknown("on_lease_ended"))? {
+        v1::LeasePolicy::Unspecified => None,
+        v1::LeasePolicy::Rerun => Some(LeasePolicy::Rerun),
+        v1::LeasePolicy::Refuse => Some(LeasePolicy::Refuse),
+    };
+    procedure.lease = duration(&path, "lease", option.lease)?;
+    procedure.retention = duration(&path, "retention", option.retention)?;
+    Ok(procedure)
+}
+
+fn duration(
+    path: &str,
+    setting: &'static str,
+    duration: Option<prost_types::Duration>,
+) -> Result<Option<Duration>, ProcedureError> {
+    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting };
+    duration.map(|duration| Duration::try_from(duration).map_err(invalid)).transpose()
+}

@@ -1,0 +1,86 @@
+//! Holds a described procedure against its descriptor.
+
+use std::time::Duration;
+
+use prost_reflect::{DescriptorPool, Kind, MessageDescriptor, MethodDescriptor};
+
+use super::{Creates, Policies, Procedure, ProcedureBuilder, ProcedureError};
+use crate::store::ResourceTypes;
+
+/// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
+pub(crate) fn resolve(
+    described: ProcedureBuilder,
+    pool: &DescriptorPool,
+    defaults: &Policies,
+    resource_types: Option<&ResourceTypes>,
+) -> Result<Procedure, ProcedureError> {
+    let ProcedureBuilder { path, creates, .. } = described;
+    let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
+    if method.is_client_streaming() || method.is_server_streaming() {
+        return Err(ProcedureError::Streaming { procedure: path });
+    }
+    if let Some(creates) = &creates {
+        check_resource_type(&path, creates, resource_types)?;
+        check_id_field(&path, creates, &method.output())?;
+    }
+    let policies = Policies {
+        key: described.key.unwrap_or(defaults.key),
+        lease: positive(&path, "lease", described.lease.unwrap_or(defaults.lease))?,
+        on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
+        on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
+        on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
+        retention: positive(&path, "retention", described.retention.unwrap_or(defaults.retention))?,
+    };
+    Ok(Procedure { path, method, creates, policies })
+}
+
+fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    pool.get_service_by_name(service)?.methods().find(|candidate| candidate.name() == method)
+}
+
+fn check_resource_type(
+    path: &str,
+    creates: &Creates,
+    resource_types: Option<&ResourceTypes>,
+) -> Result<(), ProcedureError> {
+    match resource_types {
+        Some(known) if known.get(&creates.resource_type).is_none() => Err(ProcedureError::UnknownResourceType {
+            procedure: path.to_owned(),
+            resource_type: creates.resource_type.clone(),
+            known: known.iter().map(|known| known.name().to_owned()).collect(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_id_field(path: &str, creates: &Creates, output: &MessageDescriptor) -> Result<(), ProcedureError> {
+    let not_uuid = || ProcedureError::IdFieldNotUuid { procedure: path.to_owned(), field: creates.id_field.clone() };
+    let mut message = Some(output.clone());
+    let mut kind = None;
+    for name in creates.id_field.split('.') {
+        // Something follows what is not a message.
+        let parent = message.take().ok_or_else(not_uuid)?;
+        let field = parent.get_field_by_name(name).ok_or_else(|| ProcedureError::MissingIdField {
+            procedure: path.to_owned(),
+            field: creates.id_field.clone(),
+            message: parent.full_name().to_owned(),
+        })?;
+        if field.is_list() || field.is_map() {
+            return Err(not_uuid());
+        }
+        message = field.kind().as_message().cloned();
+        kind = Some(field.kind());
+    }
+    match kind {
+        Some(Kind::String | Kind::Bytes) => Ok(()),
+        _ => Err(not_uuid()),
+    }
+}
+
+fn positive(path: &str, setting: &'static str, duration: Duration) -> Result<Duration, ProcedureError> {
+    if duration.is_zero() {
+        return Err(ProcedureError::InvalidDuration { procedure: path.to_owned(), setting });
+    }
+    Ok(duration)
+}

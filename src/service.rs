@@ -1,0 +1,242 @@
+use std::{
+    fmt, mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
+use tower_service::Service;
+use tracing::Instrument as _;
+
+use crate::{
+    IdempotencyKey, KeyPolicy, Procedure, UserId, UserPolicy,
+    engine::{Call, Engine},
+    error::{MalformedRequest, Rejection},
+    layer::{Protected, Shared},
+    store::Reservation,
+    telemetry::{self, Degradation},
+    wire::{RequestError, UnaryRequest, UnaryResponse, is_grpc},
+};
+
+/// A service whose create calls take idempotency keys. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+#[derive(Clone)]
+pub struct Idempotency<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> Idempotency<S> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Idempotency<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<StdError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let request = request.map(Body::new);
+        match self.shared.decide(&request) {
+            Decision::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
+            Decision::Protect { engine, protected, key, user } => {
+                // The clone takes the place of the one that is ready.
+                let clone = self.inner.clone();
+                let inner = mem::replace(&mut self.inner, clone);
+                let limit = self.shared.max_request_bytes;
+                let reservation = Reservation::new(user, key);
+                ResponseFuture::protected(protect(engine, protected, reservation, request, limit, inner))
+            }
+            Decision::Reject(rejection) => {
+                let response = UnaryResponse::failed(rejection.into()).into_response();
+                ResponseFuture::protected(std::future::ready(Ok(response)))
+            }
+        }
+    }
+}
+
+/// What becomes of a request, as far as its head tells.
+enum Decision {
+    PassThrough,
+    Protect { engine: Arc<Engine>, protected: Arc<Protected>, key: IdempotencyKey, user: UserId },
+    Reject(Rejection),
+}
+
+impl Shared {
+    fn decide<B>(&self, request: &Request<B>) -> Decision {
+        let Some(engine) = &self.engine else {
+            return Decision::PassThrough;
+        };
+        let Some(protected) = self.procedures.get(request.uri().path()) else {
+            return Decision::PassThrough;
+        };
+        let procedure = &protected.procedure;
+        let key = match request.extensions().get().copied() {
+            Some(key) => Ok(Some(key)),
+            None => IdempotencyKey::from_headers(request.headers()),
+        };
+        let key = match key {
+            Ok(Some(key)) => key,
+            Ok(None) if procedure.policies().key == KeyPolicy::Optional => return Decision::PassThrough,
+            Ok(None) => return reject(procedure, Rejection::KeyRequired),
+            Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
+        };
+        if !is_grpc(request.headers()) {
+            let error = "only gRPC with protobuf messages is understood; put the layer inside tonic-web's";
+            telemetry::unprotected(procedure, Degradation::UnsupportedProtocol, &error);
+            return Decision::PassThrough;
+        }
+        match self.user.user(request.headers(), request.extensions()) {
+            Some(user) => Decision::Protect { engine: Arc::clone(engine), protected: Arc::clone(protected), key, user },
+            None if procedure.policies().on_no_user == UserPolicy::Reject => reject(procedure, Rejection::NoUser),
+            None => {
+                let error = "no authenticated user in the request; put the authentication interceptor in front of the \
+                             idempotency layer, and have it insert a UserId into the extensions";
+                telemetry::unprotected(procedure, Degradation::NoUser, &error);
+                Decision::PassThrough
+            }
+        }
+    }
+}
+
+fn reject(procedure: &Procedure, rejection: Rejection) -> Decision {
+    telemetry::rejected(procedure, rejection.reason());
+    Decision::Reject(rejection)
+}
+
+/// Reads the request, and hands it to a task that outlives this call: the client may hang up any moment, and then tonic
+/// drops this future wherever it stands.
+async fn protect<S, R>(
+    engine: Arc<Engine>,
+    protected: Arc<Protected>,
+    reservation: Reservation,
+    request: Request<Body>,
+    limit: usize,
+    mut inner: S,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    let (call, request) = match read(&protected, reservation, request, limit).await {
+        Ok(read) => read,
+        Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
+    };
+    let handler = || async move {
+        let response = inner.call(request).await?;
+        Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
+    };
+    let tasks = engine.tasks.clone();
+    let task = tasks.spawn(async move { engine.run(call, handler).await }.in_current_span());
+    match task.await {
+        Ok(response) => response.map(UnaryResponse::into_response),
+        // The runtime shuts down, and has dropped the task.
+        Err(_) => Ok(UnaryResponse::failed(Status::unavailable("the server shuts down")).into_response()),
+    }
+}
+
+/// Reads and hashes the request: what to claim with, and what the handler is to get.
+async fn read(
+    protected: &Protected,
+    reservation: Reservation,
+    request: Request<Body>,
+    limit: usize,
+) -> Result<(Call, Request<Body>), Status> {
+    let Protected { procedure, canonical } = protected;
+    let rejected = |rejection: Rejection| {
+        telemetry::rejected(procedure, rejection.reason());
+        Status::from(rejection)
+    };
+    let malformed = |error| rejected(Rejection::RequestMalformed(MalformedRequest::Framing(error)));
+
+    let mut request = UnaryRequest::read(request, limit).await.map_err(|error| match error {
+        RequestError::Body(status) => status,
+        RequestError::TooLarge { limit } => rejected(Rejection::RequestTooLarge { limit }),
+        RequestError::Wire(error) => malformed(error),
+    })?;
+    let request_hash = canonical
+        .hash(request.message())
+        .map_err(|error| rejected(Rejection::RequestMalformed(MalformedRequest::Message(error))))?;
+    request.extensions_mut().insert(reservation.key);
+    let call = Call { procedure: Arc::clone(procedure), reservation, request_hash };
+    Ok((call, request.into_request().map_err(malformed)?))
+}
+
+impl<S: NamedService> NamedService for Idempotency<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`Idempotency`].
+    pub struct ResponseFuture<F, E> {
+        #[pin]
+        kind: Kind<F, E>,
+    }
+}
+
+pin_project! {
+    #[project = KindProjection]
+    enum Kind<F, E> {
+        PassThrough { #[pin] inner: F },
+        Protected { inner: Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>> },
+    }
+}
+
+impl<F, E> ResponseFuture<F, E> {
+    fn pass_through(inner: F) -> Self {
+        Self { kind: Kind::PassThrough { inner } }
+    }
+
+    fn protected(inner: impl Future<Output = Result<Response<Body>, E>> + Send + 'static) -> Self {
+        Self { kind: Kind::Protected { inner: Box::pin(inner) } }
+    }
+}
+
+impl<F, E, R> Future for ResponseFuture<F, E>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    type Output = Result<Response<Body>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.project().kind.project() {
+            KindProjection::PassThrough { inner } => inner.poll(cx).map_ok(|response| response.map(Body::new)),
+            KindProjection::Protected { inner } => inner.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<F, E> fmt::Debug for ResponseFuture<F, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

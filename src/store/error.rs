@@ -1,0 +1,76 @@
+use std::{error, fmt};
+
+type BoxError = Box<dyn error::Error + Send + Sync>;
+
+/// A store that did not do what it was asked.
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    source: Option<BoxError>,
+}
+
+impl StoreError {
+    /// An error of this kind, with its cause.
+    pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
+        Self { kind, source: Some(source.into()) }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the store may have done what it was asked all the same, its answer lost.
+    pub fn may_have_happened(&self) -> bool {
+        self.kind == StoreErrorKind::Interrupted
+    }
+}
+
+impl From<StoreErrorKind> for StoreError {
+    fn from(kind: StoreErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            StoreErrorKind::Corrupt => "the idempotency store holds something that it should not",
+            StoreErrorKind::Interrupted => "the idempotency store's answer was lost",
+            StoreErrorKind::Refused => "the idempotency store refused the statement",
+            StoreErrorKind::Unreachable => "the idempotency store cannot be reached",
+        })
+    }
+}
+
+impl error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// What went wrong in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// What was read makes no sense.
+    Corrupt,
+    /// The answer did not come, or not in time. Whether it was done is not known.
+    Interrupted,
+    /// The store said no. It was not done.
+    Refused,
+    /// There was no connection to be had. It was not done.
+    Unreachable,
+}
+
+impl StoreErrorKind {
+    /// The kind as it is in metrics: `corrupt`, `interrupted`, `refused` or `unreachable`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Corrupt => "corrupt",
+            Self::Interrupted => "interrupted",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}

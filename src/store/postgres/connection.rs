@@ -1,0 +1,105 @@
+//! One statement on a pooled connection: bounded in time, tried again where that is right.
+
+use std::{error::Error as _, fmt, time::Duration};
+
+use deadpool_postgres::{Object, Pool};
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::{
+    Error, Row,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// How often a statement is tried: a server that restarted leaves a pool of connections that are closed, each found out
+/// only by using it.
+const ATTEMPTS: u32 = 4;
+
+#[derive(Clone)]
+pub(super) struct Connections {
+    pool: Pool,
+    timeout: Duration,
+}
+
+impl Connections {
+    pub(super) fn new(pool: Pool, timeout: Duration) -> Self {
+        Self { pool, timeout }
+    }
+
+    pub(super) fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The row that a statement answers. It may be run more than once, so it has to be one that may be.
+    ///
+    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip and which PgBouncer may not
+    /// know.
+    pub(super) async fn query_one(
+        &self,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Row, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut attempt = 1;
+        loop {
+            let connection = self.connection(deadline).await?;
+            let error = match timeout_at(deadline, connection.query_typed_one(statement, parameters)).await {
+                Ok(Ok(row)) => return Ok(row),
+                Ok(Err(error)) => error,
+                Err(elapsed) => {
+                    // Still waiting for its answer: nothing to give to the next user.
+                    drop(Object::take(connection));
+                    return Err(StoreError::new(StoreErrorKind::Interrupted, elapsed));
+                }
+            };
+            if attempt == ATTEMPTS || !worth_another_attempt(&error) {
+                return Err(StoreError::new(kind(&error), error));
+            }
+            attempt += 1;
+        }
+    }
+
+    async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
+        match timeout_at(deadline, self.pool.get()).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(StoreError::new(StoreErrorKind::Unreachable, error)),
+            Err(elapsed) => Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
+        }
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// The SQLSTATE behind an error.
+pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
+    error.source()?.downcast_ref::<Error>()?.code()
+}
+
+/// What the server said, without the row that it said it of.
+pub(super) fn cause(error: &StoreError) -> String {
+    sql_state(error).map_or_else(|| error.to_string(), |code| format!("SQLSTATE {}", code.code()))
+}
+
+fn connection_lost(error: &Error) -> bool {
+    error.is_closed()
+        || error.code().is_some_and(|code| {
+            [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
+        })
+        || error.source().is_some_and(|source| source.is::<std::io::Error>())
+}
+
+fn worth_another_attempt(error: &Error) -> bool {
+    connection_lost(error)
+        || error
+            .code()
+            .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+}
+
+fn kind(error: &Error) -> StoreErrorKind {
+    if connection_lost(error) { StoreErrorKind::Interrupted } else { StoreErrorKind::Refused }
+}

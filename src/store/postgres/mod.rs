@@ -1,0 +1,235 @@
+mod connection;
+
+use std::{sync::Arc, time::Duration};
+
+use deadpool_postgres::Pool;
+use tokio_postgres::{
+    Row,
+    error::SqlState,
+    types::{FromSql, Type},
+};
+use uuid::Uuid;
+
+use self::connection::Connections;
+use super::{
+    Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes,
+    StatusError, Store, StoreError, StoreErrorKind, StoredResponse,
+};
+use crate::{LeasePolicy, UserId, status::OutboxStatus};
+
+/// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
+/// row-level security.
+///
+/// Each operation is one statement and one network round trip, and leaves neither a transaction nor a setting on the
+/// connection, so it works through PgBouncer in transaction mode and shares a pool with anybody. The user is set for that
+/// statement alone.
+///
+/// ```no_run
+/// use deadpool_postgres::{Manager, Pool};
+/// use std::time::Duration;
+/// use tonic_idempotency::{PostgresStore, ResourceTypes};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let manager = Manager::new("host=localhost user=my_api dbname=my_app".parse()?, tokio_postgres::NoTls);
+/// let pool = Pool::builder(manager).max_size(16).build()?;
+///
+/// // Default: gives up on a statement after two seconds.
+/// let store = PostgresStore::new(pool.clone(), ResourceTypes::none());
+/// // Customised.
+/// let patient = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(10));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    connections: Connections,
+    resource_types: Arc<ResourceTypes>,
+}
+
+impl PostgresStore {
+    /// A store on a pool of connections, which log in as the API's own role, not as a superuser (to whom row-level security
+    /// does not apply). The resource types are those that are registered in the database.
+    pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
+        Self { connections: Connections::new(pool, Duration::from_secs(2)), resource_types: Arc::new(resource_types) }
+    }
+
+    /// How long an operation may take, the wait for a connection and further attempts included. More than zero. Defaults
+    /// to 2 seconds.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.connections = self.connections.timeout(timeout);
+        self
+    }
+
+    async fn complete_with(
+        &self,
+        reservation: &Reservation,
+        completion: &Completion,
+        resource: Option<(&str, Uuid)>,
+    ) -> Result<CompleteOutcome, StoreError> {
+        let (response, omitted) = match &completion.response {
+            StoredResponse::Message(message) => (message.as_ref(), false),
+            StoredResponse::Omitted => ([].as_slice(), true),
+        };
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/complete.sql"),
+                &[
+                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.key.as_uuid(), Type::UUID),
+                    (&reservation.token, Type::UUID),
+                    (&response, Type::BYTEA),
+                    (&omitted, Type::BOOL),
+                    (&completion.retention.as_secs_f64(), Type::FLOAT8),
+                    (&resource.map(|(column, _)| column), Type::TEXT),
+                    (&resource.map(|(_, id)| id), Type::UUID),
+                ],
+            )
+            .await?;
+        match column(&row, "outcome")? {
+            "already_completed" => Ok(CompleteOutcome::AlreadyCompleted),
+            "completed" => Ok(CompleteOutcome::Completed),
+            "fenced" => Ok(CompleteOutcome::Fenced),
+            other => Err(corrupt(format!("unknown outcome of a completion: {other:?}"))),
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/claim.sql"),
+                &[
+                    (claim.reservation.user.as_uuid(), Type::UUID),
+                    (claim.reservation.key.as_uuid(), Type::UUID),
+                    (&claim.reservation.token, Type::UUID),
+                    (&claim.procedure, Type::TEXT),
+                    (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
+                    (&claim.lease.as_secs_f64(), Type::FLOAT8),
+                    (&claim.retention.as_secs_f64(), Type::FLOAT8),
+                    (&(claim.on_lease_ended == LeasePolicy::Rerun), Type::BOOL),
+                    (&claim.resource_type, Type::TEXT),
+                ],
+            )
+            .await?;
+        claim_outcome(claim, &row)
+    }
+
+    async fn complete(
+        &self,
+        reservation: &Reservation,
+        completion: &Completion,
+    ) -> Result<CompleteOutcome, StoreError> {
+        let resource = completion.resource.as_ref().and_then(|resource| {
+            let known = self.resource_types.get(&resource.resource_type)?;
+            Some((known.column(), resource.id))
+        });
+        match self.complete_with(reservation, completion, resource).await {
+            // The response counts for more than the reference to the resource.
+            Err(error) if resource.is_some() && refers_to_nothing(&error) => {
+                tracing::warn!(
+                    error = %connection::cause(&error),
+                    "the created resource cannot be referenced; the response is kept without it"
+                );
+                self.complete_with(reservation, completion, None).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/release.sql"),
+                &[
+                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.key.as_uuid(), Type::UUID),
+                    (&reservation.token, Type::UUID),
+                ],
+            )
+            .await?;
+        match column(&row, "released")? {
+            true => Ok(ReleaseOutcome::Released),
+            false => Ok(ReleaseOutcome::NotHeld),
+        }
+    }
+
+    async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
+        let batch = i32::try_from(batch).unwrap_or(i32::MAX);
+        let row = self.connections.query_one(include_str!("sql/sweep.sql"), &[(&batch, Type::INT4)]).await?;
+        let deleted: i64 = column(&row, "deleted")?;
+        u64::try_from(deleted).map_err(corrupt)
+    }
+
+    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/status.sql"),
+                &[(user.as_uuid(), Type::UUID), (&resource.resource_type, Type::TEXT), (&resource.id, Type::UUID)],
+            )
+            .await?;
+        match column(&row, "status")? {
+            Some(status) => parse_status(status).map(Some).map_err(corrupt),
+            None => Ok(None),
+        }
+    }
+
+    fn resource_types(&self) -> Option<&ResourceTypes> {
+        Some(&self.resource_types)
+    }
+}
+
+/// What `tenant.idempotency_claim` answered, held against the claim.
+fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
+    let state: &str = column(row, "state")?;
+    if state == "acquired" {
+        return Ok(ClaimOutcome::Acquired);
+    }
+    if let Some(mismatch) = claim.mismatch(column(row, "recorded_procedure")?, column(row, "recorded_hash")?) {
+        return Ok(ClaimOutcome::Mismatch(mismatch));
+    }
+    match state {
+        "abandoned" => Ok(ClaimOutcome::OutcomeUnknown),
+        "completed" => {
+            let response: &[u8] = column(row, "response")?;
+            replay(row, StoredResponse::Message(response.to_vec().into()))
+        }
+        "reserved" => {
+            let left: i64 = column(row, "lease_left_ms")?;
+            Ok(ClaimOutcome::InFlight { lease_left: Duration::from_millis(left.max(0).unsigned_abs()) })
+        }
+        "tombstone" => replay(row, StoredResponse::Omitted),
+        other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
+    }
+}
+
+fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreError> {
+    let status = match (column(row, "status")?, column(row, "status_error")?) {
+        (_, Some(code)) => Err(StatusError::Lookup(code)),
+        (Some(status), None) => parse_status(status).map(Some),
+        (None, None) => Ok(None),
+    };
+    Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status }))
+}
+
+fn parse_status(status: &str) -> Result<OutboxStatus, StatusError> {
+    status.parse().map_err(StatusError::Unknown)
+}
+
+/// Whether a completion failed for its reference alone: no such resource, or the type is not registered in the database.
+fn refers_to_nothing(error: &StoreError) -> bool {
+    let code = connection::sql_state(error);
+    code == Some(&SqlState::FOREIGN_KEY_VIOLATION) || code == Some(&SqlState::UNDEFINED_COLUMN)
+}
+
+fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, StoreError> {
+    row.try_get(name).map_err(corrupt)
+}
+
+fn corrupt(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, error)
+}

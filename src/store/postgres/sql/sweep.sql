@@ -1,0 +1,1 @@
+SELECT tenant.idempotency_sweep($1) AS deleted

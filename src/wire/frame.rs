@@ -1,0 +1,103 @@
+//! The length-prefixed message of gRPC over HTTP/2: a flag, a length of four bytes, the message.
+
+use std::{error, fmt};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// The size of what stands in front of each message.
+pub(crate) const HEADER_LEN: usize = 5;
+
+/// The one message of a unary body.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) compressed: bool,
+    pub(super) message: Bytes,
+}
+
+impl Frame {
+    /// Takes a body apart that has to hold one message and nothing else.
+    pub(super) fn decode(mut body: Bytes) -> Result<Self, WireError> {
+        let Some((&[flag, length @ ..], rest)) = body.split_first_chunk::<HEADER_LEN>() else {
+            return Err(if body.is_empty() { WireError::NoMessage } else { WireError::Truncated });
+        };
+        let compressed = match flag {
+            0 => false,
+            1 => true,
+            _ => return Err(WireError::UnknownFlag),
+        };
+        let length = u32::from_be_bytes(length) as usize;
+        if rest.len() < length {
+            return Err(WireError::Truncated);
+        }
+        if rest.len() > length {
+            return Err(WireError::TrailingData);
+        }
+        Ok(Self { compressed, message: body.split_off(HEADER_LEN) })
+    }
+
+    /// The body that holds one uncompressed message.
+    pub(super) fn encode(message: &[u8]) -> Result<Bytes, WireError> {
+        let length = u32::try_from(message.len()).map_err(|_| WireError::TooLarge)?;
+        let mut body = BytesMut::with_capacity(HEADER_LEN + message.len());
+        body.put_u8(0);
+        body.put_u32(length);
+        body.put_slice(message);
+        Ok(body.freeze())
+    }
+}
+
+/// A body that is not one gRPC message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WireError {
+    Compression,
+    NoMessage,
+    TooLarge,
+    TrailingData,
+    Truncated,
+    UnknownFlag,
+    UnsupportedCompression,
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Compression => "its message cannot be decompressed",
+            Self::NoMessage => "it has no message",
+            Self::TooLarge => "its message is too large to frame",
+            Self::TrailingData => "more follows its one message",
+            Self::Truncated => "it ends in the middle of a message",
+            Self::UnknownFlag => "its message starts with an unknown flag",
+            Self::UnsupportedCompression => "its message is compressed in a way that is not enabled here",
+        })
+    }
+}
+
+impl error::Error for WireError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_apart_what_it_put_together() {
+        for message in [b"".as_slice(), b"a", &[7; 70_000]] {
+            let frame = Frame::decode(Frame::encode(message).expect("it fits")).expect("a frame");
+            assert!(!frame.compressed);
+            assert_eq!(frame.message, message);
+        }
+    }
+
+    #[test]
+    fn does_not_take_what_is_not_one_message() {
+        for (body, error) in [
+            (b"".as_slice(), WireError::NoMessage),
+            (b"\0\0\0\0", WireError::Truncated),
+            (b"\0\0\0\0\x02a", WireError::Truncated),
+            (b"\0\xff\xff\xff\xffa", WireError::Truncated),
+            (b"\0\0\0\0\x01ab", WireError::TrailingData),
+            (b"\x02\0\0\0\0", WireError::UnknownFlag),
+        ] {
+            assert_eq!(Frame::decode(Bytes::from_static(body)).err(), Some(error), "{body:?}");
+        }
+    }
+}

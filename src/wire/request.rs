@@ -1,0 +1,112 @@
+use bytes::Bytes;
+use http::{HeaderMap, Request, header, request::Parts};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use tonic::{Status, body::Body};
+
+use super::{
+    WireError,
+    compression::{DecompressError, GRPC_ENCODING, decompress},
+    frame::{Frame, HEADER_LEN},
+};
+
+/// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
+    let Some(rest) = content_type.and_then(|value| value.strip_prefix(b"application/grpc")) else {
+        return false;
+    };
+    rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
+}
+
+/// A unary request with its one message, read whole.
+#[derive(Debug)]
+pub(crate) struct UnaryRequest {
+    parts: Parts,
+    message: Bytes,
+    /// The body as it came, where it was not compressed.
+    body: Option<Bytes>,
+}
+
+impl UnaryRequest {
+    /// Reads a request whose message has at most `limit` bytes, compressed or not.
+    pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, limit.saturating_add(HEADER_LEN)).collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return Err(RequestError::TooLarge { limit }),
+            Err(error) => return Err(RequestError::Body(Status::from_error(error))),
+        };
+        let frame = Frame::decode(body.clone())?;
+        if !frame.compressed {
+            return Ok(Self { parts, message: frame.message, body: Some(body) });
+        }
+        match decompress(&parts.headers, &frame.message, limit) {
+            Ok(message) => Ok(Self { parts, message, body: None }),
+            Err(DecompressError::TooLarge) => Err(RequestError::TooLarge { limit }),
+            Err(DecompressError::Wire(error)) => Err(error.into()),
+        }
+    }
+
+    /// The encoded request message.
+    pub(crate) fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The request for the handler, uncompressed, and to be answered uncompressed: what is stored is neutral.
+    pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
+        let Self { mut parts, message, body } = self;
+        parts.headers.remove("grpc-accept-encoding");
+        let body = match body {
+            Some(body) => body,
+            None => {
+                parts.headers.remove(GRPC_ENCODING);
+                parts.headers.remove(header::CONTENT_LENGTH);
+                Frame::encode(&message)?
+            }
+        };
+        Ok(Request::from_parts(parts, Body::new(Full::new(body))))
+    }
+
+    pub(crate) fn extensions_mut(&mut self) -> &mut http::Extensions {
+        &mut self.parts.extensions
+    }
+}
+
+/// A request that is not read.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The body broke off.
+    Body(Status),
+    TooLarge {
+        limit: usize,
+    },
+    Wire(WireError),
+}
+
+impl From<WireError> for RequestError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_grpc_from_what_is_not() {
+        for (content_type, expected) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc;charset=utf-8", true),
+            ("application/grpc+json", false),
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/json", false),
+        ] {
+            let headers = [(header::CONTENT_TYPE, content_type.parse().expect("a value"))].into_iter().collect();
+            assert_eq!(is_grpc(&headers), expected, "{content_type}");
+        }
+        assert!(!is_grpc(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,86 @@
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header, response::Parts};
+use http_body::Frame as BodyFrame;
+use http_body_util::{BodyExt as _, StreamBody};
+use tonic::{Status, body::Body};
+
+use super::{WireError, frame::Frame};
+use crate::IdempotencyStatus;
+
+const GRPC_STATUS: &str = "grpc-status";
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
+
+/// A unary response, read whole.
+#[derive(Debug)]
+pub(crate) struct UnaryResponse {
+    parts: Parts,
+    body: Bytes,
+    trailers: HeaderMap,
+}
+
+impl UnaryResponse {
+    /// Reads what a handler answered.
+    pub(crate) async fn read<B>(response: Response<B>) -> Result<Self, Status>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<tonic::codegen::StdError>,
+    {
+        let (parts, body) = response.into_parts();
+        let collected = body.collect().await.map_err(|error| Status::from_error(error.into()))?;
+        let trailers = collected.trailers().cloned().unwrap_or_default();
+        Ok(Self { parts, body: collected.to_bytes(), trailers })
+    }
+
+    /// The response that says that a call failed.
+    pub(crate) fn failed(status: Status) -> Self {
+        let (parts, ()) = status.into_http().into_parts();
+        Self { parts, body: Bytes::new(), trailers: HeaderMap::new() }
+    }
+
+    /// The response that gives a stored message back.
+    pub(crate) fn replay(message: &[u8], status: IdempotencyStatus) -> Result<Self, WireError> {
+        let mut parts = Response::new(()).into_parts().0;
+        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        let trailers = [(HeaderName::from_static(GRPC_STATUS), HeaderValue::from_static("0"))].into_iter().collect();
+        Ok(Self { parts, body: Frame::encode(message)?, trailers }.with_status(status))
+    }
+
+    /// Whether the handler succeeded: `grpc-status` is 0, in the trailers or, of a response without a body, in the headers.
+    pub(crate) fn is_success(&self) -> bool {
+        let status = self.trailers.get(GRPC_STATUS).or_else(|| self.parts.headers.get(GRPC_STATUS));
+        status.is_some_and(|status| status == "0")
+    }
+
+    /// The encoded response message.
+    pub(crate) fn message(&self) -> Result<Bytes, WireError> {
+        let frame = Frame::decode(self.body.clone())?;
+        if frame.compressed {
+            return Err(WireError::UnsupportedCompression);
+        }
+        Ok(frame.message)
+    }
+
+    pub(crate) fn with_status(mut self, status: IdempotencyStatus) -> Self {
+        self.parts.headers.insert(STATUS, status.header_value());
+        self
+    }
+
+    /// Made of frames, not of a sized body with trailers, which tonic-web takes to end with its data.
+    pub(crate) fn into_response(self) -> Response<Body> {
+        let Self { parts, body, trailers } = self;
+        if body.is_empty() && trailers.is_empty() {
+            // Trailers-Only: the status is in the headers, and only a body that says beforehand that it is empty lets the
+            // HEADERS frame end the stream. grpc-go takes an empty DATA frame after it for missing trailers.
+            return Response::from_parts(parts, Body::empty());
+        }
+        let data = (!body.is_empty()).then(|| BodyFrame::data(body));
+        let trailers = (!trailers.is_empty()).then(|| BodyFrame::trailers(trailers));
+        let frames = data.into_iter().chain(trailers).map(Ok::<_, Infallible>);
+        Response::from_parts(parts, Body::new(StreamBody::new(stream::iter(frames))))
+    }
+}

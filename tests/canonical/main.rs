@@ -1,0 +1,8 @@
+//! The canonical encoding, held to protobuf-go's answers and to its own promises on random messages.
+
+mod bad_input;
+mod properties;
+mod random;
+mod reencode;
+mod schema;
+mod vectors;

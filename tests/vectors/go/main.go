@@ -1,0 +1,118 @@
+// Command vectors writes the golden vectors of the canonical encoding: wire bytes as they may arrive, and the bytes that
+// protobuf-go gives for them after decoding and deterministic encoding. See README.md.
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+)
+
+//go:generate go run ./gen
+
+// entry is one vector as canonical.json holds it.
+type entry struct {
+	Name             string  `json:"name"`
+	Message          string  `json:"message"`
+	Input            string  `json:"input"`
+	Canonical        *string `json:"canonical,omitempty"`
+	SHA256           string  `json:"sha256,omitempty"`
+	AlreadyCanonical *bool   `json:"already_canonical,omitempty"`
+	DynamicDiffers   bool    `json:"dynamicpb_differs,omitempty"`
+	Error            bool    `json:"error,omitempty"`
+}
+
+func main() {
+	log.SetFlags(0)
+	output := flag.String("o", "../canonical.json", "the `file` to write")
+	flag.Parse()
+
+	var set suite
+	set.scalars()
+	set.floats()
+	set.varints()
+	set.repeated()
+	set.maps()
+	set.mapEntries()
+	set.oneofs()
+	set.messages()
+	set.order()
+	set.unknown()
+	set.wrongWireTypes()
+	set.wellKnown()
+	set.legacy()
+	set.groups()
+	set.extensions()
+	set.malformed()
+	set.malformedText()
+	set.random()
+
+	content, count, err := render(set.cases)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(*output, content, 0o644); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(count)
+}
+
+// render judges every case and gives the file's content, one vector per line so that changes read well.
+func render(cases []testCase) (content []byte, count string, err error) {
+	var out bytes.Buffer
+	var valid, already, refused, differing int
+	var problems []error
+	names := make(map[string]bool)
+	for i, c := range cases {
+		if names[c.name] {
+			problems = append(problems, fmt.Errorf("%s: two vectors have this name", c.name))
+		}
+		names[c.name] = true
+
+		result, err := judge(c)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s (%s, %x): %w", c.name, c.message, c.input, err))
+			continue
+		}
+		line := entry{Name: c.name, Message: packageName + c.message, Input: hex.EncodeToString(c.input)}
+		if result.refused {
+			line.Error = true
+			refused++
+		} else {
+			canonical, same := hex.EncodeToString(result.canonical), bytes.Equal(result.canonical, c.input)
+			line.Canonical, line.AlreadyCanonical = &canonical, &same
+			line.SHA256 = hex.EncodeToString(result.hash[:])
+			valid++
+			if same {
+				already++
+			}
+		}
+		if c.dynamicDiffers {
+			line.DynamicDiffers = true
+			differing++
+		}
+
+		encoded, err := json.Marshal(line)
+		if err != nil {
+			return nil, "", err
+		}
+		separator := ",\n"
+		if i == 0 {
+			separator = "[\n"
+		}
+		out.WriteString(separator)
+		out.Write(encoded)
+	}
+	if len(problems) > 0 {
+		return nil, "", errors.Join(problems...)
+	}
+	out.WriteString("\n]\n")
+	count = fmt.Sprintf("%d vectors: %d accepted (%d already canonical), %d refused, %d where dynamicpb differs",
+		len(cases), valid, already, refused, differing)
+	return out.Bytes(), count, nil
+}
