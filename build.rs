@@ -4,6 +4,8 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    // Embedded by refinery, which does not notice a file that is new.
+    println!("cargo:rerun-if-changed=migrations");
     let include = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
 

@@ -191,13 +191,14 @@ $release$;
 -- sweep: deletes at most `p_batch` expired rows of anybody, and returns how many. Runs with no user set; the nil user
 -- stands in for one only because some applications' authn.current_user_id() raises an error where none is set.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep(p_batch integer) RETURNS bigint
-LANGUAGE plpgsql
-SET app.idempotency_sweep = 'on'
-SET app.current_user_id = '00000000-0000-0000-0000-000000000000'
-AS $sweep$
+LANGUAGE plpgsql AS $sweep$
 DECLARE
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     v_rows bigint;
 BEGIN
+    PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true);
+    PERFORM set_config('app.idempotency_sweep', 'on', true);
+
     DELETE FROM tenant.idempotency_keys
     WHERE expires <= now()
       AND id IN (
@@ -209,6 +210,9 @@ BEGIN
           FOR UPDATE SKIP LOCKED
       );
     GET DIAGNOSTICS v_rows = ROW_COUNT;
+
+    PERFORM set_config('app.idempotency_sweep', 'off', true);
+    PERFORM set_config('app.current_user_id', v_user, true);
     RETURN v_rows;
 END
 $sweep$;

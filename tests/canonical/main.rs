@@ -4,5 +4,6 @@ mod bad_input;
 mod properties;
 mod random;
 mod reencode;
+mod rules;
 mod schema;
 mod vectors;

@@ -1,0 +1,76 @@
+//! Clients that go away, and servers that want to.
+
+use std::time::Duration;
+
+use tonic::{Code, Request};
+use tonic_idempotency_tests::shop::{self, until};
+
+use crate::harness::Shop;
+
+/// What is left of a call whose client went away while the handler ran.
+async fn goes_on_after(hang_up: impl AsyncFnOnce(&Shop)) {
+    let shop = Shop::new().await;
+    hang_up(&shop).await;
+    assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 0));
+
+    shop.handler.open(1);
+    until("the handler ends", async || shop.handler.finished() == 1).await;
+    until("its outcome is recorded", async || shop.create("hold").await.is_ok()).await;
+    shop.create("hold").await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.started(), 1, "it ran once");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_does_not_cancel_its_call() {
+    goes_on_after(async |shop: &Shop| {
+        let client = shop.with_key(shop.key);
+        let call = tokio::spawn(async move { client.create("hold").await });
+        until("the handler runs", async || shop.handler.started() == 1).await;
+        call.abort();
+        assert!(call.await.expect_err("it hung up").is_cancelled());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_does_not_cancel_the_call() {
+    goes_on_after(async |shop: &Shop| {
+        let mut request: Request<_> = shop::request("hold", shop.user, shop.key);
+        request.set_timeout(Duration::from_millis(200));
+        let status = shop.client.clone().create_order(request).await.expect_err("the deadline passes");
+        assert!(matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded), "{status:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_a_key_a_client_that_hangs_up_cancels_its_call() {
+    let shop = Shop::new().await;
+    let client = shop.with_key(None);
+    let call = tokio::spawn(async move { client.create("hold").await });
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    call.abort();
+    let _ = call.await;
+    // The held permit would be taken by the handler, were it still there.
+    let next = shop.with_key(None);
+    let next = tokio::spawn(async move { next.create("hold").await });
+    until("the next handler runs", async || shop.handler.started() == 2).await;
+    shop.handler.open(1);
+    next.await.expect("no panic").expect("the next call ends");
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn draining_waits_for_what_runs() {
+    let shop = Shop::new().await;
+    let client = shop.with_key(shop.key);
+    let call = tokio::spawn(async move { client.create("hold").await });
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    call.abort();
+
+    assert_eq!(shop.layer.drain(Duration::from_millis(50)).await.left, 1);
+    shop.handler.open(1);
+    assert_eq!(shop.layer.drain(Duration::from_secs(30)).await.left, 0);
+    assert_eq!(shop.handler.finished(), 1);
+    shop.create("hold").await.expect("a replay").assert("processing", true);
+}

@@ -1,0 +1,106 @@
+//! The same message, however it is encoded.
+
+use bytes::{Buf as _, BufMut as _, Bytes};
+use prost::Message as _;
+use tonic::{
+    Code, Request, Status,
+    codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
+use tonic_idempotency::Reason;
+use tonic_idempotency_tests::shop::{self, proto::CreateOrderRequest};
+
+use crate::harness::{Seen, Shop};
+
+/// Sends and takes messages as they are.
+#[derive(Clone, Copy)]
+struct AsIs;
+
+impl Codec for AsIs {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for AsIs {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for AsIs {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+async fn send(shop: &Shop, address: tonic::transport::Channel, message: Vec<u8>) -> Result<Seen, Status> {
+    let mut client = tonic::client::Grpc::new(address);
+    client.ready().await.expect("the server listens");
+    let path = http::uri::PathAndQuery::from_static("/shop.v1.Shop/CreateOrder");
+    let request: Request<Bytes> = shop::with(message.into(), shop.user, shop.key);
+    client.unary(request, path, AsIs).await.map(Seen::of)
+}
+
+async fn shop_and_channel() -> (Shop, tonic::transport::Channel) {
+    use tonic::service::{Routes, interceptor::InterceptedService};
+    use tower_layer::Layer as _;
+
+    let shop = Shop::new().await;
+    let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
+    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+    (shop, shop::channel(address).await)
+}
+
+#[tokio::test]
+async fn is_the_same_request() {
+    let (shop, channel) = shop_and_channel().await;
+    shop.create("a").await.expect("the first call").assert("processing", false);
+    // labels b and a, a given twice, name twice with a padded length
+    let shuffled = b"\x12\x06\x0a\x01b\x12\x012\x12\x06\x0a\x01a\x12\x01x\x0a\x01z\x12\x06\x12\x011\x0a\x01a\x0a\x81\x00a";
+    assert_eq!(
+        CreateOrderRequest::decode(shuffled.as_slice()).expect("a message"),
+        shop::request("a", None, None).into_inner(),
+        "it is the same message"
+    );
+    send(&shop, channel, shuffled.to_vec()).await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn is_the_same_request_compressed_or_not() {
+    let shop = Shop::new().await;
+    let mut zipped = shop.client.clone().send_compressed(CompressionEncoding::Gzip);
+    let first = zipped.create_order(shop::request("a", shop.user, shop.key)).await.map(Seen::of).expect("first");
+    first.assert("processing", false);
+    assert!(first.message.contains("name: \"a\""), "the handler got the message: {first:?}");
+    let replay = shop.create("a").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+}
+
+#[tokio::test]
+async fn that_is_none_is_refused_and_reserves_nothing() {
+    let (shop, channel) = shop_and_channel().await;
+    for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"] {
+        let status = send(&shop, channel.clone(), garbage.to_vec()).await.expect_err("no message");
+        assert_eq!((status.code(), Reason::of(&status)), (Code::Internal, Some(Reason::RequestMalformed)));
+    }
+    assert_eq!(shop.handler.started(), 0);
+    shop.create("a").await.expect("nothing is reserved").assert("processing", false);
+}

@@ -1,0 +1,115 @@
+//! A key's life: first call, replay, failure.
+
+use std::time::Duration;
+
+use tonic::Code;
+use tonic_idempotency::{MemoryStore, Policies};
+use uuid::Uuid;
+
+use crate::harness::Shop;
+
+#[tokio::test]
+async fn replays_the_first_response_without_running_the_handler() {
+    let shop = Shop::new().await;
+    let first = shop.create("a").await.expect("the first call");
+    first.assert("processing", false);
+    for _ in 0..3 {
+        let replay = shop.create("a").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn runs_the_handler_for_each_key_and_each_user() {
+    let shop = Shop::new().await;
+    let first = shop.create("a").await.expect("the first call");
+    let other_key = shop.with_key(Some(Uuid::new_v4())).create("a").await.expect("another key");
+    let other_user = Shop { user: Some(Uuid::new_v4()), ..shop.with_key(shop.key) };
+    let other_user = other_user.create("a").await.expect("another user");
+    other_key.assert("processing", false);
+    other_user.assert("processing", false);
+    assert_ne!(first.message, other_key.message);
+    assert_ne!(first.message, other_user.message);
+    assert_eq!(shop.handler.finished(), 3);
+}
+
+#[tokio::test]
+async fn says_completed_of_a_procedure_that_creates_nothing_tracked() {
+    let shop = Shop::new().await;
+    shop.touch("a").await.expect("the first call").assert("completed", false);
+    shop.touch("a").await.expect("a replay").assert("completed", true);
+}
+
+#[tokio::test]
+async fn replays_an_empty_message() {
+    let shop = Shop::new().await;
+    let first = shop.touch("a").await.expect("the first call");
+    assert_eq!(shop.touch("a").await.expect("a replay").message, first.message);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn releases_the_key_of_a_call_that_failed() {
+    let shop = Shop::new().await;
+    for started in 1..=2 {
+        let status = shop.create("fail").await.expect_err("the handler fails");
+        assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
+        assert!(status.metadata().get("idempotency-status").is_none());
+        assert_eq!(shop.handler.started(), started);
+    }
+    // Another request now, with the key that is free again.
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test]
+async fn releases_the_key_of_a_call_that_panicked() {
+    let shop = Shop::new().await;
+    let status = shop.create("panic").await.expect_err("the handler panics");
+    assert_eq!(status.code(), Code::Internal);
+    assert!(!status.message().contains("told to"), "what it panicked with is nobody's business: {status:?}");
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test]
+async fn keeps_a_response_whose_id_field_holds_no_uuid() {
+    let shop = Shop::new().await;
+    let first = shop.create("empty").await.expect("the first call");
+    let replay = shop.create("empty").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+}
+
+#[tokio::test]
+async fn gives_the_key_to_the_handler() {
+    let shop = Shop::new().await;
+    let key = shop.key.expect("a key").to_string();
+    let first = shop.create("a").await.expect("the first call");
+    assert!(first.message.contains(&key), "{first:?}");
+}
+
+#[tokio::test]
+async fn passes_the_handlers_own_metadata_on() {
+    let shop = Shop::new().await;
+    let request = tonic_idempotency_tests::shop::request("a", shop.user, shop.key);
+    let response = shop.client.clone().create_order(request).await.expect("the first call");
+    assert_eq!(response.metadata().get("shop-region").expect("the metadata"), "here");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_the_handler_again_once_the_record_expired() {
+    let shop = Shop::with(|builder| {
+        builder
+            .store(MemoryStore::new())
+            .policies(Policies { retention: Duration::from_secs(3600), ..Policies::default() })
+    })
+    .await;
+    let first = shop.create("a").await.expect("the first call");
+    tokio::time::advance(Duration::from_secs(3500)).await;
+    assert_eq!(shop.create("a").await.expect("a replay").message, first.message);
+    tokio::time::advance(Duration::from_secs(101)).await;
+    let second = shop.create("a").await.expect("another first call");
+    second.assert("processing", false);
+    assert_ne!(second.message, first.message);
+}

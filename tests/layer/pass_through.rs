@@ -1,0 +1,106 @@
+//! Calls that are none of the layer's business.
+
+use tonic::Code;
+use tonic_idempotency::{IdempotencyLayer, Policies, UserId, UserPolicy};
+use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET};
+use uuid::Uuid;
+
+use crate::harness::{Seen, Shop};
+
+#[tokio::test]
+async fn runs_a_call_without_a_key_as_if_the_layer_were_not_there() {
+    let shop = Shop::new().await.with_key(None);
+    for finished in 1..=2 {
+        let seen = shop.create("a").await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(shop.handler.finished(), finished);
+    }
+    shop.create("panic").await.expect_err("a panic is tonic's to handle");
+}
+
+#[tokio::test]
+async fn runs_a_procedure_that_is_not_opted_in_whatever_its_key() {
+    let shop = Shop::new().await;
+    for finished in 1..=2 {
+        let mut request = shop::request("a", shop.user, shop.key);
+        if finished == 2 {
+            request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
+        }
+        let seen = shop.client.clone().get_order(request).await.map(Seen::of).expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(shop.handler.finished(), finished);
+    }
+}
+
+#[tokio::test]
+async fn streams_a_streaming_procedure() {
+    let shop = Shop::new().await;
+    let request = shop::request("a", shop.user, shop.key);
+    let mut stream = shop.client.clone().watch_orders(request).await.expect("a call").into_inner();
+    let mut names = Vec::new();
+    while let Some(reply) = stream.message().await.expect("a reply") {
+        names.push(reply.order.expect("an order").name);
+    }
+    assert_eq!(names, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn runs_every_call_without_a_store() {
+    let shop = Shop::with(|builder| builder).await;
+    for finished in 1..=2 {
+        let seen = shop.create("a").await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(shop.handler.finished(), finished);
+    }
+    // Not even the key is looked at, nor that one is required.
+    let mut request = shop::request("a", shop.user, None);
+    request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
+    shop.client.clone().create_order(request).await.expect("a call");
+    shop.client.clone().pay(shop::request("a", None, None)).await.expect("a call");
+}
+
+#[tokio::test]
+async fn runs_a_call_without_a_user_unprotected_by_default() {
+    let shop = Shop { user: None, ..Shop::new().await };
+    for finished in 1..=2 {
+        let seen = shop.create("a").await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(shop.handler.finished(), finished);
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_call_without_a_user_where_the_layer_says_so() {
+    let policies = Policies { on_no_user: UserPolicy::Reject, ..Policies::default() };
+    let shop = Shop::with(|builder| builder.store(tonic_idempotency::MemoryStore::new()).policies(policies)).await;
+    let shop = Shop { user: None, ..shop };
+    assert_eq!(shop.create("a").await.expect_err("refused").code(), Code::Unauthenticated);
+    assert_eq!(shop.handler.started(), 0);
+}
+
+#[tokio::test]
+async fn takes_the_user_from_wherever_it_is_told() {
+    let alice = Uuid::new_v4();
+    let shop = Shop::with(|builder| {
+        builder.store(tonic_idempotency::MemoryStore::new()).user(
+            move |headers: &http::HeaderMap, _: &http::Extensions| {
+                headers.contains_key("x-alice").then(|| UserId::new(alice))
+            },
+        )
+    })
+    .await;
+    for replayed in [false, true] {
+        let mut request = shop::request("a", None, shop.key);
+        request.metadata_mut().insert("x-alice", "1".parse().expect("metadata"));
+        shop.client.clone().create_order(request).await.map(Seen::of).expect("a call").assert("processing", replayed);
+    }
+}
+
+#[test]
+fn an_empty_layer_has_to_be_asked_for() {
+    let lossy = shop::LOSSY_FILE_DESCRIPTOR_SET;
+    let error = IdempotencyLayer::builder(lossy).build().expect_err("the options are lost");
+    assert!(error.to_string().contains("encode_file_descriptor_set"), "{error}");
+    assert!(IdempotencyLayer::builder(lossy).allow_no_procedures().build().is_ok());
+    assert_eq!(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer").procedures().count(), 3);
+}

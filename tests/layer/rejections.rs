@@ -1,0 +1,167 @@
+//! What the layer refuses, as a client sees it: each row of the table in the docs of `Reason`.
+
+use std::time::Duration;
+
+use tonic::{Code, Status, metadata::MetadataValue};
+use tonic_idempotency::{
+    IdempotencyKey, LeasePolicy, MemoryStore, Reason, UserId,
+    canonical::Canonical,
+    store::{Claim, Reservation, Store},
+};
+use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET, until};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+use crate::harness::{Seen, Shop};
+
+fn assert_rejected(status: &Status, code: Code, reason: Reason) {
+    assert_eq!((status.code(), Reason::of(status)), (code, Some(reason)), "{status:?}");
+    assert!(status.message().len() > 20, "it says what to do: {status:?}");
+}
+
+#[tokio::test]
+async fn a_malformed_or_repeated_key() {
+    let shop = Shop::new().await;
+    let uuid = Uuid::new_v4().to_string();
+    let other = Uuid::new_v4().to_string();
+    for keys in [vec![""], vec!["order-17"], vec![&uuid, &other], vec!["\""], vec![&*"a".repeat(500)]] {
+        let mut request = shop::request("a", shop.user, None);
+        for key in &keys {
+            request.metadata_mut().append("idempotency-key", key.parse().expect("metadata"));
+        }
+        let status = shop.client.clone().create_order(request).await.expect_err("refused");
+        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        let bad = status.get_details_bad_request().expect("a BadRequest");
+        assert_eq!(bad.field_violations[0].field, "idempotency-key", "{keys:?}");
+    }
+    assert_eq!(shop.handler.started(), 0);
+}
+
+#[tokio::test]
+async fn no_key_where_one_is_required() {
+    let shop = Shop::new().await.with_key(None);
+    let status = shop.pay("a").await.expect_err("refused");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyRequired);
+    assert_eq!(status.get_details_bad_request().expect("a BadRequest").field_violations[0].field, "idempotency-key");
+    assert_eq!(shop.handler.started(), 0);
+}
+
+#[tokio::test]
+async fn a_key_of_another_procedure_or_request() {
+    let shop = Shop::new().await;
+    let mismatch = |status: &Status| {
+        assert_rejected(status, Code::InvalidArgument, Reason::KeyReused);
+        status.get_details_error_info().expect("an ErrorInfo").metadata["mismatch"].clone()
+    };
+    shop.create("a").await.expect("the first call");
+    assert_eq!(mismatch(&shop.create("b").await.expect_err("refused")), "request");
+    assert_eq!(mismatch(&shop.touch("a").await.expect_err("refused")), "procedure");
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn a_key_whose_first_call_runs() {
+    let shop = Shop::new().await;
+    let (first, second) = (shop.with_key(shop.key), shop.with_key(shop.key));
+    let running = tokio::spawn(async move { first.create("hold").await });
+    until("the handler runs", async || shop.handler.started() == 1).await;
+
+    let status = second.create("hold").await.expect_err("refused");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    let delay = status.get_details_retry_info().expect("a RetryInfo").retry_delay.expect("a delay");
+    assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1), "{delay:?}");
+    // That it is another request comes first.
+    assert_rejected(&second.create("b").await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+
+    shop.handler.open(1);
+    running.await.expect("no panic").expect("the first call").assert("processing", false);
+    second.create("hold").await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn a_key_whose_first_call_never_said_how_it_ended() {
+    let store = MemoryStore::new();
+    let shop = Shop::on(store.clone()).await;
+    let request = shop::request("a", shop.user, shop.key);
+    let message = prost::Message::encode_to_vec(request.get_ref());
+    let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+    let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
+    // A server that died: its lease ended as soon as it began.
+    let dead = Claim {
+        reservation: Reservation::new(
+            UserId::new(shop.user.expect("a user")),
+            IdempotencyKey::from(shop.key.expect("a key")),
+        ),
+        procedure: "/shop.v1.Shop/Pay".to_owned(),
+        request_hash: canonical.hash(&message).expect("a message"),
+        lease: Duration::ZERO,
+        retention: Duration::from_secs(3600),
+        on_lease_ended: LeasePolicy::Refuse,
+        resource_type: None,
+    };
+    store.claim(&dead).await.expect("the store answers");
+    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_eq!(shop.handler.started(), 0);
+
+    // The same for a procedure that is run again.
+    let other = shop.with_key(Some(Uuid::new_v4()));
+    let reservation = Reservation::new(dead.reservation.user, IdempotencyKey::from(other.key.expect("a key")));
+    let rerun = Claim { reservation, procedure: "/shop.v1.Shop/CreateOrder".to_owned(), ..dead };
+    store.claim(&rerun).await.expect("the store answers");
+    other.create("a").await.expect("run again").assert("processing", false);
+}
+
+#[tokio::test]
+async fn a_key_whose_first_response_was_too_large_to_keep() {
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_response_bytes(40)).await;
+    let first = shop.create("a long name, longer than forty bytes").await.expect("the first caller gets it");
+    first.assert("processing", false);
+    let status = shop.create("a long name, longer than forty bytes").await.expect_err("refused");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::ResponseNotStored);
+    let resource = &status.get_details_error_info().expect("an ErrorInfo").metadata["resource_id"];
+    assert!(first.message.contains(resource), "{first:?}");
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn no_user_where_one_is_required() {
+    let shop = Shop { user: None, ..Shop::new().await };
+    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    assert_eq!(shop.handler.started(), 0);
+}
+
+#[tokio::test]
+async fn a_request_larger_than_the_limit_compressed_or_not() {
+    let limit = 1000;
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_request_bytes(limit)).await;
+    for compressed in [false, true] {
+        let mut client = shop.client.clone();
+        if compressed {
+            client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+        }
+        let mut request = shop::request("a", shop.user, shop.key);
+        request.get_mut().padding = vec![0; limit];
+        let status = client.create_order(request).await.expect_err("refused");
+        assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+        // Without a key it is not the layer's to limit.
+        let mut request = shop::request("a", shop.user, None);
+        request.get_mut().padding = vec![0; limit];
+        client.create_order(request).await.expect("a call");
+    }
+    // Nothing was reserved.
+    shop.create("a").await.expect("the first call").assert("processing", false);
+}
+
+#[tokio::test]
+async fn a_key_in_both_of_its_forms_is_one() {
+    let shop = Shop::new().await;
+    shop.create("a").await.expect("the first call").assert("processing", false);
+    let key = shop.key.expect("a key").to_string();
+    for form in [format!("\"{key}\""), key.to_uppercase(), format!("{key}, {key}")] {
+        let mut request = shop::request("a", shop.user, None);
+        let value = MetadataValue::try_from(form).expect("metadata");
+        request.metadata_mut().insert("idempotency-key", value);
+        shop.client.clone().create_order(request).await.map(Seen::of).expect("a replay").assert("processing", true);
+    }
+}

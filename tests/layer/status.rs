@@ -1,0 +1,98 @@
+//! `Idempotency-Status` on replays.
+
+use std::convert::Infallible;
+
+use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, StatusFromStore, StatusResolver, UserId};
+use uuid::Uuid;
+
+use crate::harness::{Seen, Shop};
+
+fn order_id(seen: &Seen) -> Uuid {
+    let (_, rest) = seen.message.split_once("id: \"").expect("an order");
+    rest[..36].parse().expect("a UUID")
+}
+
+#[tokio::test]
+async fn follows_the_outbox() {
+    let store = MemoryStore::new();
+    let shop = Shop::on(store.clone()).await;
+    let order = order_id(&shop.create("a").await.expect("the first call"));
+    shop.create("a").await.expect("a replay").assert("processing", true);
+    for (status, header) in [
+        (OutboxStatus::Pending, "processing"),
+        (OutboxStatus::Retrying, "processing"),
+        (OutboxStatus::Failed, "failed"),
+        (OutboxStatus::Completed, "completed"),
+    ] {
+        store.set_status(order, status);
+        shop.create("a").await.expect("a replay").assert(header, true);
+    }
+}
+
+/// Knows everything, or nothing at all.
+struct Oracle(Result<OutboxStatus, &'static str>);
+
+impl StatusResolver for Oracle {
+    type Error = &'static str;
+
+    async fn status(&self, _: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
+        assert_eq!(resource.resource_type, "order");
+        self.0.map(Some)
+    }
+}
+
+#[tokio::test]
+async fn comes_from_a_resolver_of_ones_own() {
+    let store = MemoryStore::new();
+    let shop = Shop::with(|builder| {
+        builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))
+    })
+    .await;
+    let order = order_id(&shop.create("a").await.expect("the first call"));
+    // Which is asked instead of the store.
+    store.set_status(order, OutboxStatus::Completed);
+    shop.create("a").await.expect("a replay").assert("failed", true);
+}
+
+#[tokio::test]
+async fn is_processing_where_the_resolver_fails() {
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))
+    })
+    .await;
+    let first = shop.create("a").await.expect("the first call");
+    let replay = shop.create("a").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn comes_from_another_store() {
+    let elsewhere = MemoryStore::new();
+    let shop = Shop::with(|builder| {
+        builder.store(MemoryStore::new()).status_resolver(StatusFromStore(elsewhere.clone()))
+    })
+    .await;
+    let order = order_id(&shop.create("a").await.expect("the first call"));
+    elsewhere.set_status(order, OutboxStatus::Completed);
+    shop.create("a").await.expect("a replay").assert("completed", true);
+}
+
+/// Waits for ever, if it is asked.
+struct Never;
+
+impl StatusResolver for Never {
+    type Error = Infallible;
+
+    async fn status(&self, _: UserId, _: &Resource) -> Result<Option<OutboxStatus>, Infallible> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn is_not_asked_for_where_nothing_tracked_is_created() {
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Never)).await;
+    shop.touch("a").await.expect("the first call").assert("completed", false);
+    shop.touch("a").await.expect("a replay").assert("completed", true);
+}

@@ -1,0 +1,64 @@
+//! Around one generated server, or around all routes.
+
+use tonic::{
+    server::NamedService,
+    service::{InterceptorLayer, Routes, interceptor::InterceptedService},
+    transport::Server,
+};
+use tonic_idempotency::{Idempotency, IdempotencyLayer, KeyInterceptor, MemoryStore};
+use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_server::ShopServer};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::harness::Seen;
+
+fn layer() -> IdempotencyLayer {
+    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("the layer can be built")
+}
+
+async fn works(address: std::net::SocketAddr) {
+    let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
+    let mut client = shop::client(address).await;
+    for replayed in [false, true] {
+        let response = client.create_order(shop::request("a", user, key)).await.map(Seen::of).expect("a call");
+        response.assert("processing", replayed);
+        assert!(response.message.contains(&key.expect("a key").to_string()));
+    }
+}
+
+#[tokio::test]
+async fn one_generated_server_keeps_its_name() {
+    assert_eq!(Idempotency::<ShopServer<Counting>>::NAME, "shop.v1.Shop");
+    let wrapped = InterceptedService::new(layer().layer(shop::server(Counting::default())), shop::authenticate);
+    works(shop::serve(Routes::new(wrapped)).await).await;
+}
+
+#[tokio::test]
+async fn all_routes_of_a_server() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = Server::builder()
+        .layer(InterceptorLayer::new(shop::authenticate))
+        .layer(layer())
+        .add_service(shop::server(Counting::default()))
+        .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    works(address).await;
+}
+
+#[tokio::test]
+async fn with_the_key_interceptor_in_front() {
+    let wrapped = layer().layer(shop::server(Counting::default()));
+    let wrapped = InterceptedService::new(InterceptedService::new(wrapped, KeyInterceptor), shop::authenticate);
+    works(shop::serve(Routes::new(wrapped)).await).await;
+}
+
+#[tokio::test]
+async fn the_key_interceptor_refuses_what_the_layer_does_not_look_at() {
+    let wrapped = layer().layer(shop::server(Counting::default()));
+    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, KeyInterceptor))).await;
+    let mut request = shop::request("a", None, None);
+    request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
+    let status = shop::client(address).await.get_order(request).await.expect_err("refused");
+    assert_eq!(tonic_idempotency::Reason::of(&status), Some(tonic_idempotency::Reason::KeyInvalid));
+}

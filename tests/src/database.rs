@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
+use scratch_postgres::TestDatabase;
+use tokio::{net::lookup_host, sync::OnceCell};
+use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
+use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, ResourceTypes, migrations};
+use uuid::Uuid;
+
+use crate::Proxy;
+
+/// The role as which the API works: neither a superuser nor the owner of anything.
+pub const API_ROLE: &str = "idempotency_tests_api";
+
+/// A database of its own, with all migrations run.
+#[derive(Debug)]
+pub struct Database {
+    inner: TestDatabase,
+}
+
+/// A user of the organisation that every database has.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    /// The user's id.
+    pub id: Uuid,
+}
+
+impl Database {
+    /// A database with the core and the organization migrations, one organisation and one cluster.
+    pub async fn new() -> Self {
+        static TEMPLATE: OnceCell<TestDatabase> = OnceCell::const_new();
+        let template = TEMPLATE
+            .get_or_init(|| async {
+                let database = Self::empty().await;
+                let mut owner = database.owner().await;
+                migrations::run(&mut owner).await.expect("the core migrations run");
+                migrations::run_organization(&mut owner).await.expect("the organization migrations run");
+                owner
+                    .batch_execute(&format!(
+                        "SELECT tenant.organization_grant('{API_ROLE}');
+                         INSERT INTO tenant.organizations (id, name) VALUES ('{ORGANIZATION}', 'organization');
+                         INSERT INTO tenant.clusters (id, organization_id, name, region)
+                         VALUES ('{CLUSTER}', '{ORGANIZATION}', 'cluster', 'here');"
+                    ))
+                    .await
+                    .expect("the organisation is made");
+                database.inner
+            })
+            .await;
+        Self { inner: scratch_postgres::database(Some(template.name())).await }
+    }
+
+    /// A database without any table, on a server that has the API's role.
+    pub async fn empty() -> Self {
+        let database = Self { inner: scratch_postgres::database(None).await };
+        let create_role = format!(
+            "DO $$ BEGIN CREATE ROLE {API_ROLE} NOLOGIN;
+             EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        );
+        database.owner().await.batch_execute(&create_role).await.expect("the API's role is made");
+        database
+    }
+
+    /// The address, with the superuser's role.
+    pub fn url(&self) -> &str {
+        self.inner.url()
+    }
+
+    /// A connection of the superuser, whom row-level security does not bind.
+    pub async fn owner(&self) -> Client {
+        self.inner.connect().await
+    }
+
+    /// A connection of the API's role.
+    pub async fn api(&self) -> Client {
+        let client = self.inner.connect().await;
+        client.batch_execute(&format!("SET ROLE {API_ROLE}")).await.expect("the role is taken");
+        client
+    }
+
+    /// A pool of connections of the API's role.
+    pub fn pool(&self, size: usize) -> Pool {
+        self.pool_with(size, "")
+    }
+
+    /// A pool of connections of the API's role, each set up with some SQL.
+    pub fn pool_with(&self, size: usize, setup: &str) -> Pool {
+        pool(self.url().parse().expect("an address"), size, setup)
+    }
+
+    /// A proxy in front of the server, and a pool that reaches it through that alone.
+    pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
+        let mut config: Config = self.url().parse().expect("an address");
+        let (Some(Host::Tcp(host)), Some(port)) = (config.get_hosts().first(), config.get_ports().first()) else {
+            panic!("the tests need a server that is reached over TCP");
+        };
+        let upstream = lookup_host((host.as_str(), *port)).await.expect("an address").next().expect("an address");
+        let proxy = Proxy::start(upstream).await.expect("a proxy");
+        let (user, password, name) =
+            (config.get_user().map(str::to_owned), config.get_password().map(<[u8]>::to_vec), config.get_dbname());
+        let name = name.map(str::to_owned);
+        config = Config::new();
+        config.host(proxy.address().ip().to_string()).port(proxy.address().port());
+        user.map(|user| config.user(user));
+        password.map(|password| config.password(password));
+        name.map(|name| config.dbname(name));
+        let pool = pool(config, size, "");
+        (proxy, pool)
+    }
+
+    /// A store on such a pool, patient enough for a machine that has much to do.
+    pub fn store(&self) -> PostgresStore {
+        PostgresStore::new(self.pool(8), ResourceTypes::organization()).timeout(Duration::from_secs(30))
+    }
+
+    /// A new user of the organisation.
+    pub async fn user(&self) -> User {
+        let id = Uuid::new_v4();
+        self.owner()
+            .await
+            .query_typed(
+                "INSERT INTO tenant.users (id, organization_id, name) VALUES ($1, $2, 'user')",
+                &[(&id, Type::UUID), (&ORGANIZATION, Type::UUID)],
+            )
+            .await
+            .expect("the user is made");
+        User { id }
+    }
+
+    /// A new project, with the newest of its outbox rows in this status; without a status, no outbox row at all.
+    pub async fn project(&self, status: Option<OutboxStatus>) -> Resource {
+        let owner = self.owner().await;
+        let insert =
+            "INSERT INTO tenant.projects (organization_id, cluster_id, name) VALUES ($1, $2, 'a') RETURNING id";
+        let row = owner.query_typed(insert, &[(&ORGANIZATION, Type::UUID), (&CLUSTER, Type::UUID)]).await;
+        let id: Uuid = row.expect("the project is made")[0].get(0);
+        match status {
+            None => {
+                let delete = "DELETE FROM authz.outbox WHERE project_id = $1";
+                owner.query_typed(delete, &[(&id, Type::UUID)]).await.expect("the outbox row goes");
+            }
+            // The trigger's row is `pending` and older.
+            Some(OutboxStatus::Pending) => {}
+            Some(status) => {
+                let status = match status {
+                    OutboxStatus::Completed => "completed",
+                    OutboxStatus::Failed => "failed",
+                    OutboxStatus::Pending => "pending",
+                    OutboxStatus::Retrying => "retrying",
+                };
+                let insert = "INSERT INTO authz.outbox (project_id, status) VALUES ($1, $2)";
+                owner
+                    .query_typed(insert, &[(&id, Type::UUID), (&status, Type::TEXT)])
+                    .await
+                    .expect("the outbox row is made");
+            }
+        }
+        Resource { resource_type: "project".to_owned(), id }
+    }
+}
+
+fn pool(config: Config, size: usize, setup: &str) -> Pool {
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let setup = format!("SET ROLE {API_ROLE}; {setup}");
+    Pool::builder(Manager::from_config(config, NoTls, recycling))
+        .max_size(size)
+        .post_create(Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+            let setup = setup.clone();
+            Box::pin(async move { client.batch_execute(&setup).await.map_err(HookError::Backend) })
+        }))
+        .build()
+        .expect("a pool")
+}
+
+/// The one organisation, and its cluster.
+const ORGANIZATION: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001);
+const CLUSTER: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0002);

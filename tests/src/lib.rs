@@ -1,0 +1,8 @@
+//! What the integration tests share.
+
+mod database;
+mod proxy;
+pub mod shop;
+
+pub use database::{API_ROLE, Database, User};
+pub use proxy::Proxy;

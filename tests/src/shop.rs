@@ -1,0 +1,197 @@
+//! The service that the tests of the layer wrap.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{
+    Request, Response, Status,
+    service::Routes,
+    transport::{Channel, Endpoint, Server},
+};
+use tonic_idempotency::{IdempotencyKey, UserId};
+use uuid::Uuid;
+
+use proto::{
+    CreateOrderReply, CreateOrderRequest, Order, PayReply, TouchReply,
+    shop_client::ShopClient,
+    shop_server::{Shop, ShopServer},
+};
+
+/// Package `shop.v1`.
+#[allow(missing_docs, missing_debug_implementations)]
+pub mod proto {
+    tonic::include_proto!("shop.v1");
+}
+
+/// The descriptors, with their options.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shop.fds"));
+
+/// The descriptors after a round trip through prost-types, which loses the options.
+pub const LOSSY_FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lossy.fds"));
+
+/// Counts what its handlers do, and holds those that are told to.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    started: AtomicUsize,
+    finished: AtomicUsize,
+    gate: Semaphore,
+}
+
+impl Default for Counting {
+    fn default() -> Self {
+        let inner = Inner { started: AtomicUsize::new(0), finished: AtomicUsize::new(0), gate: Semaphore::new(0) };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl Counting {
+    /// How many handlers have started.
+    pub fn started(&self) -> usize {
+        self.inner.started.load(Ordering::SeqCst)
+    }
+
+    /// How many handlers have succeeded: the effects.
+    pub fn finished(&self) -> usize {
+        self.inner.finished.load(Ordering::SeqCst)
+    }
+
+    /// Lets this many held handlers go on.
+    pub fn open(&self, handlers: usize) {
+        self.inner.gate.add_permits(handlers);
+    }
+
+    async fn work(&self, name: &str) -> Result<(), Status> {
+        self.inner.started.fetch_add(1, Ordering::SeqCst);
+        match name {
+            "fail" => return Err(Status::not_found("no such thing")),
+            "panic" => panic!("the handler was told to"),
+            name if name.starts_with("hold") => {
+                self.inner.gate.acquire().await.map_err(|_| Status::aborted("closed"))?.forget();
+            }
+            _ => {}
+        }
+        if name == "hold and fail" {
+            return Err(Status::not_found("no such thing"));
+        }
+        self.inner.finished.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl Shop for Counting {
+    async fn create_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
+        let key = request.extensions().get::<IdempotencyKey>().map(ToString::to_string).unwrap_or_default();
+        let name = request.into_inner().name;
+        self.work(&name).await?;
+        let id = if name == "empty" { String::new() } else { Uuid::new_v4().to_string() };
+        let mut response = Response::new(CreateOrderReply { order: Some(Order { id, name }), key });
+        response.metadata_mut().insert("shop-region", tonic::metadata::MetadataValue::from_static("here"));
+        Ok(response)
+    }
+
+    async fn pay(&self, request: Request<CreateOrderRequest>) -> Result<Response<PayReply>, Status> {
+        self.work(&request.into_inner().name).await?;
+        Ok(Response::new(PayReply { payment_id: Uuid::new_v4().as_bytes().to_vec() }))
+    }
+
+    async fn touch(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
+        self.work(&request.into_inner().name).await?;
+        Ok(Response::new(TouchReply {}))
+    }
+
+    async fn get_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
+        self.create_order(request).await
+    }
+
+    type WatchOrdersStream = tokio_stream::Iter<std::vec::IntoIter<Result<CreateOrderReply, Status>>>;
+
+    async fn watch_orders(&self, _: Request<CreateOrderRequest>) -> Result<Response<Self::WatchOrdersStream>, Status> {
+        let reply = |name: &str| {
+            Ok(CreateOrderReply {
+                order: Some(Order { name: name.to_owned(), ..Order::default() }),
+                ..Default::default()
+            })
+        };
+        Ok(Response::new(tokio_stream::iter(vec![reply("one"), reply("two")])))
+    }
+}
+
+/// The generated server of a handler, compressed requests accepted.
+pub fn server(handler: Counting) -> ShopServer<Counting> {
+    ShopServer::new(handler).accept_compressed(tonic::codec::CompressionEncoding::Gzip)
+}
+
+/// Takes the user from the metadata `user`; in a real service, an authenticated token.
+pub fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
+    let user = request.metadata().get("user").and_then(|user| user.to_str().ok()?.parse().ok());
+    if let Some(user) = user {
+        request.extensions_mut().insert(UserId::new(user));
+    }
+    Ok(request)
+}
+
+/// Serves on a free port of the loopback interface until the test ends.
+pub async fn serve(routes: Routes) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(Server::builder().add_routes(routes).serve_with_incoming(TcpListenerStream::new(listener)));
+    address
+}
+
+/// A client on a connection of its own.
+pub async fn client(address: SocketAddr) -> ShopClient<Channel> {
+    ShopClient::new(channel(address).await)
+}
+
+/// A connection.
+pub async fn channel(address: SocketAddr) -> Channel {
+    Endpoint::new(format!("http://{address}")).expect("an address").connect().await.expect("the server listens")
+}
+
+/// A request as a user, with a key.
+pub fn request(name: &str, user: Option<Uuid>, key: Option<Uuid>) -> Request<CreateOrderRequest> {
+    let labels = HashMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
+    with(CreateOrderRequest { name: name.to_owned(), labels, padding: Vec::new() }, user, key)
+}
+
+/// Any message as a user, with a key.
+pub fn with<T>(message: T, user: Option<Uuid>, key: Option<Uuid>) -> Request<T> {
+    let mut request = Request::new(message);
+    for (name, id) in [("user", user), ("idempotency-key", key)] {
+        if let Some(id) = id {
+            request.metadata_mut().insert(name, id.to_string().parse().expect("a UUID is metadata"));
+        }
+    }
+    request
+}
+
+/// Waits until a condition holds.
+///
+/// # Panics
+///
+/// It does not hold within half a minute.
+pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(30), waiting).await.is_err() {
+        panic!("waited in vain: {what}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Row-level security, on the API's own role.
+
+use tokio_postgres::Client;
+use tonic_idempotency::{
+    UserId,
+    store::{ClaimOutcome, CompleteOutcome, ReleaseOutcome, Reservation, Store, StoredResponse},
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim, complete, completion};
+
+async fn count(client: &Client, from: &str) -> i64 {
+    client.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
+}
+
+#[tokio::test]
+async fn the_api_is_no_superuser_and_owns_nothing() {
+    let database = Database::new().await;
+    let row = database
+        .api()
+        .await
+        .query_one(
+            "SELECT rolsuper OR rolbypassrls, (SELECT count(*) FROM pg_class WHERE relowner = r.oid), current_user::text
+             FROM pg_roles r WHERE rolname = current_user",
+            &[],
+        )
+        .await
+        .expect("the role");
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (false, 0_i64, API_ROLE));
+}
+
+#[tokio::test]
+async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() {
+    let database = Database::new().await;
+    let store = database.store();
+    let (alice, bob, key) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
+    let reserved = claim(alice, key);
+    acquire(&store, &reserved).await;
+
+    // As bob, with alice's own token.
+    let stolen = Reservation { user: UserId::new(bob), ..reserved.reservation };
+    let outcome = store.complete(&stolen, &completion("bob's")).await.expect("the store answers");
+    assert_eq!(outcome, CompleteOutcome::Fenced);
+    assert_eq!(store.release(&stolen).await.expect("the store answers"), ReleaseOutcome::NotHeld);
+
+    let mut api = database.api().await;
+    let transaction = api.transaction().await.expect("a transaction");
+    transaction
+        .execute("SELECT set_config('app.current_user_id', $1, true)", &[&bob.to_string()])
+        .await
+        .expect("the user is set");
+    for statement in [
+        "SELECT FROM tenant.idempotency_keys",
+        "UPDATE tenant.idempotency_keys SET response_bytes = ''",
+        "UPDATE tenant.idempotency_keys SET token = NULL WHERE response_bytes IS NULL",
+        "DELETE FROM tenant.idempotency_keys",
+    ] {
+        assert_eq!(transaction.execute(statement, &[]).await.expect(statement), 0, "{statement}");
+    }
+    transaction.commit().await.expect("the commit");
+
+    // The same key is bob's own, and alice's is untouched.
+    complete(&store, &claim(bob, key), &completion("bob's")).await;
+    store.complete(&reserved.reservation, &completion("alice's")).await.expect("the store answers");
+    for (user, message) in [(alice, "alice's"), (bob, "bob's")] {
+        match store.claim(&claim(user, key)).await.expect("the store answers") {
+            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::Message(message.into())),
+            other => panic!("no replay but {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_user_cannot_be_written_for() {
+    let database = Database::new().await;
+    let mut api = database.api().await;
+    let transaction = api.transaction().await.expect("a transaction");
+    transaction
+        .execute("SELECT set_config('app.current_user_id', $1, true)", &[&Uuid::new_v4().to_string()])
+        .await
+        .expect("the user is set");
+    let error = transaction
+        .execute(
+            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+             VALUES (gen_random_uuid(), gen_random_uuid(), '', '', now() + interval '1 hour')",
+            &[],
+        )
+        .await
+        .expect_err("a row of another user");
+    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
+}
+
+#[tokio::test]
+async fn no_user_means_no_row() {
+    let database = Database::new().await;
+    let store = database.store();
+    complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    assert_eq!(count(&database.owner().await, "tenant.idempotency_keys").await, 2);
+
+    let api = database.api().await;
+    assert_eq!(count(&api, "tenant.idempotency_keys").await, 0);
+    // Nor where an application clears the setting by emptying it.
+    api.batch_execute("SET app.current_user_id = ''").await.expect("the setting");
+    assert_eq!(count(&api, "tenant.idempotency_keys").await, 0);
+    for statement in ["UPDATE tenant.idempotency_keys SET response_bytes = ''", "DELETE FROM tenant.idempotency_keys"] {
+        assert_eq!(api.execute(statement, &[]).await.expect(statement), 0, "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn the_owner_of_the_table_is_bound_too() {
+    let database = Database::new().await;
+    complete(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(&format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}"))
+        .await
+        .expect("the owner changes");
+    assert_eq!(count(&database.api().await, "tenant.idempotency_keys").await, 0);
+}
+
+#[tokio::test]
+async fn a_recycled_connection_carries_no_user() {
+    let database = Database::new().await;
+    // One connection, for everybody.
+    let pool = database.pool(1);
+    let store = tonic_idempotency::PostgresStore::new(pool.clone(), tonic_idempotency::ResourceTypes::organization());
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let unset = async || {
+        let connection = pool.get().await.expect("the connection");
+        let user: Option<Uuid> =
+            connection.query_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
+        assert_eq!(user, None);
+        assert_eq!(count(&connection, "tenant.idempotency_keys").await, 0);
+    };
+
+    acquire(&store, &first).await;
+    unset().await;
+    store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
+    unset().await;
+    store.claim(&again(&first)).await.expect("the store answers");
+    unset().await;
+    store.release(&first.reservation).await.expect("the store answers");
+    unset().await;
+    store.sweep(10).await.expect("the store answers");
+    unset().await;
+}
+
+#[tokio::test]
+async fn the_setting_of_the_sweep_is_not_left_behind() {
+    let database = Database::new().await;
+    let api = database.api().await;
+    api.execute("SELECT tenant.idempotency_sweep(10)", &[]).await.expect("the sweep");
+    let setting: Option<String> =
+        api.query_one("SELECT current_setting('app.idempotency_sweep', true)", &[]).await.expect("the setting").get(0);
+    assert_ne!(setting.as_deref(), Some("on"));
+}

@@ -1,0 +1,12 @@
+//! The stores, held to their contract, and PostgreSQL to its own promises on top.
+
+mod fun15;
+mod isolation;
+mod memory;
+mod migrations;
+mod outages;
+mod postgres;
+mod races;
+mod record;
+mod status;
+mod sweep;

@@ -1,0 +1,25 @@
+//! The suite, against [`MemoryStore`].
+
+use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::suite::Harness};
+use uuid::Uuid;
+
+struct Memory;
+
+impl Harness for Memory {
+    type Store = MemoryStore;
+    type Fixture = ();
+
+    async fn store(&self) -> (MemoryStore, ()) {
+        (MemoryStore::new(), ())
+    }
+
+    async fn resource(&self, store: &MemoryStore, (): &(), status: Option<OutboxStatus>) -> Resource {
+        let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4() };
+        if let Some(status) = status {
+            store.set_status(resource.id, status);
+        }
+        resource
+    }
+}
+
+tonic_idempotency::store_suite!(Memory);

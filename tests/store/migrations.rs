@@ -1,0 +1,271 @@
+//! The migrations: from the crate, as plain SQL, twice, at once, on a table that is there already.
+
+use std::{fs, path::Path};
+
+use tokio_postgres::Client;
+use tonic_idempotency::{
+    PostgresStore, Resource, ResourceType, ResourceTypes, migrations,
+    store::{Claim, ClaimOutcome, Completion, Store},
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+use crate::record::{again, claim, complete, completion};
+
+fn files(set: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(set);
+    let mut paths: Vec<_> =
+        fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read_to_string(path).expect("a file")).collect()
+}
+
+/// Tables, columns, constraints, indexes, policies and functions, one a line.
+async fn schema(client: &Client) -> Vec<String> {
+    let rows = client
+        .query(
+            "SELECT format('column %s.%s %s %s', attrelid::regclass, attname, atttypid::regtype, attnotnull)
+             FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+             WHERE relnamespace::regnamespace::text IN ('tenant', 'authn', 'authz') AND relkind = 'r' AND attnum > 0
+             UNION ALL SELECT format('constraint %s %s', conrelid::regclass, pg_get_constraintdef(oid))
+             FROM pg_constraint WHERE connamespace::regnamespace::text IN ('tenant', 'authn', 'authz')
+             UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname IN ('tenant', 'authn', 'authz')
+             UNION ALL SELECT format('policy %s %s %s %s', tablename, policyname, qual, with_check) FROM pg_policies
+             UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc
+             WHERE pronamespace::regnamespace::text IN ('tenant', 'authn', 'authz')
+             ORDER BY 1",
+            &[],
+        )
+        .await
+        .expect("the catalogue");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// A call's life on the database.
+async fn works(database: &Database) {
+    let api_store = PostgresStore::new(database.pool(2), ResourceTypes::none());
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&api_store, &claim, &completion("done")).await;
+    let outcome = api_store.claim(&again(&claim)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    assert_eq!(api_store.sweep(10).await.expect("the store answers"), 0);
+}
+
+#[tokio::test]
+async fn plain_sql_makes_the_same_as_the_crate() {
+    let (ran, plain) = (Database::empty().await, Database::empty().await);
+    let mut client = ran.owner().await;
+    migrations::run(&mut client).await.expect("the core migrations");
+    migrations::run_organization(&mut client).await.expect("the organization migrations");
+
+    let owner = plain.owner().await;
+    for set in ["core", "organization"] {
+        for file in files(set) {
+            owner.batch_execute(&file).await.expect("a migration");
+        }
+    }
+
+    let (ran, plain) = (schema(&client).await, schema(&owner).await);
+    assert!(ran.len() > 100, "{} lines", ran.len());
+    assert_eq!(ran, plain);
+}
+
+#[tokio::test]
+async fn running_again_or_at_once_changes_nothing() {
+    let database = Database::empty().await;
+    let (mut one, mut other) = (database.owner().await, database.owner().await);
+    let (first, second) = tokio::join!(migrations::run(&mut one), migrations::run(&mut other));
+    first.expect("the migrations run");
+    second.expect("the migrations run");
+    let before = schema(&one).await;
+    migrations::run(&mut one).await.expect("the migrations run again");
+    assert_eq!(schema(&one).await, before);
+    migrations::grant(&one, API_ROLE).await.expect("the grant");
+    works(&database).await;
+}
+
+#[tokio::test]
+async fn an_owner_who_is_no_superuser_can_run_them() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(&format!(
+            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$;
+             GRANT CREATE ON SCHEMA public TO {API_ROLE};"
+        ))
+        .await
+        .expect("the grants");
+    let mut api = database.api().await;
+    migrations::run(&mut api).await.expect("the migrations run");
+    works(&database).await;
+}
+
+/// A table as FUN-15 section 3 describes it, with the user function, the policies and the indexes of its sections 3.1, 3.2.
+const FUN15: &str = "
+    CREATE SCHEMA tenant;
+    CREATE SCHEMA authn;
+    CREATE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
+        AS $$ SELECT current_setting('app.current_user_id')::uuid $$;
+    CREATE TABLE tenant.projects (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.clusters (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.idempotency_keys (
+        id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+        idempotency_key uuid NOT NULL,
+        user_id uuid NOT NULL,
+        procedure text NOT NULL,
+        request_hash bytea NOT NULL,
+        response_bytes bytea,
+        created timestamptz NOT NULL DEFAULT now(),
+        expires timestamptz NOT NULL,
+        project_id uuid REFERENCES tenant.projects (id),
+        cluster_id uuid REFERENCES tenant.clusters (id),
+        CONSTRAINT single_fk CHECK (num_nonnulls(project_id, cluster_id) <= 1),
+        CONSTRAINT key_user UNIQUE (idempotency_key, user_id)
+    );
+    CREATE INDEX keys_by_expiry ON tenant.idempotency_keys (expires);
+    ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys
+        FOR ALL USING (user_id = authn.current_user_id());
+    CREATE POLICY idempotency_keys_cleanup_policy ON tenant.idempotency_keys
+        FOR DELETE USING (expires < now());
+    INSERT INTO tenant.projects DEFAULT VALUES;
+    INSERT INTO tenant.idempotency_keys
+        (idempotency_key, user_id, procedure, request_hash, response_bytes, expires, project_id)
+    SELECT '00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002',
+        '/organization.v1.ProjectService/CreateProject', decode(repeat('07', 32), 'hex'), 'go',
+        now() + interval '1 day', id
+    FROM tenant.projects;
+";
+
+#[tokio::test]
+async fn adopts_a_table_of_fun15_with_its_rows() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    owner.batch_execute(FUN15).await.expect("FUN-15's own migrations");
+    let before = schema(&owner).await;
+
+    migrations::run(&mut owner).await.expect("the core migrations");
+    let project = ResourceType::new("project", "project_id", "tenant.projects");
+    owner.batch_execute(&project.registration_sql()).await.expect("the registration");
+    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+
+    let after = schema(&owner).await;
+    let gone: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
+    assert!(gone.is_empty(), "taken away: {gone:#?}");
+    let indexes = after.iter().filter(|line| line.contains(" INDEX ") && line.contains("idempotency_keys ")).count();
+    assert_eq!(indexes, 3, "no index is there twice: {after:#?}");
+
+    works(&database).await;
+    let store = PostgresStore::new(database.pool(1), ResourceTypes::new([project]));
+    let old = claim(
+        "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
+        "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
+    );
+    match store.claim(&old).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
+        other => panic!("no replay but {other:?}"),
+    }
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 2);
+}
+
+/// A database with a resource of an application's own.
+async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner).await.expect("the core migrations");
+    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
+    owner
+        .batch_execute(&format!(
+            "CREATE SCHEMA billing;
+             CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+             {sql} {sql}",
+            sql = invoice.registration_sql()
+        ))
+        .await
+        .expect("the registration, twice");
+    let id = owner
+        .query_one("INSERT INTO billing.invoices DEFAULT VALUES RETURNING id", &[])
+        .await
+        .expect("an invoice")
+        .get(0);
+    let store = PostgresStore::new(database.pool(2), ResourceTypes::new([invoice]));
+    (database, owner, id, store)
+}
+
+fn of_invoice(id: Uuid) -> Completion {
+    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id }), ..completion("done") }
+}
+
+#[tokio::test]
+async fn registers_a_resource_type_of_an_application() {
+    let (_database, owner, id, store) = with_invoices().await;
+    let claim = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    complete(&store, &claim, &of_invoice(id)).await;
+    let stored: Uuid =
+        owner.query_one("SELECT invoice_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
+    assert_eq!(stored, id);
+
+    // An invoice that goes takes its id along, not the record.
+    owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes");
+    match store.claim(&again(&claim)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, None),
+        other => panic!("no replay but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keeps_the_response_where_the_resource_cannot_be_referenced() {
+    let (database, _owner, id, store) = with_invoices().await;
+    let absent = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &absent, &of_invoice(Uuid::new_v4())).await;
+    let outcome = store.claim(&again(&absent)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+
+    // A type that the database knows nothing of.
+    let receipt = ResourceType::new("invoice", "receipt_id", "billing.receipts");
+    let store = PostgresStore::new(database.pool(1), ResourceTypes::new([receipt]));
+    let unregistered = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &unregistered, &of_invoice(id)).await;
+    let outcome = store.claim(&again(&unregistered)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_row_refers_to_one_resource_at_most() {
+    let database = Database::new().await;
+    let project = database.project(None).await;
+    let error = database
+        .owner()
+        .await
+        .execute(
+            "INSERT INTO tenant.idempotency_keys
+                 (idempotency_key, user_id, procedure, request_hash, expires, project_id, cluster_id)
+             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now(), $1, id FROM tenant.clusters",
+            &[&project.id],
+        )
+        .await
+        .expect_err("two resources");
+    let error = error.as_db_error().expect("an answer of the server");
+    assert_eq!(error.constraint(), Some("idempotency_keys_ck_one_resource"));
+}
+
+#[tokio::test]
+async fn the_ids_of_rows_are_uuids_of_version_7_in_order() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let ids: Vec<Uuid> = owner
+        .query("SELECT tenant.idempotency_uuidv7() FROM generate_series(1, 3), pg_sleep(0.002)", &[])
+        .await
+        .expect("ids")
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    for id in &ids {
+        assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
+        let (seconds, _) = id.get_timestamp().expect("a time").to_unix();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+        assert!(now.abs_diff(seconds) < 3600, "{id}");
+    }
+}

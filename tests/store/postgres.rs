@@ -1,0 +1,22 @@
+//! The suite, against [`PostgresStore`] on the API's own role.
+
+use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, store::suite::Harness};
+use tonic_idempotency_tests::Database;
+
+struct Postgres;
+
+impl Harness for Postgres {
+    type Store = PostgresStore;
+    type Fixture = Database;
+
+    async fn store(&self) -> (PostgresStore, Database) {
+        let database = Database::new().await;
+        (database.store(), database)
+    }
+
+    async fn resource(&self, _: &PostgresStore, database: &Database, status: Option<OutboxStatus>) -> Resource {
+        database.project(status).await
+    }
+}
+
+tonic_idempotency::store_suite!(Postgres);

@@ -1,0 +1,144 @@
+//! Claims that meet.
+
+use std::time::Duration;
+
+use tokio::{task::JoinSet, time::timeout};
+use tokio_postgres::{Client, Transaction};
+use tonic_idempotency::{
+    PostgresStore, ResourceTypes,
+    store::{Claim, ClaimOutcome, Store, StoreError, StoredResponse},
+};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion};
+
+/// Waits until some backend of this database waits for a lock.
+async fn somebody_waits(owner: &Client) {
+    let waiting = async {
+        loop {
+            let waiting: i64 = owner
+                .query_one(
+                    "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'",
+                    &[],
+                )
+                .await
+                .expect("the activity")
+                .get(0);
+            if waiting > 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(30), waiting).await.expect("the claim meets the uncommitted row");
+}
+
+/// Inserts a row for the claim's key, does not commit it before the claim waits for it, and then ends with `end`.
+async fn meets_an_uncommitted_row(
+    response: Option<&[u8]>,
+    end: impl AsyncFnOnce(Transaction<'_>),
+) -> Result<ClaimOutcome, StoreError> {
+    let database = Database::new().await;
+    let (observer, mut owner) = (database.owner().await, database.owner().await);
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let transaction = owner.transaction().await.expect("a transaction");
+    transaction
+        .execute(
+            "INSERT INTO tenant.idempotency_keys
+                 (idempotency_key, user_id, procedure, request_hash, response_bytes, token, lease_expires, expires)
+             VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')",
+            &[
+                claim.reservation.key.as_uuid(),
+                claim.reservation.user.as_uuid(),
+                &PROCEDURE,
+                &HASH.as_slice(),
+                &response,
+            ],
+        )
+        .await
+        .expect("the row");
+    let store = database.store();
+    let claiming = tokio::spawn(async move { store.claim(&claim).await });
+    somebody_waits(&observer).await;
+    end(transaction).await;
+    claiming.await.expect("the claim does not panic")
+}
+
+async fn commit(transaction: Transaction<'_>) {
+    transaction.commit().await.expect("the commit");
+}
+
+#[tokio::test]
+async fn replays_a_row_that_appears_between_two_snapshots() {
+    match meets_an_uncommitted_row(Some(b"first"), commit).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::Message("first".into())),
+        other => panic!("no replay but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn finds_a_reservation_that_appears_between_two_snapshots() {
+    let outcome = meets_an_uncommitted_row(None, commit).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn acquires_a_key_whose_row_is_rolled_back() {
+    let outcome = meets_an_uncommitted_row(Some(b"never"), async |transaction: Transaction<'_>| {
+        transaction.rollback().await.expect("the rollback");
+    });
+    let outcome = outcome.await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+}
+
+/// Many claims of one key at once: how many acquire it, and how many find it in flight.
+async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
+    let mut claims = JoinSet::new();
+    for _ in 0..24 {
+        let (store, claim) = (store.clone(), again(claim));
+        claims.spawn(async move { store.claim(&claim).await.expect("the store answers") });
+    }
+    let outcomes = claims.join_all().await;
+    let acquired = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::Acquired)).count();
+    let in_flight = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::InFlight { .. })).count();
+    (acquired, in_flight)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_takes_an_expired_record_over() {
+    let database = Database::new().await;
+    let store = database.store();
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &claim, &completion("old")).await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 second'")
+        .await
+        .expect("time");
+    assert_eq!(claim_at_once(&store, &claim).await, (1, 23));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_takes_an_ended_lease_over() {
+    let database = Database::new().await;
+    let store = database.store();
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &Claim { lease: Duration::ZERO, ..claim.clone() }).await;
+    assert_eq!(claim_at_once(&store, &Claim { lease: HOUR, ..claim }).await, (1, 23));
+}
+
+/// A role or a database may have another default than READ COMMITTED.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_acquires_under_every_isolation_level() {
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let database = Database::new().await;
+        let pool = database.pool_with(8, &format!("SET default_transaction_isolation = '{level}'"));
+        let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(30));
+        for _ in 0..8 {
+            let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+            assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}");
+        }
+    }
+}

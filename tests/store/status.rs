@@ -1,0 +1,90 @@
+//! The status that a replay brings along, and its failing softly.
+
+use std::time::Duration;
+
+use tonic_idempotency::{
+    OutboxStatus, PostgresStore, ResourceTypes,
+    store::{ClaimOutcome, Completion, Replay, Store},
+};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{again, claim, complete, completion};
+
+/// The replay of a call whose project is completed, after `breaking` was run on the database.
+async fn replay_after(breaking: &str, setup: &str) -> Replay {
+    let database = Database::new().await;
+    let pool = database.pool_with(1, setup);
+    let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(30));
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let project = database.project(Some(OutboxStatus::Completed)).await;
+    complete(&store, &claim, &Completion { resource: Some(project), ..completion("first") }).await;
+    // Open for as long as the replay takes, so that a lock holds.
+    let owner = database.owner().await;
+    owner
+        .batch_execute(&format!("BEGIN; {breaking}; {}", if breaking.contains("LOCK") { "" } else { "COMMIT" }))
+        .await
+        .expect(breaking);
+    match store.claim(&again(&claim)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => replay,
+        other => panic!("no replay but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn comes_along_with_the_replay() {
+    let status = replay_after("SELECT", "").await.status;
+    assert_eq!(status.expect("a status"), Some(OutboxStatus::Completed));
+}
+
+#[tokio::test]
+async fn fails_softly_whatever_is_wrong_with_the_outbox() {
+    for (breaking, code) in [
+        ("DROP TABLE authz.outbox", "42P01"),
+        ("REVOKE SELECT ON authz.outbox FROM idempotency_tests_api", "42501"),
+        ("REVOKE USAGE ON SCHEMA authz FROM idempotency_tests_api", "42501"),
+        ("LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE", "55P03"),
+        ("ALTER TABLE authz.outbox DROP CONSTRAINT outbox_ck_status; UPDATE authz.outbox SET status = 'done'", "done"),
+    ] {
+        let error = replay_after(breaking, "").await.status.expect_err(breaking).to_string();
+        assert!(error.contains(code), "{breaking}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn fails_softly_where_the_outbox_takes_too_long() {
+    let slow = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+                RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
+    let error = replay_after(slow, "SET statement_timeout = '300ms'").await.status.expect_err("too slow").to_string();
+    assert!(error.contains("57014"), "{error}");
+}
+
+#[tokio::test]
+async fn is_found_by_an_index_of_each_resource_type() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "INSERT INTO tenant.projects (organization_id, cluster_id, name)
+             SELECT organization_id, id, 'a' FROM tenant.clusters, generate_series(1, 5000);
+             ANALYZE authz.outbox",
+        )
+        .await
+        .expect("many rows");
+    for resource_type in ResourceTypes::organization().iter() {
+        let column = resource_type.column();
+        let plan = owner
+            .query(
+                &format!(
+                    "EXPLAIN SELECT o.status FROM authz.outbox o
+                     WHERE o.{column} = '00000000-0000-7000-8000-000000000001' ORDER BY o.id DESC LIMIT 1"
+                ),
+                &[],
+            )
+            .await
+            .expect("the plan");
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let index = format!("outbox_idx_{}", resource_type.name());
+        assert!(plan.iter().any(|line| line.contains(&index)), "{plan:#?}");
+    }
+}

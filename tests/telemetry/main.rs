@@ -1,0 +1,128 @@
+//! What operators see. One test, because the recorder of metrics and the subscriber of logs are the process's own.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tonic::service::{Routes, interceptor::InterceptedService};
+use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceType, ResourceTypes, Sweeper};
+use tonic_idempotency_tests::{
+    Database,
+    shop::{self, Counting, FILE_DESCRIPTOR_SET},
+};
+use tower_layer::Layer as _;
+use tracing_subscriber::fmt::MakeWriter;
+use uuid::Uuid;
+
+/// Log lines, in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().expect("no panic"))).expect("text")
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// A counter's increments since the last look, where its labels have these values.
+fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u64 {
+    let counters = snapshotter.snapshot().into_vec();
+    let matching = counters.into_iter().filter(|(key, ..)| {
+        key.key().name() == name
+            && labels.iter().all(|(label, value)| {
+                key.key().labels().any(|found| found.key() == *label && found.value() == *value)
+            })
+    });
+    matching
+        .map(|(.., value)| match value {
+            DebugValue::Counter(value) => value,
+            other => panic!("no counter but {other:?}"),
+        })
+        .sum()
+}
+
+#[tokio::test]
+async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    recorder.install().expect("the only recorder");
+    let lines = Lines::default();
+    tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).init();
+
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders"));
+    let store = PostgresStore::new(pool, ResourceTypes::new(types)).timeout(Duration::from_secs(30));
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).build().expect("a layer");
+    let wrapped = layer.layer(shop::server(Counting::default()));
+    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+    let mut client = shop::client(address).await;
+    let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
+    let secret = "a name that is nobody's business";
+    let create = "/shop.v1.Shop/CreateOrder";
+    let check = |what: &str, counter: &str, labels: &[(&str, &str)], words: &[&str]| {
+        assert_eq!(counted(&snapshotter, counter, labels), 1, "{what}");
+        let lines = lines.take();
+        assert!(words.iter().all(|word| lines.contains(word)), "{what}: {words:?} in {lines}");
+        for private in [secret, &user.to_string(), &key.to_string()] {
+            assert!(!lines.contains(private), "{what}: {private} in {lines}");
+        }
+    };
+
+    client.create_order(shop::request(secret, None, Some(key))).await.expect("a call");
+    let labels = [("procedure", create), ("cause", "no_user")];
+    check("no user", "idempotency_degraded_total", &labels, &["WARN", create, "no_user"]);
+
+    client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
+    let labels = [("procedure", create), ("outcome", "first")];
+    // The tests' orders are in no table of the database.
+    check("first", "idempotency_calls_total", &labels, &["WARN", "cannot be referenced"]);
+
+    client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");
+    let labels = [("procedure", create), ("cause", "status_unknown")];
+    check("replay", "idempotency_degraded_total", &labels, &["WARN", create, "status_unknown"]);
+
+    client.create_order(shop::request("another", Some(user), Some(key))).await.expect_err("refused");
+    let labels = [("procedure", create), ("reason", "IDEMPOTENCY_KEY_REUSED")];
+    check("mismatch", "idempotency_rejected_total", &labels, &[]);
+
+    client.create_order(shop::request("panic", Some(user), Some(Uuid::new_v4()))).await.expect_err("a panic");
+    assert!(lines.take().contains("ERROR"), "a panic is an error");
+
+    proxy.cut();
+    client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a call");
+    let labels = [("procedure", create), ("cause", "unreachable")];
+    check("unreachable", "idempotency_degraded_total", &labels, &["WARN", create, "unreachable"]);
+
+    client.pay(shop::request(secret, Some(user), Some(key))).await.expect_err("refused");
+    let labels = [("procedure", "/shop.v1.Shop/Pay"), ("reason", "IDEMPOTENCY_STORE_UNAVAILABLE")];
+    check("refused", "idempotency_rejected_total", &labels, &["WARN", "/shop.v1.Shop/Pay"]);
+
+    proxy.mend();
+    let owner = database.owner().await;
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
+    Sweeper::new(store).sweep().await.expect("the sweep");
+    check("sweep", "idempotency_swept_total", &[], &["INFO", "deleted=1"]);
+}
