@@ -5,13 +5,18 @@
 //! once decoded, so that a Go server and a Rust server can share one table (FUN-15 section 2.4):
 //!
 //! 1. extensions by field number; then fields outside any oneof by field number; then the set members of real oneofs in
-//!    the order in which the oneofs are declared; then unknown fields, verbatim, in order of arrival;
+//!    the order in which the oneofs are declared; then unknown fields in order of arrival, the tag minimal and the rest
+//!    verbatim;
 //! 2. scalars with implicit presence equal to their default are left out (`-0.0` is not the default); of a singular field
 //!    the last value wins; singular messages given in pieces are merged; of a oneof the last member wins;
 //! 3. repeated fields are packed or not as the schema says, however they arrived; varints, tags and lengths are minimal;
 //! 4. map entries are sorted by key (strings bytewise, integers by value, `false` before `true`), the last of equal keys
 //!    wins, key and value are both written;
-//! 5. a field whose wire type does not fit the schema is an unknown field.
+//! 5. a field whose wire type does not fit the schema is an unknown field; inside a map entry, unknown fields are dropped;
+//! 6. enums keep values that they do not declare; numbers of 32 bits or fewer drop the bits that they do not have; a
+//!    signalling NaN of a `float` becomes a quiet one in maps and extensions; strings of proto3 have to be UTF-8.
+//!
+//! The form depends on which extensions the descriptor pool knows: servers that share a table have to know the same.
 //!
 //! Almost every real request arrives in this form already. One pass over the wire bytes, driven by the descriptor, proves
 //! it without allocating, and the bytes are hashed where they lie; only the others are rewritten.

@@ -10,9 +10,6 @@ mod policy;
 mod resolve;
 mod resource_id;
 
-#[cfg(test)]
-mod tests;
-
 use std::time::Duration;
 
 use prost_reflect::MethodDescriptor;

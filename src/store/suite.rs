@@ -279,10 +279,8 @@ pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
 pub async fn keeps_the_keys_of_two_users_apart(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let alice = claim();
-    let bob = Claim {
-        reservation: Reservation { user: UserId::new(Uuid::new_v4()), ..alice.reservation },
-        ..alice.clone()
-    };
+    let bob =
+        Claim { reservation: Reservation { user: UserId::new(Uuid::new_v4()), ..alice.reservation }, ..alice.clone() };
     acquire(&store, &alice).await;
     complete(&store, &alice, &completion(b"alice")).await;
     acquire(&store, &bob).await;
@@ -351,11 +349,7 @@ pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     let resource = harness.resource(&store, &fixture, None).await;
     let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
     acquire(&store, &first).await;
-    let omitted = Completion {
-        response: StoredResponse::Omitted,
-        resource: Some(resource.clone()),
-        retention: HOUR,
-    };
+    let omitted = Completion { response: StoredResponse::Omitted, resource: Some(resource.clone()), retention: HOUR };
     complete(&store, &first, &omitted).await;
     let replay = replay(&store, &again(&first)).await;
     assert_eq!((replay.response, replay.resource), (StoredResponse::Omitted, Some(resource.id)));

@@ -33,7 +33,7 @@ use crate::{LeasePolicy, UserId, status::OutboxStatus};
 /// let manager = Manager::new("host=localhost user=my_api dbname=my_app".parse()?, tokio_postgres::NoTls);
 /// let pool = Pool::builder(manager).max_size(16).build()?;
 ///
-/// // Default: gives up on a statement after two seconds.
+/// // Default: gives up on an operation after five seconds.
 /// let store = PostgresStore::new(pool.clone(), ResourceTypes::none());
 /// // Customised.
 /// let patient = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(10));
@@ -50,11 +50,12 @@ impl PostgresStore {
     /// A store on a pool of connections, which log in as the API's own role, not as a superuser (to whom row-level security
     /// does not apply). The resource types are those that are registered in the database.
     pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
-        Self { connections: Connections::new(pool, Duration::from_secs(2)), resource_types: Arc::new(resource_types) }
+        Self { connections: Connections::new(pool, Duration::from_secs(5)), resource_types: Arc::new(resource_types) }
     }
 
     /// How long an operation may take, the wait for a connection and further attempts included. More than zero. Defaults
-    /// to 2 seconds.
+    /// to 5 seconds. What takes longer counts as a store that is away: a pool that handlers exhaust, too, so one of its own
+    /// is safest.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
         self
