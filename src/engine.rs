@@ -150,6 +150,7 @@ impl Engine {
         })
     }
 
+    /// What is recorded of a response.
     fn completion(&self, call: &Call, response: &UnaryResponse) -> Completion {
         let procedure = &call.procedure;
         let message = response.message().ok();
@@ -159,15 +160,15 @@ impl Engine {
                 None
             })
         });
-        let resource = procedure.creates().zip(id);
-        Completion {
-            response: match message {
-                Some(message) if message.len() <= self.max_response_bytes => StoredResponse::Message(message),
-                _ => StoredResponse::Omitted,
-            },
-            resource: resource.map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id }),
-            retention: procedure.policies().retention,
-        }
+        let resource = procedure
+            .creates()
+            .zip(id)
+            .map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
+        let response = match message.and_then(|message| procedure.redacted(message).ok()) {
+            Some(message) if message.len() <= self.max_response_bytes => StoredResponse::Message(message),
+            _ => StoredResponse::Omitted,
+        };
+        Completion { response, resource, retention: procedure.policies().retention }
     }
 
     /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts.

@@ -64,7 +64,7 @@ pub use self::{
     layer::{Drained, IdempotencyLayer},
     outbox::{StatusFromStore, StatusResolver},
     procedure::{
-        Creates, KeyPolicy, LeasePolicy, Policies, Procedure, ProcedureBuilder, ProcedureError, ResourceIdError,
+        Creates, KeyPolicy, LeasePolicy, Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError,
         StorePolicy, UserPolicy,
     },
     service::{Idempotency, ResponseFuture},

@@ -26,12 +26,12 @@ pub enum ProcedureError {
         why: String,
     },
     /// The response message has no such field.
-    MissingIdField {
+    MissingField {
         /// The procedure's path.
         procedure: String,
         /// The field as it was named.
         field: String,
-        /// The response message.
+        /// The message that lacks it: the response, or one on the way.
         message: String,
     },
     /// The procedure streams; only unary ones can be replayed.
@@ -68,8 +68,11 @@ impl fmt::Display for ProcedureError {
             Self::InvalidOption { procedure, why } => {
                 write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")
             }
-            Self::MissingIdField { procedure, field, message } => {
-                write!(f, "{procedure}: the id field {field:?} is not in the response message {message}")
+            Self::MissingField { procedure, field, message } => {
+                write!(
+                    f,
+                    "{procedure}: the field {field:?} of the response cannot be found: {message} has no such field"
+                )
             }
             Self::Streaming { procedure } => {
                 write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")

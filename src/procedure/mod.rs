@@ -5,8 +5,10 @@
 //! passed through.
 
 mod error;
+mod field;
 mod option;
 mod policy;
+mod redact;
 mod resolve;
 mod resource_id;
 
@@ -17,7 +19,7 @@ use prost_reflect::MethodDescriptor;
 pub use self::{
     error::ProcedureError,
     policy::{KeyPolicy, LeasePolicy, Policies, StorePolicy, UserPolicy},
-    resource_id::ResourceIdError,
+    resource_id::ResponseError,
 };
 pub(crate) use self::{option::read_options, resolve::resolve};
 
@@ -28,6 +30,7 @@ pub struct Procedure {
     method: MethodDescriptor,
     creates: Option<Creates>,
     policies: Policies,
+    redact: Vec<String>,
 }
 
 impl Procedure {
@@ -56,6 +59,11 @@ impl Procedure {
     /// What to do in each case that leaves a choice.
     pub fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// The fields of the response that are not stored.
+    pub fn redacted_fields(&self) -> &[String] {
+        &self.redact
     }
 }
 
@@ -103,6 +111,7 @@ pub struct ProcedureBuilder {
     on_lease_ended: Option<LeasePolicy>,
     lease: Option<Duration>,
     retention: Option<Duration>,
+    redact: Vec<String>,
 }
 
 impl ProcedureBuilder {
@@ -145,6 +154,13 @@ impl ProcedureBuilder {
     /// How long a completed record lives. More than zero.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
+        self
+    }
+
+    /// A field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay does not.
+    /// With dots, a path into submessages, in lists too.
+    pub fn redact(mut self, field: impl Into<String>) -> Self {
+        self.redact.push(field.into());
         self
     }
 

@@ -61,6 +61,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     };
     procedure.lease = duration(&path, "lease", option.lease)?;
     procedure.retention = duration(&path, "retention", option.retention)?;
+    procedure.redact = option.redact;
     Ok(procedure)
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use prost_reflect::{DescriptorPool, Kind, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
-use super::{Creates, Policies, Procedure, ProcedureBuilder, ProcedureError};
+use super::{Creates, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
 use crate::store::ResourceTypes;
 
 /// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
@@ -14,14 +14,17 @@ pub(crate) fn resolve(
     defaults: &Policies,
     resource_types: Option<&ResourceTypes>,
 ) -> Result<Procedure, ProcedureError> {
-    let ProcedureBuilder { path, creates, .. } = described;
+    let ProcedureBuilder { path, creates, redact, .. } = described;
     let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
     }
     if let Some(creates) = &creates {
         check_resource_type(&path, creates, resource_types)?;
-        check_id_field(&path, creates, &method.output())?;
+        check_id_field(&path, creates, &method)?;
+    }
+    for name in &redact {
+        field::find(&path, &method, name)?;
     }
     let policies = Policies {
         key: described.key.unwrap_or(defaults.key),
@@ -31,7 +34,7 @@ pub(crate) fn resolve(
         on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
         retention: positive(&path, "retention", described.retention.unwrap_or(defaults.retention))?,
     };
-    Ok(Procedure { path, method, creates, policies })
+    Ok(Procedure { path, method, creates, policies, redact })
 }
 
 fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
@@ -54,27 +57,12 @@ fn check_resource_type(
     }
 }
 
-fn check_id_field(path: &str, creates: &Creates, output: &MessageDescriptor) -> Result<(), ProcedureError> {
-    let not_uuid = || ProcedureError::IdFieldNotUuid { procedure: path.to_owned(), field: creates.id_field.clone() };
-    let mut message = Some(output.clone());
-    let mut kind = None;
-    for name in creates.id_field.split('.') {
-        // Something follows what is not a message.
-        let parent = message.take().ok_or_else(not_uuid)?;
-        let field = parent.get_field_by_name(name).ok_or_else(|| ProcedureError::MissingIdField {
-            procedure: path.to_owned(),
-            field: creates.id_field.clone(),
-            message: parent.full_name().to_owned(),
-        })?;
-        if field.is_list() || field.is_map() {
-            return Err(not_uuid());
-        }
-        message = field.kind().as_message().cloned();
-        kind = Some(field.kind());
-    }
-    match kind {
-        Some(Kind::String | Kind::Bytes) => Ok(()),
-        _ => Err(not_uuid()),
+fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> Result<(), ProcedureError> {
+    let fields = field::find(path, method, &creates.id_field)?;
+    let single = fields.iter().all(|field| !field.is_list() && !field.is_map());
+    match fields.last().map(|field| field.kind()) {
+        Some(Kind::String | Kind::Bytes) if single => Ok(()),
+        _ => Err(ProcedureError::IdFieldNotUuid { procedure: path.to_owned(), field: creates.id_field.clone() }),
     }
 }
 

@@ -10,43 +10,43 @@ impl Procedure {
     ///
     /// # Errors
     ///
-    /// [`ResourceIdError`] where the response cannot be read, or its field holds no UUID.
-    pub fn resource_id(&self, response: &[u8]) -> Result<Option<Uuid>, ResourceIdError> {
+    /// [`ResponseError`] where the response cannot be read, or its field holds no UUID.
+    pub fn resource_id(&self, response: &[u8]) -> Result<Option<Uuid>, ResponseError> {
         let Some(Creates { id_field, .. }) = &self.creates else {
             return Ok(None);
         };
-        let message = DynamicMessage::decode(self.method.output(), response).map_err(|_| ResourceIdError::Response)?;
+        let message = DynamicMessage::decode(self.method.output(), response).map_err(|_| ResponseError::Unreadable)?;
         let mut value = Value::Message(message);
         for name in id_field.split('.') {
             let field = value.as_message().and_then(|message| message.get_field_by_name(name));
-            value = field.ok_or(ResourceIdError::Response)?.into_owned();
+            value = field.ok_or(ResponseError::Unreadable)?.into_owned();
         }
         let id = match &value {
             Value::String(text) => Uuid::try_parse(text).ok(),
             Value::Bytes(bytes) => Uuid::from_slice(bytes).ok(),
             _ => None,
         };
-        id.map(Some).ok_or(ResourceIdError::NotAUuid)
+        id.map(Some).ok_or(ResponseError::NotAUuid)
     }
 }
 
-/// A response that does not give the id of the resource it created.
+/// A response that does not give what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ResourceIdError {
+pub enum ResponseError {
     /// The field holds no UUID.
     NotAUuid,
     /// The response cannot be read.
-    Response,
+    Unreadable,
 }
 
-impl fmt::Display for ResourceIdError {
+impl fmt::Display for ResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotAUuid => "the response's id field holds no UUID",
-            Self::Response => "the response cannot be read",
+            Self::Unreadable => "the response cannot be read",
         })
     }
 }
 
-impl error::Error for ResourceIdError {}
+impl error::Error for ResponseError {}

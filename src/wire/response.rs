@@ -84,3 +84,37 @@ impl UnaryResponse {
         Response::from_parts(parts, Body::new(StreamBody::new(stream::iter(frames))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use tonic::Code;
+
+    use super::*;
+
+    /// grpc-go takes a stream that goes on after such headers for one without trailers.
+    #[tokio::test]
+    async fn a_failure_ends_its_stream_with_its_headers() {
+        let response = UnaryResponse::failed(Status::aborted("in progress")).into_response();
+        assert!(response.body().is_end_stream());
+
+        // Nor does it once it was read, as a handler's failure is.
+        let again = UnaryResponse::read(response).await.expect("a body without errors");
+        assert!(!again.is_success());
+        let again = again.into_response();
+        assert!(again.body().is_end_stream());
+        let status = Status::from_header_map(again.headers()).expect("a status");
+        assert_eq!((status.code(), status.message()), (Code::Aborted, "in progress"));
+    }
+
+    #[tokio::test]
+    async fn a_replay_is_a_message_and_its_trailers() {
+        let response = UnaryResponse::replay(b"abc", IdempotencyStatus::Failed).expect("it fits").into_response();
+        assert!(!response.body().is_end_stream());
+        assert_eq!(response.headers()["idempotency-status"], "failed");
+        assert_eq!(response.headers()["idempotent-replayed"], "true");
+        let again = UnaryResponse::read(response).await.expect("a body without errors");
+        assert!(again.is_success());
+        assert_eq!(again.message().as_deref(), Ok(b"abc".as_slice()));
+    }
+}

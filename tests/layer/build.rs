@@ -69,7 +69,9 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
                 .on_store_unavailable(StorePolicy::Reject)
                 .on_lease_ended(LeasePolicy::Refuse)
                 .lease(Duration::from_secs(60))
-                .retention(Duration::from_secs(7 * 24 * 3600)),
+                .retention(Duration::from_secs(7 * 24 * 3600))
+                .redact("secret")
+                .redact("receipts.secret"),
         )
         .procedure(Procedure::builder("/shop.v1.Shop/Touch"))
         .build()
@@ -157,6 +159,14 @@ fn refuses_a_procedure_that_is_not_there() {
     for path in ["/shop.v1.Shop/CreateOrders", "/shop.v1.Shops/CreateOrder", "nonsense"] {
         let message = error_of(Procedure::builder(path));
         assert!(message.contains(path), "{message}");
+    }
+}
+
+#[test]
+fn refuses_to_redact_a_field_that_is_not_there() {
+    for field in ["secrets", "receipts.secrets", "secret.more", ""] {
+        let message = error_of(Procedure::builder("/shop.v1.Shop/Pay").redact(field));
+        assert!(message.contains("/shop.v1.Shop/Pay") && message.contains(field), "{message}");
     }
 }
 

@@ -72,7 +72,8 @@ async fn is_the_same_request() {
     let (shop, channel) = shop_and_channel().await;
     shop.create("a").await.expect("the first call").assert("processing", false);
     // labels b and a, a given twice, name twice with a padded length
-    let shuffled = b"\x12\x06\x0a\x01b\x12\x012\x12\x06\x0a\x01a\x12\x01x\x0a\x01z\x12\x06\x12\x011\x0a\x01a\x0a\x81\x00a";
+    let shuffled =
+        b"\x12\x06\x0a\x01b\x12\x012\x12\x06\x0a\x01a\x12\x01x\x0a\x01z\x12\x06\x12\x011\x0a\x01a\x0a\x81\x00a";
     assert_eq!(
         CreateOrderRequest::decode(shuffled.as_slice()).expect("a message"),
         shop::request("a", None, None).into_inner(),
@@ -97,7 +98,8 @@ async fn is_the_same_request_compressed_or_not() {
 #[tokio::test]
 async fn that_is_none_is_refused_and_reserves_nothing() {
     let (shop, channel) = shop_and_channel().await;
-    for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"] {
+    for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"]
+    {
         let status = send(&shop, channel.clone(), garbage.to_vec()).await.expect_err("no message");
         assert_eq!((status.code(), Reason::of(&status)), (Code::Internal, Some(Reason::RequestMalformed)));
     }

@@ -82,6 +82,16 @@ async fn keeps_a_response_whose_id_field_holds_no_uuid() {
 }
 
 #[tokio::test]
+async fn does_not_store_what_is_redacted() {
+    let shop = Shop::new().await;
+    let first = shop.pay("a").await.expect("the first call");
+    assert!(first.message.contains("hidden"), "{first:?}");
+    let replay = shop.pay("a").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message.replace("hidden", ""));
+}
+
+#[tokio::test]
 async fn gives_the_key_to_the_handler() {
     let shop = Shop::new().await;
     let key = shop.key.expect("a key").to_string();

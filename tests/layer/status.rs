@@ -44,10 +44,8 @@ impl StatusResolver for Oracle {
 #[tokio::test]
 async fn comes_from_a_resolver_of_ones_own() {
     let store = MemoryStore::new();
-    let shop = Shop::with(|builder| {
-        builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))
-    })
-    .await;
+    let shop =
+        Shop::with(|builder| builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     // Which is asked instead of the store.
     store.set_status(order, OutboxStatus::Completed);
@@ -56,10 +54,7 @@ async fn comes_from_a_resolver_of_ones_own() {
 
 #[tokio::test]
 async fn is_processing_where_the_resolver_fails() {
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))
-    })
-    .await;
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))).await;
     let first = shop.create("a").await.expect("the first call");
     let replay = shop.create("a").await.expect("a replay");
     replay.assert("processing", true);
@@ -70,10 +65,9 @@ async fn is_processing_where_the_resolver_fails() {
 #[tokio::test]
 async fn comes_from_another_store() {
     let elsewhere = MemoryStore::new();
-    let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).status_resolver(StatusFromStore(elsewhere.clone()))
-    })
-    .await;
+    let shop =
+        Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(StatusFromStore(elsewhere.clone())))
+            .await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     elsewhere.set_status(order, OutboxStatus::Completed);
     shop.create("a").await.expect("a replay").assert("completed", true);

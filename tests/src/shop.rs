@@ -21,7 +21,7 @@ use tonic_idempotency::{IdempotencyKey, UserId};
 use uuid::Uuid;
 
 use proto::{
-    CreateOrderReply, CreateOrderRequest, Order, PayReply, TouchReply,
+    CreateOrderReply, CreateOrderRequest, Order, PayReply, Receipt, TouchReply,
     shop_client::ShopClient,
     shop_server::{Shop, ShopServer},
 };
@@ -106,7 +106,12 @@ impl Shop for Counting {
 
     async fn pay(&self, request: Request<CreateOrderRequest>) -> Result<Response<PayReply>, Status> {
         self.work(&request.into_inner().name).await?;
-        Ok(Response::new(PayReply { payment_id: Uuid::new_v4().as_bytes().to_vec() }))
+        let receipt = |number: &str| Receipt { number: number.to_owned(), secret: "hidden".to_owned() };
+        Ok(Response::new(PayReply {
+            payment_id: Uuid::new_v4().as_bytes().to_vec(),
+            secret: "hidden".to_owned(),
+            receipts: vec![receipt("one"), receipt("two")],
+        }))
     }
 
     async fn touch(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {

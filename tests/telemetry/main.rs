@@ -51,9 +51,9 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
     let counters = snapshotter.snapshot().into_vec();
     let matching = counters.into_iter().filter(|(key, ..)| {
         key.key().name() == name
-            && labels.iter().all(|(label, value)| {
-                key.key().labels().any(|found| found.key() == *label && found.value() == *value)
-            })
+            && labels
+                .iter()
+                .all(|(label, value)| key.key().labels().any(|found| found.key() == *label && found.value() == *value))
     });
     matching
         .map(|(.., value)| match value {

@@ -1,0 +1,156 @@
+use std::{
+    fmt,
+    time::{Duration, SystemTime, SystemTimeError},
+};
+
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::{Deserialize, Serialize};
+use tonic::{Request, Status, service::Interceptor};
+use tonic_idempotency::UserId;
+use uuid::Uuid;
+
+use crate::run::Error;
+
+/// How long a token is good for: longer than anybody runs the sample.
+const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The authenticated user of a call, in its extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The user's id.
+    pub user: Uuid,
+}
+
+impl Caller {
+    /// The caller of a request that came through [`Authentication`].
+    ///
+    /// # Errors
+    ///
+    /// `UNAUTHENTICATED` where it did not.
+    pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+        request.extensions().get().copied().ok_or_else(|| Status::unauthenticated("no authenticated user"))
+    }
+}
+
+/// An interceptor that lets in who brings a bearer token of this process, and says who that is: to the handlers as a
+/// [`Caller`], to the idempotency layer as a [`UserId`].
+#[derive(Clone)]
+pub(crate) struct Authentication {
+    key: DecodingKey,
+    validation: Validation,
+}
+
+impl Authentication {
+    fn authenticate(&self, request: &Request<()>) -> Result<Caller, Status> {
+        let header = request
+            .metadata()
+            .get("authorization")
+            .ok_or_else(|| Status::unauthenticated("send `authorization: Bearer <token>`"))?;
+        let (scheme, token) = header.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Status::unauthenticated("`authorization` is not `Bearer <token>`"));
+        }
+        let claims = jsonwebtoken::decode::<Claims>(token.trim(), &self.key, &self.validation)
+            .map_err(|error| Status::unauthenticated(format!("the bearer token is not valid: {error}")))?
+            .claims;
+        Ok(Caller { user: claims.sub })
+    }
+}
+
+impl Interceptor for Authentication {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let caller = self.authenticate(&request)?;
+        request.extensions_mut().insert(UserId::new(caller.user));
+        request.extensions_mut().insert(caller);
+        Ok(request)
+    }
+}
+
+impl fmt::Debug for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authentication").finish_non_exhaustive()
+    }
+}
+
+/// Makes tokens, with a secret that lives and dies with the process.
+pub(crate) struct Issuer {
+    secret: [u8; 32],
+}
+
+impl Issuer {
+    pub(crate) fn new() -> Result<Self, getrandom::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)?;
+        Ok(Self { secret })
+    }
+
+    pub(crate) fn token(&self, user: Uuid, name: &str) -> Result<String, Error> {
+        let claims = Claims { sub: user, name: name.to_owned(), exp: expiry()? };
+        let key = EncodingKey::from_secret(&self.secret);
+        Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key)?)
+    }
+
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication { key: DecodingKey::from_secret(&self.secret), validation: Validation::new(Algorithm::HS256) }
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuer").finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct Claims {
+    sub: Uuid,
+    name: String,
+    exp: u64,
+}
+
+fn expiry() -> Result<u64, SystemTimeError> {
+    Ok((SystemTime::now() + LIFETIME).duration_since(SystemTime::UNIX_EPOCH)?.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    const USER: Uuid = Uuid::from_u128(7);
+
+    fn call(issuer: &Issuer, authorization: Option<String>) -> Result<Request<()>, Status> {
+        let mut request = Request::new(());
+        if let Some(value) = authorization {
+            request.metadata_mut().insert("authorization", value.parse().expect("a header value"));
+        }
+        issuer.authentication().call(request)
+    }
+
+    #[test]
+    fn lets_in_a_token_of_its_own() {
+        let issuer = Issuer::new().expect("random numbers");
+        let token = issuer.token(USER, "alice").expect("a token");
+        let request = call(&issuer, Some(format!("Bearer {token}"))).expect("let in");
+        assert_eq!(Caller::of(&request).expect("a caller").user, USER);
+        assert!(request.extensions().get::<UserId>().is_some());
+    }
+
+    #[test]
+    fn does_not_let_in_anything_else() {
+        let issuer = Issuer::new().expect("random numbers");
+        let other = Issuer::new().expect("random numbers").token(USER, "alice").expect("a token");
+        for authorization in [
+            None,
+            Some(String::new()),
+            Some("Bearer".to_owned()),
+            Some("Bearer x.y.z".to_owned()),
+            Some(format!("Bearer {other}")),
+            Some(format!("Basic {}", issuer.token(USER, "alice").expect("a token"))),
+        ] {
+            let status = call(&issuer, authorization.clone()).expect_err("refused");
+            assert_eq!(status.code(), Code::Unauthenticated, "{authorization:?}");
+        }
+    }
+}

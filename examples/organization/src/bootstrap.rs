@@ -1,0 +1,95 @@
+//! What is in the database before the first call. Doing it again changes nothing, so that a second start on the same
+//! database finds the first one's rows.
+
+use tokio_postgres::{Client, NoTls, error::SqlState, types::Type};
+use uuid::{Uuid, uuid};
+
+use crate::{database::API_ROLE, failure::chain, run::Error};
+
+/// The organisation that `alice` and `bob` belong to.
+pub const ORGANIZATION: Uuid = uuid!("0198c0de-0000-7000-8000-000000000001");
+
+/// The user `alice`.
+pub const ALICE: Uuid = uuid!("0198c0de-0000-7000-8000-00000000000a");
+
+/// The user `bob`.
+pub const BOB: Uuid = uuid!("0198c0de-0000-7000-8000-00000000000b");
+
+/// The organisation's first cluster.
+pub const CLUSTER: Uuid = uuid!("0198c0de-0000-7000-8000-0000000000c1");
+
+/// Nobody logs in as the API's role; the sample's connections take it on.
+const CREATE_API_ROLE: &str = "CREATE ROLE organization_api NOLOGIN";
+
+const GRANT_TO_API_ROLE: &str = "SELECT tenant.organization_grant($1::text::name)";
+
+const INSERT_ORGANIZATION: &str =
+    "INSERT INTO tenant.organizations (id, name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
+
+const INSERT_USER: &str =
+    "INSERT INTO tenant.users (id, organization_id, name) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING";
+
+const INSERT_CLUSTER: &str = "INSERT INTO tenant.clusters (id, organization_id, name, region) VALUES ($1, $2, $3, $4) \
+     ON CONFLICT (id) DO NOTHING";
+
+/// Brings the database up to date, as the superuser whose URL it is.
+pub(crate) async fn bootstrap(database_url: &str) -> Result<(), Error> {
+    let mut client = connect(database_url).await?;
+    let superuser: bool =
+        client.query_typed_one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user", &[]).await?.try_get(0)?;
+    if !superuser {
+        return Err(
+            "the user of DATABASE_URL is not a superuser, and the sample makes a role and sees every user's rows; \
+             use a superuser's URL, or unset DATABASE_URL for a private server"
+                .into(),
+        );
+    }
+
+    tonic_idempotency::migrations::run(&mut client).await?;
+    tonic_idempotency::migrations::run_organization(&mut client).await?;
+    create_api_role(&client).await?;
+    insert_example(&client).await?;
+    Ok(())
+}
+
+/// A connection of its own, as the superuser whose URL it is.
+pub(crate) async fn connect(database_url: &str) -> Result<Client, Error> {
+    let (client, connection) = tokio_postgres::connect(database_url, NoTls).await.map_err(unreachable)?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a database connection ended");
+        }
+    });
+    Ok(client)
+}
+
+/// Roles belong to the whole server: another database's sample may have made it, or be making it right now.
+async fn create_api_role(client: &Client) -> Result<(), Error> {
+    if let Err(error) = client.batch_execute(CREATE_API_ROLE).await
+        && !matches!(error.code(), Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION))
+    {
+        return Err(error.into());
+    }
+    client.query_typed(GRANT_TO_API_ROLE, &[(&API_ROLE, Type::TEXT)]).await?;
+    Ok(())
+}
+
+async fn insert_example(client: &Client) -> Result<(), Error> {
+    client.query_typed(INSERT_ORGANIZATION, &[(&ORGANIZATION, Type::UUID), (&"Example", Type::TEXT)]).await?;
+    for (user, name) in [(ALICE, "alice"), (BOB, "bob")] {
+        client
+            .query_typed(INSERT_USER, &[(&user, Type::UUID), (&ORGANIZATION, Type::UUID), (&name, Type::TEXT)])
+            .await?;
+    }
+    client
+        .query_typed(
+            INSERT_CLUSTER,
+            &[(&CLUSTER, Type::UUID), (&ORGANIZATION, Type::UUID), (&"first", Type::TEXT), (&"nl-1", Type::TEXT)],
+        )
+        .await?;
+    Ok(())
+}
+
+fn unreachable(error: tokio_postgres::Error) -> Error {
+    format!("cannot connect to the database: {}", chain(&error)).into()
+}

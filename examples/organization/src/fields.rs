@@ -1,0 +1,119 @@
+//! Fields of requests, parsed once. What is wrong with one is said in a `google.rpc.BadRequest`.
+
+use std::collections::HashMap;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use uuid::Uuid;
+
+/// The longest text that is taken, in characters.
+const LONGEST: usize = 200;
+
+/// The most labels that are taken.
+const MOST_LABELS: usize = 64;
+
+pub(crate) fn uuid(field: &str, value: &str) -> Result<Uuid, Status> {
+    Uuid::try_parse(value).map_err(|_| violation(field, "must be a UUID"))
+}
+
+/// A text that somebody is to read: not empty, not too long, nothing invisible in it.
+pub(crate) fn text<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
+    if value.trim().is_empty() {
+        return Err(violation(field, "must not be empty"));
+    }
+    if value.chars().count() > LONGEST {
+        return Err(violation(field, &format!("must be at most {LONGEST} characters long")));
+    }
+    if value.contains(char::is_control) {
+        return Err(violation(field, "must not contain control characters"));
+    }
+    Ok(value)
+}
+
+pub(crate) fn optional_text<'a>(field: &str, value: Option<&'a str>) -> Result<Option<&'a str>, Status> {
+    value.map(|value| text(field, value)).transpose()
+}
+
+pub(crate) fn email<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
+    match text(field, value)?.split_once('@') {
+        Some((name, domain)) if !name.is_empty() && !domain.is_empty() => Ok(value),
+        _ => Err(violation(field, "must be an e-mail address")),
+    }
+}
+
+pub(crate) fn role<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
+    match value {
+        "admin" | "viewer" => Ok(value),
+        _ => Err(violation(field, "must be `admin` or `viewer`")),
+    }
+}
+
+pub(crate) fn positive(field: &str, value: i32) -> Result<i32, Status> {
+    if value > 0 { Ok(value) } else { Err(violation(field, "must be at least 1")) }
+}
+
+pub(crate) fn labels<'a>(
+    field: &str,
+    value: &'a HashMap<String, String>,
+) -> Result<&'a HashMap<String, String>, Status> {
+    if value.len() > MOST_LABELS {
+        return Err(violation(field, &format!("must be at most {MOST_LABELS} labels")));
+    }
+    for (key, value) in value {
+        text(&format!("{field}.key"), key)?;
+        if !value.is_empty() {
+            text(&format!("{field}.value"), value)?;
+        }
+    }
+    Ok(value)
+}
+
+fn violation(field: &str, description: &str) -> Status {
+    Status::with_error_details(
+        Code::InvalidArgument,
+        format!("{field} {description}"),
+        ErrorDetails::with_bad_request_violation(field, description),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_what_is_well_formed() {
+        assert!(uuid("id", "018f3f7e-7a9b-7c33-8a55-0123456789ab").is_ok());
+        assert_eq!(text("name", "größe").expect("a text"), "größe");
+        assert_eq!(optional_text("alias", None).expect("no text"), None);
+        assert!(email("email", "fail-carol@example.com").is_ok());
+        assert!(role("role", "viewer").is_ok());
+        assert!(positive("nodes", 1).is_ok());
+        assert!(labels("labels", &HashMap::from([("tier".to_owned(), String::new())])).is_ok());
+    }
+
+    #[test]
+    fn does_not_take_anything_else_and_names_the_field() {
+        let nul = HashMap::from([("a".to_owned(), "\0".to_owned())]);
+        let many = (0..=MOST_LABELS).map(|n| (n.to_string(), String::new())).collect();
+        for (field, refused) in [
+            ("id", uuid("id", "").err()),
+            ("id", uuid("id", "42").err()),
+            ("name", text("name", " ").err()),
+            ("name", text("name", "a\0b").err()),
+            ("name", text("name", &"x".repeat(LONGEST + 1)).err()),
+            ("alias", optional_text("alias", Some("")).err()),
+            ("email", email("email", "carol").err()),
+            ("email", email("email", "@example.com").err()),
+            ("role", role("role", "owner").err()),
+            ("nodes", positive("nodes", 0).err()),
+            ("labels", labels("labels", &many).err()),
+            ("labels.value", labels("labels", &nul).err()),
+        ] {
+            let status = refused.expect("refused");
+            assert_eq!(status.code(), Code::InvalidArgument);
+            let details = status.get_error_details();
+            let violations = &details.bad_request().expect("a BadRequest").field_violations;
+            assert_eq!(violations[0].field, field, "{}", status.message());
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! FUN-15's world as a small service, `organization.v1`: projects, clusters, namespaces, API keys and invitations of one
+//! organisation, in PostgreSQL under row-level security. Every create call takes an `Idempotency-Key`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`proto`] | the service's messages, servers and clients |
+//! | `server` | **how the idempotency layer is put around the services** |
+//! | `services` | the handlers: plain tonic, they know nothing of idempotency |
+//! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
+//! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
+//! | `bootstrap` | migrations, the API's role, the example's users, organisation and cluster |
+//! | `outbox` | the worker that processes `authz.outbox` |
+//! | `args`, `run`, `signals`, `ready`, `tour` | the command |
+
+mod args;
+mod auth;
+mod bootstrap;
+mod database;
+mod failure;
+mod fields;
+mod outbox;
+mod ready;
+mod run;
+mod server;
+mod services;
+mod signals;
+mod tour;
+
+pub use args::Args;
+pub use auth::Caller;
+pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION};
+pub use run::{Error, run};
+
+/// The package `organization.v1`.
+#[allow(missing_docs, reason = "generated code")]
+pub mod proto {
+    tonic::include_proto!("organization.v1");
+}
+
+/// The encoded descriptors of `organization.v1` and of all that it imports, with the option by which procedures opt in.
+pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("organization");
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -1,0 +1,105 @@
+use std::{env, net::SocketAddr, path::Path, pin::pin, time::Duration};
+
+use scratch_postgres::{Server, Source};
+use tokio::{net::TcpListener, time};
+
+use crate::{
+    ALICE, Args, BOB, CLUSTER, ORGANIZATION,
+    auth::Issuer,
+    bootstrap,
+    outbox::Worker,
+    ready::{Ready, ReadyFile, Tokens},
+    server::Service,
+    signals::Signals,
+    tour,
+};
+
+/// Why the sample could not run: a sentence for a person.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long calls that still run are waited for, at most: once for those whose clients wait too, and once for the others.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Runs the sample until Ctrl-C or SIGTERM; a second one does not wait for calls that still run. The database's server
+/// is stopped and removed if it was started here.
+///
+/// # Errors
+///
+/// The address is taken, no database was found, or it cannot be brought up to date.
+pub async fn run(args: Args) -> Result<(), Error> {
+    let signals = Signals::listen()?;
+    let listener = listen(&args.listen).await?;
+    tracing::info!("looking for a PostgreSQL server");
+    let sources = sources();
+    let server = tokio::select! {
+        server = Server::start(&sources) => server?,
+        () = signals.first() => return Ok(()),
+    };
+    let served = tokio::select! {
+        served = serve(&args, listener, &server, &signals) => served,
+        () = signals.second() => Ok(()),
+    };
+    server.stop().await;
+    served
+}
+
+async fn listen(address: &str) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|error| {
+        format!("cannot listen on {address}: {error}; choose another address with --listen ADDR").into()
+    })
+}
+
+/// `DATABASE_URL` and nothing else if it is set; else PostgreSQL's installed binaries, else a container.
+fn sources() -> Vec<Source> {
+    match env::var("DATABASE_URL") {
+        Ok(url) if !url.is_empty() => vec![Source::Url(url)],
+        _ => vec![Source::Installed, Source::Container],
+    }
+}
+
+/// Serves until the first signal, and then in order: no new calls, the last calls, the background tasks.
+async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Signals) -> Result<(), Error> {
+    tokio::select! {
+        ready = bootstrap::bootstrap(server.url()) => ready?,
+        () = signals.first() => return Ok(()),
+    }
+    let issuer = Issuer::new()?;
+    let service = Service::new(server.url(), issuer.authentication(), args.handler_delay).await?;
+    let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
+
+    let address = listener.local_addr()?;
+    let ready = ready(address, server.url(), &issuer)?;
+    let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
+    tour::print(&ready, server.describe(), args.outbox_delay);
+
+    let served = until_stopped(service.serve(listener, signals.clone()), signals).await;
+    drop(ready_file);
+    service.stop(GRACE).await;
+    drop(worker);
+    served
+}
+
+/// Waits for the calls that still run when the first signal comes, at most [`GRACE`].
+async fn until_stopped(serving: impl Future<Output = Result<(), Error>>, signals: &Signals) -> Result<(), Error> {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        served = &mut serving => return served,
+        () = signals.first() => {}
+    }
+    tracing::info!("stopping; Ctrl-C again does not wait for the calls that still run");
+    time::timeout(GRACE, serving).await.unwrap_or(Ok(()))
+}
+
+fn ready<'a>(address: SocketAddr, database_url: &'a str, issuer: &Issuer) -> Result<Ready<'a>, Error> {
+    Ok(Ready {
+        address,
+        database_url,
+        tokens: Tokens { alice: issuer.token(ALICE, "alice")?, bob: issuer.token(BOB, "bob")? },
+        organization_id: ORGANIZATION,
+        cluster_id: CLUSTER,
+    })
+}
+
+fn write_ready_file(path: &Path, ready: &Ready<'_>) -> Result<ReadyFile, Error> {
+    ReadyFile::write(path, ready).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
+}

@@ -1,0 +1,144 @@
+//! What is printed at the start: where the service is, and grpcurl commands that show what idempotency keys do.
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use uuid::Uuid;
+
+use crate::{CLUSTER, ready::Ready};
+
+/// Prints the tour.
+pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
+    let tour = Tour {
+        address: reachable(ready.address),
+        alice: &ready.tokens.alice,
+        bob: &ready.tokens.bob,
+        key: Uuid::new_v4(),
+        failing_key: Uuid::new_v4(),
+        delay: humantime::format_duration(outbox_delay).to_string(),
+    };
+    let text = format!(
+        "\nServing organization.v1 on {}, Ctrl-C stops it.\nDatabase: {database}\n{}\n",
+        ready.address,
+        tour.text()
+    );
+    // Whoever closed stdout does not want to read it.
+    let _ = io::stdout().write_all(text.as_bytes());
+}
+
+struct Tour<'a> {
+    address: SocketAddr,
+    alice: &'a str,
+    bob: &'a str,
+    key: Uuid,
+    failing_key: Uuid,
+    delay: String,
+}
+
+impl Tour<'_> {
+    fn text(&self) -> String {
+        let project = Call::project("shop");
+        let steps = [
+            (
+                "A first call. Expect a projectId, and `idempotency-status: processing` among the response headers."
+                    .to_owned(),
+                self.command(self.alice, self.key, &project),
+            ),
+            (
+                format!(
+                    "The same once more. Expect the same projectId, `idempotent-replayed: true`, and {} after the first \
+                     call `idempotency-status: completed`.",
+                    self.delay
+                ),
+                self.command(self.alice, self.key, &project),
+            ),
+            (
+                "The same key with another request. Expect InvalidArgument, IDEMPOTENCY_KEY_REUSED with `mismatch`: \
+                 `request`."
+                    .to_owned(),
+                self.command(self.alice, self.key, &Call::project("another shop")),
+            ),
+            (
+                "The same key with another procedure. Expect the same error with `mismatch`: `procedure`.".to_owned(),
+                self.command(self.alice, self.key, &Call::cluster("second")),
+            ),
+            (
+                "Another user, bob, with alice's key. Expect another projectId, and no `idempotent-replayed`."
+                    .to_owned(),
+                self.command(self.bob, self.key, &project),
+            ),
+            (
+                format!(
+                    "A project whose asynchronous work fails. Expect `processing`; and pasted again, a second more than \
+                     {} later, `failed`.",
+                    self.delay
+                ),
+                self.command(self.alice, self.failing_key, &Call::project("fail-shop")),
+            ),
+        ];
+        let steps: String = steps
+            .iter()
+            .enumerate()
+            .map(|(number, (expect, command))| format!("\n{}. {expect}\n\n{command}\n", number + 1))
+            .collect();
+        format!(
+            "\nA tour, to paste into another terminal. It needs grpcurl:\n  \
+             go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest\n{steps}"
+        )
+    }
+
+    fn command(&self, token: &str, key: Uuid, call: &Call) -> String {
+        format!(
+            "grpcurl -v -plaintext \\\n  -H 'authorization: Bearer {token}' \\\n  -H 'idempotency-key: {key}' \\\n  \
+             -d '{}' \\\n  {} {}",
+            call.request, self.address, call.procedure
+        )
+    }
+}
+
+struct Call {
+    procedure: &'static str,
+    request: String,
+}
+
+impl Call {
+    fn project(name: &str) -> Self {
+        Self {
+            procedure: "organization.v1.ProjectService/CreateProject",
+            request: format!(r#"{{"clusterId": "{CLUSTER}", "name": "{name}", "labels": {{"tier": "gold"}}}}"#),
+        }
+    }
+
+    fn cluster(name: &str) -> Self {
+        Self {
+            procedure: "organization.v1.ClusterService/CreateCluster",
+            request: format!(r#"{{"name": "{name}", "region": "nl-1"}}"#),
+        }
+    }
+}
+
+/// An address to call: one that listens everywhere is called here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_listens_everywhere_is_called_here() {
+        let called = |address: &str| reachable(address.parse().expect("an address")).to_string();
+        assert_eq!(called("0.0.0.0:1"), "127.0.0.1:1");
+        assert_eq!(called("[::]:1"), "[::1]:1");
+        assert_eq!(called("192.0.2.1:1"), "192.0.2.1:1");
+    }
+}

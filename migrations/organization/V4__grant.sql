@@ -1,0 +1,16 @@
+-- What the API's own role needs, tenant.idempotency_keys included, and no more: it reads and creates, changes and deletes
+-- nothing, and neither reads a hash of a secret nor writes to the outbox. Granting again changes nothing.
+CREATE FUNCTION tenant.organization_grant(p_role name) RETURNS void
+LANGUAGE plpgsql AS $grant$
+BEGIN
+    PERFORM tenant.idempotency_grant(p_role);
+    EXECUTE format('GRANT USAGE ON SCHEMA authz TO %I', p_role);
+    EXECUTE format('GRANT SELECT ON tenant.organizations, tenant.users, authz.outbox TO %I', p_role);
+    EXECUTE format(
+        'GRANT SELECT, INSERT ON tenant.projects, tenant.project_members, tenant.clusters, tenant.node_pools, '
+        'tenant.namespaces, tenant.installs, tenant.organization_users TO %I',
+        p_role
+    );
+    EXECUTE format('GRANT SELECT (id, organization_id, user_id, name, created), INSERT ON tenant.api_keys TO %I', p_role);
+END
+$grant$;

@@ -1,0 +1,29 @@
+use prost_reflect::{FieldDescriptor, MethodDescriptor};
+
+use super::ProcedureError;
+
+/// The field of the response that a dotted path names, after those on the way to it.
+pub(super) fn find(
+    procedure: &str,
+    method: &MethodDescriptor,
+    path: &str,
+) -> Result<Vec<FieldDescriptor>, ProcedureError> {
+    let mut fields: Vec<FieldDescriptor> = Vec::new();
+    for name in path.split('.') {
+        let parent = match fields.last() {
+            None => Some(method.output()),
+            Some(field) => field.kind().as_message().cloned(),
+        };
+        let field = parent.as_ref().and_then(|parent| parent.get_field_by_name(name));
+        fields.push(field.ok_or_else(|| ProcedureError::MissingField {
+            procedure: procedure.to_owned(),
+            field: path.to_owned(),
+            message: match (parent, fields.last()) {
+                (Some(parent), _) => parent.full_name().to_owned(),
+                (None, Some(field)) => field.full_name().to_owned(),
+                (None, None) => method.output().full_name().to_owned(),
+            },
+        })?);
+    }
+    Ok(fields)
+}

@@ -1,0 +1,104 @@
+//! Servers from PostgreSQL's binaries on this machine.
+
+use std::{env, ffi::OsString, io, net::TcpListener, time::Duration};
+
+use tokio::task;
+use uuid::Uuid;
+
+use crate::{
+    account::Account, binaries::Binaries, connection, error::Cause, server::Started, settings, supervisor::Supervisor,
+};
+
+/// How long a server may take to answer, the making of its data directory included.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often another process may take the port that was free a moment ago.
+const PORTS: usize = 5;
+
+/// Says so in the log of a server that found its port taken.
+const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
+
+/// Makes and runs the server, and removes it; see there.
+const SCRIPT: &str = include_str!("installed.sh");
+
+/// Starts a server that is removed with the returned supervisor.
+///
+/// # Errors
+///
+/// The binaries are missing, there is no user to run them as, or the server does not answer within 30 s; then with the
+/// last of its log.
+pub(crate) async fn start() -> Result<Started<Supervisor>, Cause> {
+    let binaries = Binaries::find().await?;
+    let account = Account::for_postgres()?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match launch(&binaries, account.as_ref(), free_port()?).await {
+            Err(cause) if attempts < PORTS && cause.to_string().contains(PORT_TAKEN) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Starts a server at `port` of 127.0.0.1.
+async fn launch(binaries: &Binaries, account: Option<&Account>, port: u16) -> Result<Started<Supervisor>, Cause> {
+    let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
+    let password = Uuid::new_v4().simple().to_string();
+    let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
+
+    let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port), account)?;
+    // When the script is gone already, that shows below, with its reason.
+    let _ = supervisor.tell(&password);
+    match connection::answers(&url, PATIENCE, || supervisor.has_ended()).await {
+        Ok(version) => {
+            let user = account.map(|account| format!(" as user {}", account.name)).unwrap_or_default();
+            let origin = format!("from {}, private{user}", binaries.directory.display());
+            Ok(Started { keeper: supervisor, origin, removal: "removed at exit", url, version })
+        }
+        Err(cause) => {
+            let log = task::spawn_blocking(|| supervisor.end()).await.unwrap_or_default();
+            Err(format!("{} did not come up: {cause}; the last of its log:\n{log}", binaries.directory.display())
+                .into())
+        }
+    }
+}
+
+fn arguments(binaries: &Binaries, name: &str, port: u16) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
+    // The one of this process may be closed to the user that the server runs as.
+    arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
+    arguments.push("--".into());
+    let port = format!("port={port}");
+    // No Unix sockets: their paths are limited to a length that some temporary directories use up.
+    for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", &port] {
+        arguments.extend(["-c".into(), setting.into()]);
+    }
+    arguments.extend(settings::arguments().map(OsString::from));
+    arguments
+}
+
+/// A port that nobody uses at this moment.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn says_why_a_server_did_not_come_up() {
+        let Ok(binaries) = Binaries::find().await else {
+            return crate::skip("installed-postgres", "no server binaries");
+        };
+        let account = Account::for_postgres().expect("a user");
+        let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let port = taken.local_addr().expect("a port").port();
+
+        let outcome = launch(&binaries, account.as_ref(), port).await;
+
+        let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
+        assert!(text.contains(PORT_TAKEN), "{text}");
+        assert!(text.contains("did not come up"), "{text}");
+    }
+}

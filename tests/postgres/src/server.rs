@@ -1,0 +1,160 @@
+//! A server, wherever it comes from.
+
+use std::{fmt, thread};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Source, StartError, background, connection,
+    container::{self, Container},
+    error::{Cause, chain},
+    installed,
+    supervisor::Supervisor,
+    url,
+};
+
+/// A PostgreSQL server. A private one is removed with everything it wrote when this is dropped, and when the process
+/// ends.
+///
+/// It depends on no runtime of the caller's, so it can be shared between tests, and live in a `static`.
+pub struct Server {
+    description: String,
+    keeper: Option<Keeper>,
+    source: Source,
+    url: String,
+}
+
+impl Server {
+    /// Starts a server from the first of `sources` that works. At most about 30 s for installed binaries, 60 s for a
+    /// container, and the time of a pull where its image is missing.
+    ///
+    /// # Errors
+    ///
+    /// None of them works. The text names the ways to get a server, and why each that was tried did not work.
+    ///
+    /// # Cancel safety
+    ///
+    /// A server that nobody waits for any more is removed once it has started.
+    pub async fn start(sources: &[Source]) -> Result<Self, StartError> {
+        let sources = sources.to_vec();
+        let (give, take) = oneshot::channel();
+        background::runtime().spawn(async move {
+            if let Err(Ok(unwanted)) = give.send(Self::first_of(&sources).await) {
+                unwanted.stop().await;
+            }
+        });
+        take.await.expect("starting a server does not panic")
+    }
+
+    /// The address for `tokio_postgres` and others: of a private server, `postgres://…` of a superuser and the database
+    /// `postgres`; of one that ran already, as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// One line for people, such as `PostgreSQL 15.18 from /usr/lib/postgresql/15/bin, private, removed at exit`.
+    /// Without the password.
+    pub fn describe(&self) -> &str {
+        &self.description
+    }
+
+    /// Which of the sources it comes from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Stops and removes a private server, and waits until it is gone. Leaves one that ran already alone.
+    pub async fn stop(mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            let ending = background::runtime().spawn_blocking(|| keeper.end());
+            // It does not panic, and nobody aborts it.
+            let _ = ending.await;
+        }
+    }
+
+    async fn first_of(sources: &[Source]) -> Result<Self, StartError> {
+        let mut attempts = Vec::new();
+        for source in sources {
+            match Self::from(source).await {
+                Ok(server) => return Ok(server),
+                Err(cause) => attempts.push((source.clone(), cause)),
+            }
+        }
+        Err(StartError::new(attempts))
+    }
+
+    async fn from(source: &Source) -> Result<Self, Cause> {
+        let started = match source {
+            Source::Container => container::start().await?.map(|container| Keeper::Container(Box::new(container))),
+            Source::Installed => installed::start().await?.map(Keeper::Installed),
+            Source::Url(url) => given(url).await?,
+        };
+        Ok(Self {
+            description: format!("PostgreSQL {} {}, {}", started.version, started.origin, started.removal),
+            keeper: started.keeper,
+            source: source.clone(),
+            url: started.url,
+        })
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("description", &self.description)
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.take() {
+            // On a thread of its own, because this one may be a runtime's, which must not wait for another runtime.
+            let _ = thread::spawn(|| keeper.end()).join();
+        }
+    }
+}
+
+/// A server that answers, and what keeps it.
+pub(crate) struct Started<K> {
+    pub(crate) keeper: K,
+    /// Completes the sentence that begins with `PostgreSQL 15.18`.
+    pub(crate) origin: String,
+    /// What becomes of it; ends that sentence.
+    pub(crate) removal: &'static str,
+    pub(crate) url: String,
+    pub(crate) version: String,
+}
+
+impl<K> Started<K> {
+    fn map(self, keeper: fn(K) -> Keeper) -> Started<Option<Keeper>> {
+        let Self { keeper: kept, origin, removal, url, version } = self;
+        Started { keeper: Some(keeper(kept)), origin, removal, url, version }
+    }
+}
+
+/// What keeps a private server running.
+#[derive(Debug)]
+enum Keeper {
+    Container(Box<Container>),
+    Installed(Supervisor),
+}
+
+impl Keeper {
+    /// Blocks the thread until the server is gone.
+    fn end(self) {
+        match self {
+            Self::Container(container) => container.end(),
+            Self::Installed(supervisor) => drop(supervisor),
+        }
+    }
+}
+
+/// Checks that the server at `url` answers.
+async fn given(url: &str) -> Result<Started<Option<Keeper>>, Cause> {
+    let place = url::place(url);
+    let version = connection::version(url).await;
+    let version = version.map_err(|cause| format!("{place} cannot be reached: {}", chain(cause.as_ref())))?;
+    Ok(Started { keeper: None, origin: format!("at {place}"), removal: "left as it is", url: url.to_owned(), version })
+}

@@ -1,0 +1,81 @@
+//! The process that outlives this one to remove what a server leaves.
+
+use std::{
+    ffi::OsStr,
+    io::{self, Read, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use crate::account::Account;
+
+/// A shell script that runs until its standard input ends, which it does when this process ends in any way, and that
+/// then removes what it looks after. In a process group of its own, so that a terminal's Ctrl-C does not reach it.
+///
+/// A drop ends the script and waits for it.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    child: Child,
+    /// Closed on exec, so that no other child of this process keeps it open.
+    input: Option<ChildStdin>,
+}
+
+impl Supervisor {
+    /// Starts `script` with `arguments`, as `account` or as the user of this process.
+    pub(crate) fn spawn(
+        script: &str,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        account: Option<&Account>,
+    ) -> io::Result<Self> {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", script, "scratch-postgres"])
+            .args(arguments)
+            // The directory of this process may be closed to the other user, and removed before the script ends.
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        if let Some(account) = account {
+            command.uid(account.uid).gid(account.gid);
+        }
+        let mut child = command.spawn()?;
+        let input = child.stdin.take();
+        Ok(Self { child, input })
+    }
+
+    /// Gives the script one line.
+    pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
+        match &mut self.input {
+            Some(input) => writeln!(input, "{line}"),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Whether the script has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends the script and waits until it has removed everything: what it had to say. Blocks the thread.
+    pub(crate) fn end(mut self) -> String {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> String {
+        drop(self.input.take());
+        let mut said = Vec::new();
+        if let Some(mut output) = self.child.stdout.take() {
+            let _ = output.read_to_end(&mut said);
+        }
+        let _ = self.child.wait();
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

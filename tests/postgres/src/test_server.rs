@@ -1,0 +1,76 @@
+//! The server that the tests of one process share.
+
+use std::env;
+
+use tokio::sync::OnceCell;
+
+use crate::{Server, Source, leftovers};
+
+/// Names a server that runs already.
+const URL_VARIABLE: &str = "IDEMPOTENCY_TEST_DATABASE_URL";
+
+/// Names the only source to try.
+const SOURCE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES";
+
+/// The server that the tests of this process share, started by the first that asks.
+///
+/// | `IDEMPOTENCY_TEST_DATABASE_URL` | `IDEMPOTENCY_TEST_POSTGRES` | tried, in this order |
+/// |---|---|---|
+/// | set | any | that server |
+/// | unset | `container` | a container |
+/// | unset | `installed` | installed binaries |
+/// | unset | unset | a container, installed binaries |
+///
+/// # Panics
+///
+/// There is no server to be had, which is the same for every test then; or the second variable has another value.
+pub async fn test_server() -> &'static Server {
+    static SERVER: OnceCell<Result<Server, String>> = OnceCell::const_new();
+    match SERVER.get_or_init(start).await {
+        Ok(server) => server,
+        Err(why) => panic!("{why}"),
+    }
+}
+
+async fn start() -> Result<Server, String> {
+    let url = env::var(URL_VARIABLE).ok();
+    let only = env::var(SOURCE_VARIABLE).ok();
+    let sources = sources(url, only.as_deref())?;
+    let server = Server::start(&sources).await.map_err(|error| {
+        format!("{error}\nFor the tests DATABASE_URL is called {URL_VARIABLE}; {SOURCE_VARIABLE} picks a source.")
+    })?;
+    if let Source::Url(url) = server.source() {
+        leftovers::remove(url).await?;
+    }
+    Ok(server)
+}
+
+fn sources(url: Option<String>, only: Option<&str>) -> Result<Vec<Source>, String> {
+    match (url, only) {
+        (Some(url), _) => Ok(vec![Source::Url(url)]),
+        (None, Some("container")) => Ok(vec![Source::Container]),
+        (None, Some("installed")) => Ok(vec![Source::Installed]),
+        (None, None) => Ok(vec![Source::Container, Source::Installed]),
+        (None, Some(other)) => Err(format!("{SOURCE_VARIABLE} is {other:?}, and has to be container or installed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_matrix() {
+        let url = || Some("postgres://h/d".to_owned());
+        for (url, only, expected) in [
+            (url(), None, r#"Ok([Url("h:5432/d")])"#),
+            (url(), Some("container"), r#"Ok([Url("h:5432/d")])"#),
+            (None, Some("container"), "Ok([Container])"),
+            (None, Some("installed"), "Ok([Installed])"),
+            (None, None, "Ok([Container, Installed])"),
+        ] {
+            assert_eq!(format!("{:?}", sources(url, only)), expected);
+        }
+        assert!(sources(None, Some("docker")).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! Another process that owns a server, and the ways in which it may end.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use uuid::Uuid;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_scratch-postgres");
+
+/// How a process may end without having stopped its server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    /// Normally, with the server in a `static`.
+    Exits,
+    /// `kill -9`.
+    Killed,
+    /// Ctrl-C in its terminal: SIGINT to its whole process group.
+    Interrupted,
+    /// SIGTERM.
+    Terminated,
+}
+
+pub(crate) const ENDINGS: [Ending; 4] = [Ending::Exits, Ending::Killed, Ending::Interrupted, Ending::Terminated];
+
+/// The program `scratch-postgres` with a running server.
+pub(crate) struct Owner {
+    child: Child,
+    input: Option<ChildStdin>,
+    pub(crate) url: String,
+}
+
+impl Owner {
+    /// Starts the program with a server from `source`; as user `uid` if given.
+    pub(crate) fn start(source: &str, uid: Option<u32>) -> Self {
+        // The build directory may be closed to another user.
+        let copy = uid.map(|_| Program::new());
+        let program = copy.as_ref().map_or(Path::new(PROGRAM), |copy| &copy.0);
+        let mut command = Command::new(program);
+        command.arg(source).process_group(0).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(uid) = uid {
+            command.uid(uid).gid(uid);
+        }
+        let mut child = command.spawn().expect("the program starts");
+        let input = child.stdin.take();
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut url = String::new();
+        output.read_line(&mut url).expect("a line");
+        assert!(url.starts_with("postgres://"), "no server: {url:?}");
+        Self { child, input, url: url.trim_end().to_owned() }
+    }
+
+    /// Ends the program and waits for that.
+    pub(crate) fn end(mut self, ending: Ending) {
+        let id = self.child.id();
+        match ending {
+            Ending::Exits => drop(self.input.take()),
+            Ending::Killed => signal("KILL", &id.to_string()),
+            Ending::Interrupted => signal("INT", &format!("-{id}")),
+            Ending::Terminated => signal("TERM", &id.to_string()),
+        }
+        self.child.wait().expect("it ends");
+    }
+}
+
+fn signal(name: &str, target: &str) {
+    let status = Command::new("kill").args(["-s", name, "--", target]).status().expect("there is kill");
+    assert!(status.success(), "kill -s {name} {target}");
+}
+
+/// A copy of the program where everybody can run it; removed at the end.
+struct Program(PathBuf);
+
+impl Program {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("scratch-postgres-program-{}", Uuid::new_v4().simple()));
+        // By another process: what this one opens for writing stays open, for a moment, in whatever it starts
+        // meanwhile, and what is open for writing cannot be run.
+        let status = Command::new("cp").arg(PROGRAM).arg(&path).status().expect("there is cp");
+        assert!(status.success());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable one");
+        Self(path)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Where a program is killed before its server is there: a temporary directory of its own, in which everything that an
+/// installed server writes has to end up.
+pub(crate) struct Scene {
+    directory: PathBuf,
+    source: &'static str,
+}
+
+impl Scene {
+    pub(crate) fn new(source: &'static str) -> Self {
+        let directory = std::env::temp_dir().join(format!("scene-{}", Uuid::new_v4().simple()));
+        fs::create_dir(&directory).expect("a directory");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).expect("for everybody");
+        Self { directory, source }
+    }
+
+    /// Starts the program, and does not wait for its server.
+    pub(crate) fn start(&self) -> Child {
+        Command::new(PROGRAM)
+            .arg(self.source)
+            .env("TMPDIR", &self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts")
+    }
+
+    pub(crate) fn kill(&self, mut child: Child) {
+        child.kill().expect("it is still there");
+        child.wait().expect("it ends");
+    }
+
+    /// Whether `path` exists in a server's directory.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        fs::read_dir(&self.directory).into_iter().flatten().flatten().any(|entry| entry.path().join(path).exists())
+    }
+
+    /// What the arguments of every process contain that belongs to the server.
+    pub(crate) fn mark(&self) -> &str {
+        self.directory.to_str().expect("text")
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a private server leaves in the machine.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_postgres::NoTls;
+
+/// What there is of an installed server while it runs.
+#[derive(Debug)]
+pub(crate) struct Traces {
+    /// Of the server, its log and its data.
+    pub(crate) directory: PathBuf,
+    pub(crate) postmaster: u32,
+    /// Who runs it.
+    pub(crate) user: u32,
+}
+
+impl Traces {
+    /// Asks the server at `url` itself.
+    pub(crate) async fn of(url: &str) -> Self {
+        let data: String = ask(url, "SHOW data_directory").await;
+        let pid_file: String = ask(url, "SELECT pg_read_file('postmaster.pid')").await;
+        let postmaster: u32 = pid_file.lines().next().and_then(|line| line.parse().ok()).expect("a process id");
+        let directory = PathBuf::from(data).parent().expect("a directory around the data").to_owned();
+        let user = output("ps", &["-o", "uid=", "-p", &postmaster.to_string()]);
+        Self { directory, postmaster, user: user.trim().parse().expect("a user id") }
+    }
+
+    pub(crate) fn are_there(&self) -> bool {
+        self.directory.exists() || runs(self.postmaster)
+    }
+}
+
+/// One value that the server at `url` gives.
+pub(crate) async fn ask(url: &str, query: &str) -> String {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    client.query_one(query, &[]).await.expect("the query is right").get(0)
+}
+
+pub(crate) fn runs(process: u32) -> bool {
+    let status = Command::new("ps").args(["-p", &process.to_string()]).stdout(Stdio::null()).status();
+    status.expect("there is ps").success()
+}
+
+pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().expect("the program is there");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Waits up to 20 s for `condition`.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

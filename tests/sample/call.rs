@@ -1,0 +1,169 @@
+use std::{
+    env,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// The real grpcurl.
+#[derive(Clone, Debug)]
+pub(crate) struct Grpcurl {
+    program: PathBuf,
+}
+
+impl Grpcurl {
+    /// The one on PATH, or else the one where `go install` puts it. Without one the test says that it is skipped.
+    pub(crate) fn find() -> Option<Self> {
+        let found = on_path().or_else(of_go_install);
+        if found.is_none() {
+            let how = "go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest";
+            scratch_postgres::skip("grpcurl", format_args!("it is neither on PATH nor in $(go env GOPATH)/bin: {how}"));
+        }
+        found.map(|program| Self { program })
+    }
+
+    /// Runs it, with `arguments` and then the address.
+    pub(crate) fn command(&self, arguments: &[String], address: SocketAddr, symbol: &str) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.arg("-plaintext").args(arguments).arg(address.to_string()).arg(symbol).kill_on_drop(true);
+        command
+    }
+}
+
+/// One call, as grpcurl is told to make it.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) procedure: String,
+    request: Value,
+    headers: Vec<(String, String)>,
+}
+
+impl Call {
+    /// A call of a procedure such as `ProjectService/CreateProject`.
+    pub(crate) fn new(procedure: &str, request: Value) -> Self {
+        Self { procedure: format!("organization.v1.{procedure}"), request, headers: Vec::new() }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: impl ToString) -> Self {
+        self.headers.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn key(self, key: impl ToString) -> Self {
+        self.header("idempotency-key", key)
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["-v".to_owned(), "-format-error".to_owned()];
+        for (name, value) in &self.headers {
+            arguments.extend(["-H".to_owned(), format!("{name}: {value}")]);
+        }
+        arguments.extend(["-d".to_owned(), self.request.to_string()]);
+        arguments
+    }
+}
+
+/// What grpcurl showed of the answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The response message; `Null` of a call that failed.
+    pub(crate) body: Value,
+    /// `google.rpc.Code`, 0 for success.
+    pub(crate) code: u64,
+    details: Vec<Value>,
+    headers: Vec<(String, String)>,
+}
+
+impl Reply {
+    /// Reads what `grpcurl -v -format-error` printed.
+    pub(crate) fn read(output: &Output) -> Self {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let headers = section(&stdout, "Response headers received:\n")
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        if output.status.success() {
+            let body = section(&stdout, "Response contents:\n");
+            let body = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {stdout}"));
+            return Self { body, code: 0, details: Vec::new(), headers };
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let error = stderr.find('{').and_then(|start| serde_json::from_str::<Value>(&stderr[start..]).ok());
+        let error = error.unwrap_or_else(|| panic!("grpcurl failed: {stderr}{stdout}"));
+        Self {
+            body: Value::Null,
+            code: error["code"].as_u64().expect("a code"),
+            details: error["details"].as_array().cloned().unwrap_or_default(),
+            headers,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "the call failed: {self:?}");
+        self
+    }
+
+    /// A field of the response message.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.body[name].as_str().unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// `Idempotency-Status`.
+    pub(crate) fn status(&self) -> Option<&str> {
+        self.header("idempotency-status")
+    }
+
+    /// `idempotent-replayed`.
+    pub(crate) fn replayed(&self) -> Option<&str> {
+        self.header("idempotent-replayed")
+    }
+
+    /// The detail of an error, by its type in `google.rpc`.
+    #[track_caller]
+    pub(crate) fn detail(&self, name: &str) -> &Value {
+        let url = format!("type.googleapis.com/google.rpc.{name}");
+        let found = self.details.iter().find(|detail| detail["@type"] == url.as_str());
+        found.unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// The reason in the error's `ErrorInfo`.
+    #[track_caller]
+    pub(crate) fn reason(&self) -> &str {
+        let info = self.detail("ErrorInfo");
+        assert_eq!(info["domain"], "tonic-idempotency");
+        info["reason"].as_str().unwrap_or_default()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What follows `title`, up to the next empty line.
+fn section<'a>(output: &'a str, title: &str) -> &'a str {
+    let Some((_, rest)) = output.split_once(title) else {
+        return "";
+    };
+    rest.split_once("\n\n").map_or(rest, |(section, _)| section)
+}
+
+fn on_path() -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|directory| directory.join(program())).find(|program| program.is_file())
+}
+
+fn of_go_install() -> Option<PathBuf> {
+    let output = Command::new("go").args(["env", "GOPATH"]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    let program = PathBuf::from(path.trim()).join("bin").join(program());
+    program.is_file().then_some(program)
+}
+
+fn program() -> String {
+    format!("grpcurl{}", env::consts::EXE_SUFFIX)
+}

@@ -1,0 +1,15 @@
+//! The sample service, `cargo run --example organization`, driven as its users would: the real program, on a real
+//! PostgreSQL, called with the real grpcurl.
+
+mod call;
+mod eventually;
+mod process;
+mod sample;
+
+mod concurrency;
+mod hang_up;
+mod outbox;
+mod procedures;
+mod refusal;
+mod replay;
+mod stop;

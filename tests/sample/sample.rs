@@ -1,0 +1,89 @@
+use scratch_postgres::TestDatabase;
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::{
+    call::{Call, Grpcurl, Reply},
+    process::{Process, Ready},
+};
+
+/// Longer than a test takes: whatever waits for this long does not happen.
+pub(crate) const NEVER: &str = "1h";
+
+/// The sample on a database of its own, and grpcurl to call it with.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    pub(crate) process: Process,
+    pub(crate) ready: Ready,
+    pub(crate) grpcurl: Grpcurl,
+    /// A superuser's connection, which row-level security does not bind.
+    pub(crate) client: Client,
+    /// Last: dropped after the process that uses it.
+    pub(crate) database: TestDatabase,
+}
+
+impl Sample {
+    /// Starts it; `None` where grpcurl is missing and the test is skipped. Without an `--outbox-delay` among the flags the
+    /// outbox stays unprocessed.
+    pub(crate) async fn start(flags: &[&str]) -> Option<Self> {
+        let grpcurl = Grpcurl::find()?;
+        Some(Self::start_on(scratch_postgres::database(None).await, grpcurl, flags).await)
+    }
+
+    /// Stops it as Ctrl-C does, and starts it again on the same database.
+    pub(crate) async fn restart(mut self, flags: &[&str]) -> Self {
+        self.process.signal("INT");
+        assert!(self.process.ended().await.success());
+        Self::start_on(self.database, self.grpcurl, flags).await
+    }
+
+    async fn start_on(database: TestDatabase, grpcurl: Grpcurl, flags: &[&str]) -> Self {
+        let mut all = vec!["--listen", "127.0.0.1:0"];
+        if !flags.contains(&"--outbox-delay") {
+            all.extend(["--outbox-delay", NEVER]);
+        }
+        all.extend(flags);
+        let mut process = Process::spawn(Some(database.url()), &all);
+        let ready = process.ready().await;
+        let client = database.connect().await;
+        Self { process, ready, grpcurl, client, database }
+    }
+
+    /// `CreateProject` in the first cluster, as nobody and without a key.
+    pub(crate) fn create_project(&self, name: &str) -> Call {
+        Call::new("ProjectService/CreateProject", self.project(name))
+    }
+
+    /// A `CreateProjectRequest`.
+    pub(crate) fn project(&self, name: &str) -> Value {
+        json!({ "clusterId": self.ready.cluster_id, "name": name, "labels": { "tier": "gold", "team": "a" } })
+    }
+
+    pub(crate) async fn as_alice(&self, call: Call) -> Reply {
+        self.send(call.header("authorization", format_args!("Bearer {}", self.ready.tokens.alice))).await
+    }
+
+    pub(crate) async fn as_bob(&self, call: Call) -> Reply {
+        self.send(call.header("authorization", format_args!("Bearer {}", self.ready.tokens.bob))).await
+    }
+
+    /// Sends it as it is.
+    pub(crate) async fn send(&self, call: Call) -> Reply {
+        let mut command = self.grpcurl.command(&call.arguments(), self.ready.address, &call.procedure);
+        Reply::read(&command.output().await.expect("grpcurl runs"))
+    }
+
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &str) -> i64 {
+        let row = self.client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        row.and_then(|row| row.try_get(0)).expect("a count")
+    }
+
+    /// Whether the record of a key is complete; `None` where there is no record.
+    pub(crate) async fn completed(&self, key: Uuid) -> Option<bool> {
+        let select = "SELECT response_bytes IS NOT NULL FROM tenant.idempotency_keys WHERE idempotency_key = $1";
+        let row = self.client.query_opt(select, &[&key]).await.expect("a look at the keys");
+        row.map(|row| row.get(0))
+    }
+}
