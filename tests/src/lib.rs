@@ -6,3 +6,8 @@ pub mod shop;
 
 pub use database::{API_ROLE, Database, User};
 pub use proxy::Proxy;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

@@ -39,8 +39,3 @@ pub mod proto {
 
 /// The encoded descriptors of `organization.v1` and of all that it imports, with the option by which procedures opt in.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("organization");
-
-/// The README's code compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
