@@ -151,6 +151,9 @@ where
     let task = tasks.spawn(async move { engine.run(call, handler).await }.in_current_span());
     match task.await {
         Ok(response) => response.map(UnaryResponse::into_response),
+        Err(error) if error.is_panic() => {
+            Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response())
+        }
         // The runtime shuts down, and has dropped the task.
         Err(_) => Ok(UnaryResponse::failed(Status::unavailable("the server shuts down")).into_response()),
     }

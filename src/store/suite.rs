@@ -66,6 +66,7 @@ macro_rules! store_suite {
     ($harness:expr) => {
         $crate::store_suite! {
             @tests $harness;
+            full_matrix
             acquires_a_key_that_is_absent
             acquires_a_key_again_with_the_token_that_holds_it
             acquires_a_key_for_one_of_many_at_once
@@ -160,6 +161,68 @@ async fn replay(store: &impl Store, claim: &Claim) -> Replay {
 async fn assert_in_flight(store: &impl Store, claim: &Claim) {
     let outcome = claimed(store, claim).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+/// Every row of the table of [`ClaimOutcome`], for a second claim with this policy.
+pub async fn full_matrix(harness: &impl Harness) {
+    #[derive(Clone, Copy, Debug)]
+    enum Record {
+        Absent,
+        Expired,
+        Reserved { lease: Duration },
+        Completed,
+    }
+    let records = [
+        Record::Absent,
+        Record::Expired,
+        Record::Reserved { lease: HOUR },
+        Record::Reserved { lease: NONE },
+        Record::Completed,
+    ];
+    let (store, _fixture) = harness.store().await;
+    for record in records {
+        for same_request in [true, false] {
+            for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
+                let case = format!("{record:?}, same request: {same_request}, {policy:?}");
+                let first = claim();
+                match record {
+                    Record::Absent => {}
+                    Record::Expired => {
+                        acquire(&store, &first).await;
+                        complete(&store, &first, &Completion { retention: NONE, ..completion(b"old") }).await;
+                    }
+                    Record::Reserved { lease } => acquire(&store, &Claim { lease, ..first.clone() }).await,
+                    Record::Completed => {
+                        acquire(&store, &first).await;
+                        complete(&store, &first, &completion(b"first")).await;
+                    }
+                }
+                let second = Claim { on_lease_ended: policy, ..again(&first) };
+                let second = match same_request {
+                    true => second,
+                    false => Claim { request_hash: RequestHash::from([8; 32]), ..second },
+                };
+
+                let outcome = claimed(&store, &second).await;
+
+                let expected = match (record, same_request, policy, &outcome) {
+                    (Record::Absent | Record::Expired, _, _, outcome) => matches!(outcome, ClaimOutcome::Acquired),
+                    (_, false, _, outcome) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
+                    (Record::Completed, true, _, outcome) => matches!(outcome, ClaimOutcome::Replay(_)),
+                    (Record::Reserved { lease: HOUR }, true, _, outcome) => {
+                        matches!(outcome, ClaimOutcome::InFlight { .. })
+                    }
+                    (Record::Reserved { .. }, true, LeasePolicy::Rerun, outcome) => {
+                        matches!(outcome, ClaimOutcome::Acquired)
+                    }
+                    (Record::Reserved { .. }, true, LeasePolicy::Refuse, outcome) => {
+                        matches!(outcome, ClaimOutcome::OutcomeUnknown)
+                    }
+                };
+                assert!(expected, "{case}: {outcome:?}");
+            }
+        }
+    }
 }
 
 /// An absent key is the caller's.

@@ -9,6 +9,7 @@ pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encod
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecompressError {
+    #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
     TooLarge,
     Wire(WireError),
 }

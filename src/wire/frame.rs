@@ -49,6 +49,7 @@ impl Frame {
 /// A body that is not one gRPC message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireError {
+    #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
     Compression,
     NoMessage,
     TooLarge,

@@ -1,8 +1,10 @@
 //! Calls that are none of the layer's business.
 
 use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, Policies, UserId, UserPolicy};
-use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET};
+use tonic_idempotency::{IdempotencyLayer, MemoryStore, Policies, UserId, UserPolicy};
+use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET};
+use tower::ServiceExt as _;
+use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use crate::harness::{Seen, Shop};
@@ -72,21 +74,36 @@ async fn runs_a_call_without_a_user_unprotected_by_default() {
 #[tokio::test]
 async fn refuses_a_call_without_a_user_where_the_layer_says_so() {
     let policies = Policies { on_no_user: UserPolicy::Reject, ..Policies::default() };
-    let shop = Shop::with(|builder| builder.store(tonic_idempotency::MemoryStore::new()).policies(policies)).await;
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
     let shop = Shop { user: None, ..shop };
     assert_eq!(shop.create("a").await.expect_err("refused").code(), Code::Unauthenticated);
     assert_eq!(shop.handler.started(), 0);
 }
 
 #[tokio::test]
+async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected() {
+    let handler = Counting::default();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
+    for started in 1..=2 {
+        let mut request = http::Request::post("/shop.v1.Shop/Touch")
+            .header("content-type", "application/grpc-web+proto")
+            .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+            .body(tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"))))
+            .expect("a request");
+        request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
+        let response = layer.layer(shop::server(handler.clone())).oneshot(request).await.expect("infallible");
+        assert!(response.headers().get("idempotency-status").is_none());
+        assert_eq!(handler.started(), started);
+    }
+}
+
+#[tokio::test]
 async fn takes_the_user_from_wherever_it_is_told() {
     let alice = Uuid::new_v4();
     let shop = Shop::with(|builder| {
-        builder.store(tonic_idempotency::MemoryStore::new()).user(
-            move |headers: &http::HeaderMap, _: &http::Extensions| {
-                headers.contains_key("x-alice").then(|| UserId::new(alice))
-            },
-        )
+        builder.store(MemoryStore::new()).user(move |headers: &http::HeaderMap, _: &http::Extensions| {
+            headers.contains_key("x-alice").then(|| UserId::new(alice))
+        })
     })
     .await;
     for replayed in [false, true] {

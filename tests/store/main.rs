@@ -8,5 +8,6 @@ mod outages;
 mod postgres;
 mod races;
 mod record;
+mod retention;
 mod status;
 mod sweep;

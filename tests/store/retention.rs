@@ -1,0 +1,60 @@
+//! How long a completed record lives.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+use tonic_idempotency::store::{Claim, Completion, Store};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{HOUR, acquire, claim, completion};
+
+/// Seconds until the only record expires.
+async fn left(owner: &Client) -> f64 {
+    let left = "SELECT extract(epoch FROM expires - now())::float8 FROM tenant.idempotency_keys";
+    owner.query_one(left, &[]).await.expect("the record").get(0)
+}
+
+async fn expires(owner: &Client) -> String {
+    let expires = "SELECT expires::text FROM tenant.idempotency_keys";
+    owner.query_one(expires, &[]).await.expect("the record").get(0)
+}
+
+#[tokio::test]
+async fn counts_from_the_completion() {
+    for (lease, claimed, completed) in [
+        // As it was said when the key was claimed.
+        (HOUR, 24 * HOUR, 24 * HOUR),
+        // Said anew.
+        (HOUR, HOUR, 2 * HOUR),
+        (HOUR, 2 * HOUR, HOUR),
+        // Shorter than the lease, for which the reservation had to live.
+        (HOUR, HOUR / 60, HOUR / 60),
+    ] {
+        let database = Database::new().await;
+        let (store, owner) = (database.store(), database.owner().await);
+        let claim = Claim { lease, retention: claimed, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+        acquire(&store, &claim).await;
+        let reserved = left(&owner).await;
+        assert!(reserved > lease.max(claimed).as_secs_f64() - 30.0, "a reservation lives its lease: {reserved}");
+
+        let completion = Completion { retention: completed, ..completion("done") };
+        store.complete(&claim.reservation, &completion).await.expect("the store answers");
+        let (left, expected) = (left(&owner).await, completed.as_secs_f64());
+        assert!((left - expected).abs() < expected / 100.0 + 30.0, "{left} s left of {expected} s");
+    }
+}
+
+/// `expires` is indexed: an update of it costs an entry in every index.
+#[tokio::test]
+async fn leaves_the_expiry_alone_where_it_is_about_right() {
+    let database = Database::new().await;
+    let (store, owner) = (database.store(), database.owner().await);
+    let claim = Claim { retention: 24 * HOUR, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&store, &claim).await;
+    let before = expires(&owner).await;
+    let completion = Completion { retention: 24 * HOUR, ..completion("done") };
+    store.complete(&claim.reservation, &completion).await.expect("the store answers");
+    assert_eq!(expires(&owner).await, before);
+    assert!(Duration::from_secs_f64(left(&owner).await) <= 24 * HOUR);
+}
