@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tonic::{Code, Request};
-use tonic_idempotency_tests::shop::{self, until};
+use tonic_idempotency_tests::{shop, until};
 
 use crate::harness::Shop;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::Code;
 use tonic_idempotency::{PostgresStore, Reason};
-use tonic_idempotency_tests::{Database, Proxy, shop::until};
+use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
 
 use crate::{duplicates::resource_types, harness::Shop};

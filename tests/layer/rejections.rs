@@ -8,7 +8,10 @@ use tonic_idempotency::{
     canonical::Canonical,
     store::{Claim, Reservation, Store},
 };
-use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET, until};
+use tonic_idempotency_tests::{
+    shop::{self, FILE_DESCRIPTOR_SET},
+    until,
+};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 

@@ -3,9 +3,11 @@
 mod database;
 mod proxy;
 pub mod shop;
+mod until;
 
 pub use database::{API_ROLE, Database, User};
 pub use proxy::Proxy;
+pub use until::until;
 
 /// The README's code compiles.
 #[cfg(doctest)]

@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -183,20 +182,4 @@ pub fn with<T>(message: T, user: Option<Uuid>, key: Option<Uuid>) -> Request<T> 
         }
     }
     request
-}
-
-/// Waits until a condition holds.
-///
-/// # Panics
-///
-/// It does not hold within half a minute.
-pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !condition().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    if tokio::time::timeout(Duration::from_secs(30), waiting).await.is_err() {
-        panic!("waited in vain: {what}");
-    }
 }

@@ -2,37 +2,32 @@
 
 use std::time::Duration;
 
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 use tokio_postgres::{Client, Transaction};
 use tonic_idempotency::{
     PostgresStore, ResourceTypes,
     store::{Claim, ClaimOutcome, Store, StoreError, StoredResponse},
 };
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
 use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion};
 
 /// Waits until some backend of this database waits for a lock.
 async fn somebody_waits(owner: &Client) {
-    let waiting = async {
-        loop {
-            let waiting: i64 = owner
-                .query_one(
-                    "SELECT count(*) FROM pg_stat_activity
-                     WHERE datname = current_database() AND wait_event_type = 'Lock'",
-                    &[],
-                )
-                .await
-                .expect("the activity")
-                .get(0);
-            if waiting > 0 {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(30), waiting).await.expect("the claim meets the uncommitted row");
+    until("the claim meets the uncommitted row", async || {
+        let waiting: i64 = owner
+            .query_one(
+                "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'",
+                &[],
+            )
+            .await
+            .expect("the activity")
+            .get(0);
+        waiting > 0
+    })
+    .await;
 }
 
 /// Inserts a row for the claim's key, does not commit it before the claim waits for it, and then ends with `end`.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 use tonic_idempotency::{Sweeper, store::Completion, store::Store};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
 use crate::record::{acquire, claim, complete, completion};
@@ -118,13 +118,7 @@ async fn sweeps_at_each_interval_until_stopped() {
     fill(&database, 10).await;
     let owner = database.owner().await;
     let sweeping = Sweeper::new(database.store()).interval(Duration::from_millis(10)).batch(4).spawn();
-    tokio::time::timeout(Duration::from_secs(30), async {
-        while rows(&owner).await > 4 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("the expired rows go");
+    until("the expired rows go", async || rows(&owner).await == 4).await;
 
     sweeping.stop().await;
     let expired = claim(Uuid::new_v4(), Uuid::new_v4());
