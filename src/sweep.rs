@@ -53,7 +53,7 @@ impl<S: Store> Sweeper<S> {
         self
     }
 
-    /// Sweeps now and then at each interval, in a task of its own, until stopped.
+    /// Sweeps at once and again after each interval, in a task of its own, until stopped.
     pub fn spawn(self) -> Sweeping {
         let stop = CancellationToken::new();
         let stopped = stop.clone();

@@ -104,7 +104,7 @@ pub(crate) fn swept(deleted: u64) {
     tracing::info!(deleted, "deleted expired idempotency keys");
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line. Of what PostgreSQL says only the message: its details may quote the row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {
@@ -112,6 +112,10 @@ impl fmt::Display for Chain<'_> {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();
         while let Some(cause) = source {
+            #[cfg(feature = "postgres")]
+            if let Some(said) = cause.downcast_ref::<tokio_postgres::error::DbError>() {
+                return write!(f, ": {} (SQLSTATE {})", said.message(), said.code().code());
+            }
             write!(f, ": {cause}")?;
             source = cause.source();
         }

@@ -1,6 +1,6 @@
 -- The protocol: claim, complete, release, sweep and status, one function each, so that each is one statement for the
--- client: one network round trip, nothing left open when the client goes away, and no session state (PgBouncer in
--- transaction mode will do). They run with the caller's rights, under row-level security, as the user they are given.
+-- client: one network round trip, nothing left open when the client goes away, and no session state. They run with the
+-- caller's rights, under row-level security, as the user they are given.
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
 

@@ -170,14 +170,16 @@ pub async fn full_matrix(harness: &impl Harness) {
         Absent,
         Expired,
         Reserved { lease: Duration },
-        Completed,
+        Completed { lease: Duration },
     }
     let records = [
         Record::Absent,
         Record::Expired,
         Record::Reserved { lease: HOUR },
         Record::Reserved { lease: NONE },
-        Record::Completed,
+        Record::Completed { lease: HOUR },
+        // Completed late, or a while ago: whether the lease still runs is all the same.
+        Record::Completed { lease: NONE },
     ];
     let (store, _fixture) = harness.store().await;
     for record in records {
@@ -192,8 +194,8 @@ pub async fn full_matrix(harness: &impl Harness) {
                         complete(&store, &first, &Completion { retention: NONE, ..completion(b"old") }).await;
                     }
                     Record::Reserved { lease } => acquire(&store, &Claim { lease, ..first.clone() }).await,
-                    Record::Completed => {
-                        acquire(&store, &first).await;
+                    Record::Completed { lease } => {
+                        acquire(&store, &Claim { lease, ..first.clone() }).await;
                         complete(&store, &first, &completion(b"first")).await;
                     }
                 }
@@ -208,7 +210,7 @@ pub async fn full_matrix(harness: &impl Harness) {
                 let expected = match (record, same_request, policy, &outcome) {
                     (Record::Absent | Record::Expired, _, _, outcome) => matches!(outcome, ClaimOutcome::Acquired),
                     (_, false, _, outcome) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
-                    (Record::Completed, true, _, outcome) => matches!(outcome, ClaimOutcome::Replay(_)),
+                    (Record::Completed { .. }, true, _, outcome) => matches!(outcome, ClaimOutcome::Replay(_)),
                     (Record::Reserved { lease: HOUR }, true, _, outcome) => {
                         matches!(outcome, ClaimOutcome::InFlight { .. })
                     }

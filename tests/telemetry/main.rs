@@ -111,6 +111,22 @@ async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
     client.create_order(shop::request("panic", Some(user), Some(Uuid::new_v4()))).await.expect_err("a panic");
     assert!(lines.take().contains("ERROR"), "a panic is an error");
 
+    // What the database says in detail may quote the row.
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 RAISE EXCEPTION 'untouched' USING ERRCODE = '23514', DETAIL = 'it is of ' || NEW.user_id;
+             END $$;
+             CREATE TRIGGER refuse BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW
+                 WHEN (NEW.procedure LIKE '%Touch') EXECUTE FUNCTION refuse()",
+        )
+        .await
+        .expect("the trigger");
+    client.touch(shop::request(secret, Some(user), Some(Uuid::from_u128(key.as_u128() ^ 1)))).await.expect("a call");
+    let labels = [("procedure", "/shop.v1.Shop/Touch"), ("cause", "refused")];
+    check("refused statement", "idempotency_degraded_total", &labels, &["WARN", "untouched", "23514"]);
+
     proxy.cut();
     client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a call");
     let labels = [("procedure", create), ("cause", "unreachable")];
@@ -121,7 +137,6 @@ async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
     check("refused", "idempotency_rejected_total", &labels, &["WARN", "/shop.v1.Shop/Pay"]);
 
     proxy.mend();
-    let owner = database.owner().await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
     Sweeper::new(store).sweep().await.expect("the sweep");
     check("sweep", "idempotency_swept_total", &[], &["INFO", "deleted=1"]);

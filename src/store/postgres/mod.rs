@@ -21,8 +21,7 @@ use crate::{LeasePolicy, UserId, status::OutboxStatus};
 /// row-level security.
 ///
 /// Each operation is one statement and one network round trip, and leaves neither a transaction nor a setting on the
-/// connection, so it works through PgBouncer in transaction mode and shares a pool with anybody. The user is set for that
-/// statement alone.
+/// connection: the user is set for that statement alone.
 ///
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
