@@ -62,9 +62,11 @@ async fn reads_and_changes_nothing_that_has_not_expired() {
     api.batch_execute("SET app.idempotency_sweep = 'on'").await.expect("the setting");
     let seen: i64 = api.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0);
     assert_eq!(seen, 10);
-    let update = api.execute("UPDATE tenant.idempotency_keys SET expires = now() + interval '1 day'", &[]).await;
-    let error = update.expect_err("an update");
-    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
+    for set in ["expires = now() + interval '1 day'", "procedure = 'another'"] {
+        let update = api.execute(&format!("UPDATE tenant.idempotency_keys SET {set}"), &[]).await;
+        let error = update.expect_err(set);
+        assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE), "{set}");
+    }
     assert_eq!(api.execute("DELETE FROM tenant.idempotency_keys", &[]).await.expect("the statement"), 10);
     assert_eq!(rows(&database.owner().await).await, 4);
 }
