@@ -4,16 +4,25 @@
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
 
--- The created resource of a row. Rewritten by tenant.idempotency_register_resource.
-CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NULL::uuid;
+-- Two functions that others replace, and that are therefore made only where they are missing.
+DO $hooks$
+BEGIN
+    -- The created resource of a row. Rewritten by tenant.idempotency_register_resource.
+    IF to_regprocedure('tenant.idempotency_resource_id(tenant.idempotency_keys)') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN NULL::uuid;
+    END IF;
 
--- The newest outbox status of a resource: pending, retrying, completed or failed; NULL where nothing is known. An
--- application with an outbox replaces this function with its own look-up.
-CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN NULL::text;
+    -- The newest outbox status of a resource: pending, retrying, completed or failed; NULL where nothing is known. An
+    -- application with an outbox replaces this function with its own look-up.
+    IF to_regprocedure('tenant.idempotency_resource_status(text, uuid)') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
+        LANGUAGE sql STABLE PARALLEL SAFE
+        RETURN NULL::text;
+    END IF;
+END
+$hooks$;
 
 -- claim: absent → reserved, or what stands in the way.
 --

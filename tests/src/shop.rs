@@ -13,6 +13,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
     Request, Response, Status,
+    codec::CompressionEncoding,
     service::Routes,
     transport::{Channel, Endpoint, Server},
 };
@@ -135,9 +136,9 @@ impl Shop for Counting {
     }
 }
 
-/// The generated server of a handler, compressed requests accepted.
+/// The generated server of a handler, which takes compressed requests, and compresses responses for those who take them.
 pub fn server(handler: Counting) -> ShopServer<Counting> {
-    ShopServer::new(handler).accept_compressed(tonic::codec::CompressionEncoding::Gzip)
+    ShopServer::new(handler).accept_compressed(CompressionEncoding::Gzip).send_compressed(CompressionEncoding::Gzip)
 }
 
 /// Takes the user from the metadata `user`; in a real service, an authenticated token.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tonic_idempotency::{
     PostgresStore, ResourceTypes, StoreErrorKind,
     store::{ClaimOutcome, CompleteOutcome, Store},
@@ -70,7 +71,8 @@ async fn gives_up_on_a_statement_in_time_and_on_its_connection() {
 
     // The connection that still waits is not the next one's.
     let next = pool.get().await.expect("a connection");
-    next.query_one("SELECT 1", &[]).await.expect("an answer");
+    let answer = timeout(Duration::from_secs(30), next.query_one("SELECT 1", &[])).await;
+    answer.expect("it waits for nothing").expect("an answer");
     drop(next);
     lock.rollback().await.expect("the lock is gone");
 
