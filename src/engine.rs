@@ -9,11 +9,11 @@ use tonic::Status;
 
 use crate::{
     IdempotencyStatus, Procedure, StorePolicy,
-    canonical::RequestHash,
+    call::Call,
     error::Rejection,
     outbox::DynStatusResolver,
     settle::{Settlement, settle},
-    store::{Claim, ClaimOutcome, Completion, DynStore, Replay, Reservation, Resource, StoreError, StoredResponse},
+    store::{ClaimOutcome, Completion, DynStore, Replay, Resource, StoreError, StoredResponse},
     telemetry::{self, Chain, Degradation},
     wire::UnaryResponse,
 };
@@ -27,14 +27,6 @@ pub(crate) struct Engine {
     pub(crate) max_response_bytes: usize,
     /// What runs, and has to end before the process does.
     pub(crate) tasks: TaskTracker,
-}
-
-/// A call that is protected.
-#[derive(Clone)]
-pub(crate) struct Call {
-    pub(crate) procedure: Arc<Procedure>,
-    pub(crate) reservation: Reservation,
-    pub(crate) request_hash: RequestHash,
 }
 
 impl Engine {
@@ -191,26 +183,6 @@ impl Engine {
             }
             telemetry::not_settled(&call.procedure, settlement.step(), "gave up: the lease ends", None);
         });
-    }
-}
-
-impl Call {
-    fn claim(&self) -> Claim {
-        let policies = self.procedure.policies();
-        Claim {
-            reservation: self.reservation,
-            procedure: self.procedure.path().to_owned(),
-            request_hash: self.request_hash,
-            lease: policies.lease,
-            retention: policies.retention,
-            on_lease_ended: policies.on_lease_ended,
-            resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
-        }
-    }
-
-    fn reject<E>(&self, rejection: Rejection) -> Result<UnaryResponse, E> {
-        telemetry::rejected(&self.procedure, rejection.reason());
-        Ok(UnaryResponse::failed(rejection.into()))
     }
 }
 

@@ -41,6 +41,7 @@ pub mod store;
 pub mod telemetry;
 
 mod builder;
+mod call;
 mod engine;
 mod error;
 mod interceptor;

@@ -14,7 +14,8 @@ use tracing::Instrument as _;
 
 use crate::{
     IdempotencyKey, KeyPolicy, Procedure, UserId, UserPolicy,
-    engine::{Call, Engine},
+    call::Call,
+    engine::Engine,
     error::{MalformedRequest, Rejection},
     layer::{Protected, Shared},
     store::Reservation,

@@ -1,7 +1,7 @@
 //! Records how a call ended.
 
 use crate::{
-    engine::Call,
+    call::Call,
     store::{CompleteOutcome, Completion, DynStore, ReleaseOutcome, StoreError},
     telemetry::{self, Chain},
 };

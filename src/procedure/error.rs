@@ -11,7 +11,7 @@ pub enum ProcedureError {
         /// The field as it was named.
         field: String,
     },
-    /// A lease or a retention is zero or negative.
+    /// A lease or a retention is zero, negative, or longer than ten years.
     InvalidDuration {
         /// The procedure's path.
         procedure: String,
@@ -63,7 +63,7 @@ impl fmt::Display for ProcedureError {
                 "{procedure}: the id field {field:?} cannot hold a UUID; it has to be a single string or bytes field"
             ),
             Self::InvalidDuration { procedure, setting } => {
-                write!(f, "{procedure}: the {setting} has to be more than zero")
+                write!(f, "{procedure}: the {setting} has to be more than zero and at most ten years")
             }
             Self::InvalidOption { procedure, why } => {
                 write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")

@@ -145,13 +145,13 @@ impl ProcedureBuilder {
         self
     }
 
-    /// How long a reservation is believed. More than zero.
+    /// How long a reservation is believed. More than zero, at most ten years.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// How long a completed record lives. More than zero.
+    /// How long a completed record lives. More than zero, at most ten years.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self

@@ -59,7 +59,8 @@ pub enum UserPolicy {
 pub struct Policies {
     /// What to do without a key. Defaults to [`KeyPolicy::Optional`].
     pub key: KeyPolicy,
-    /// How long a reservation is believed: longer than a handler takes. More than zero. Defaults to 5 minutes.
+    /// How long a reservation is believed: longer than a handler takes. More than zero, at most ten years. Defaults
+    /// to 5 minutes.
     pub lease: Duration,
     /// What to do with a key whose first call ended its lease without an outcome. Defaults to [`LeasePolicy::Rerun`].
     pub on_lease_ended: LeasePolicy,
@@ -67,8 +68,8 @@ pub struct Policies {
     pub on_no_user: UserPolicy,
     /// What to do where the store cannot be reached. Defaults to [`StorePolicy::Proceed`].
     pub on_store_unavailable: StorePolicy,
-    /// How long a completed record lives, counted from its completion, to within a hundredth of it. More than zero.
-    /// Defaults to 24 hours (FUN-15 section 2.7).
+    /// How long a completed record lives, counted from its completion, to within a hundredth of it. More than zero, at
+    /// most ten years. Defaults to 24 hours (FUN-15 section 2.7).
     pub retention: Duration,
 }
 

@@ -7,6 +7,9 @@ use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 use super::{Creates, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
 use crate::store::ResourceTypes;
 
+/// The longest lease and retention, ten years: longer ones are mistakes, and clocks overflow.
+const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
 /// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
 pub(crate) fn resolve(
     described: ProcedureBuilder,
@@ -28,11 +31,11 @@ pub(crate) fn resolve(
     }
     let policies = Policies {
         key: described.key.unwrap_or(defaults.key),
-        lease: positive(&path, "lease", described.lease.unwrap_or(defaults.lease))?,
+        lease: bounded(&path, "lease", described.lease.unwrap_or(defaults.lease))?,
         on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
         on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
         on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
-        retention: positive(&path, "retention", described.retention.unwrap_or(defaults.retention))?,
+        retention: bounded(&path, "retention", described.retention.unwrap_or(defaults.retention))?,
     };
     Ok(Procedure { path, method, creates, policies, redact })
 }
@@ -66,8 +69,8 @@ fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> R
     }
 }
 
-fn positive(path: &str, setting: &'static str, duration: Duration) -> Result<Duration, ProcedureError> {
-    if duration.is_zero() {
+fn bounded(path: &str, setting: &'static str, duration: Duration) -> Result<Duration, ProcedureError> {
+    if duration.is_zero() || duration > MAX_DURATION {
         return Err(ProcedureError::InvalidDuration { procedure: path.to_owned(), setting });
     }
     Ok(duration)

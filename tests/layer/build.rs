@@ -171,10 +171,11 @@ fn refuses_to_redact_a_field_that_is_not_there() {
 }
 
 #[test]
-fn refuses_a_lease_or_a_retention_of_nothing() {
+fn refuses_a_lease_or_a_retention_of_nothing_or_of_ages() {
     for (option, setting) in [
         ("lease: { seconds: 0 }", "lease"),
         ("lease: { seconds: -1 }", "lease"),
+        ("lease: { seconds: 315576000000 }", "lease"),
         ("retention: { seconds: -1 }", "retention"),
         ("retention: {}", "retention"),
     ] {

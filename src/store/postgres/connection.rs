@@ -16,6 +16,9 @@ use crate::store::{StoreError, StoreErrorKind};
 /// only by using it.
 const ATTEMPTS: u32 = 4;
 
+/// Nobody waits longer for an answer, and clocks overflow.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
@@ -28,7 +31,7 @@ impl Connections {
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { timeout: timeout.min(MAX_TIMEOUT), ..self }
     }
 
     /// The row that a statement answers. It may be run more than once, so it has to be one that may be.

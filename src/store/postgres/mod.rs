@@ -52,8 +52,8 @@ impl PostgresStore {
         Self { connections: Connections::new(pool, Duration::from_secs(5)), resource_types: Arc::new(resource_types) }
     }
 
-    /// How long an operation may take, the wait for a connection and further attempts included. More than zero. Defaults
-    /// to 5 seconds. What takes longer counts as a store that is away: a pool that handlers exhaust, too, so one of its own
+    /// How long an operation may take, the wait for a connection and further attempts included. More than zero, at most
+    /// an hour. Defaults to 5 seconds. What takes longer counts as a store that is away: a pool that handlers exhaust, too, so one of its own
     /// is safest.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
