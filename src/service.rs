@@ -101,7 +101,7 @@ impl Shared {
             Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
         };
         if !is_grpc(request.headers()) {
-            let error = "only gRPC with protobuf messages is understood; put the layer inside tonic-web's";
+            let error = "its content type is not gRPC with protobuf messages, the one that is understood";
             telemetry::unprotected(procedure, Degradation::UnsupportedProtocol, &error);
             return Decision::PassThrough;
         }
