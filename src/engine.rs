@@ -1,6 +1,6 @@
 //! The protocol: claim → handler → complete.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -48,22 +48,11 @@ impl Engine {
             Err(error) => return self.degrade(call, &error, lease_ends, handler).await,
         }
 
-        match unwind(handler).await {
-            Ok(Ok(response)) if response.is_success() => {
-                let completion = self.completion(&call, &response);
-                self.settle(call.clone(), Settlement::Complete(completion), lease_ends).await;
-                Ok(response.with_status(first_status(&call.procedure)))
-            }
-            Ok(failure) => {
-                self.settle(call, Settlement::Release, lease_ends).await;
-                failure
-            }
-            Err(_panic) => {
-                telemetry::panicked(&call.procedure);
-                self.settle(call, Settlement::Release, lease_ends).await;
-                Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
-            }
-        }
+        let outcome = handle(&call, handler).await;
+        let first_status = first_status(&call.procedure);
+        let settlement = self.settlement(&call, &outcome);
+        self.settle(call, settlement, lease_ends).await;
+        outcome.map(|response| if response.is_success() { response.with_status(first_status) } else { response })
     }
 
     /// Gives the first response back.
@@ -95,17 +84,13 @@ impl Engine {
             (None, _) => replay.status.as_ref().copied().map_err(ToString::to_string),
             (Some(_), None) => Ok(None),
         };
-        match status {
-            Ok(Some(status)) => status.into(),
-            Ok(None) => {
-                telemetry::status_unknown(&call.procedure, &"nothing is known of the created resource");
-                IdempotencyStatus::Processing
-            }
-            Err(error) => {
-                telemetry::status_unknown(&call.procedure, &error);
-                IdempotencyStatus::Processing
-            }
-        }
+        let problem = match status {
+            Ok(Some(status)) => return status.into(),
+            Ok(None) => "nothing is known of the created resource".to_owned(),
+            Err(error) => error,
+        };
+        telemetry::status_unknown(&call.procedure, &problem);
+        IdempotencyStatus::Processing
     }
 
     /// What to do where the store does not answer the claim (FUN-15 section 5).
@@ -127,19 +112,21 @@ impl Engine {
             return Ok(UnaryResponse::failed(Rejection::StoreUnavailable.into()));
         }
         telemetry::unprotected(&call.procedure, Degradation::Store(error.kind()), &Chain(error));
-        let outcome = unwind(handler).await;
+        let outcome = handle(&call, handler).await;
         if error.may_have_happened() {
             // The claim may stand: then its outcome is recorded like any other.
-            let settlement = match &outcome {
-                Ok(Ok(response)) if response.is_success() => Settlement::Complete(self.completion(&call, response)),
-                _ => Settlement::Release,
-            };
-            self.settle_later(call.clone(), settlement, lease_ends);
+            let settlement = self.settlement(&call, &outcome);
+            self.settle_later(call, settlement, lease_ends);
         }
-        outcome.unwrap_or_else(|_panic| {
-            telemetry::panicked(&call.procedure);
-            Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
-        })
+        outcome
+    }
+
+    /// What becomes of the key of a call that ended so.
+    fn settlement<E>(&self, call: &Call, outcome: &Result<UnaryResponse, E>) -> Settlement {
+        match outcome {
+            Ok(response) if response.is_success() => Settlement::Complete(self.completion(call, response)),
+            _ => Settlement::Release,
+        }
     }
 
     /// What is recorded of a response.
@@ -194,7 +181,13 @@ fn first_status(procedure: &Procedure) -> IdempotencyStatus {
     }
 }
 
-/// Runs the handler, and turns its panic into an error. Nothing that it may have left half changed is looked at again.
-async fn unwind<F: Future>(handler: impl FnOnce() -> F) -> Result<F::Output, Box<dyn Any + Send>> {
-    AssertUnwindSafe(async { handler().await }).catch_unwind().await
+/// Runs the handler, and answers its panic with `INTERNAL`. Nothing that it may have left half changed is looked at again.
+async fn handle<F, E>(call: &Call, handler: impl FnOnce() -> F) -> Result<UnaryResponse, E>
+where
+    F: Future<Output = Result<UnaryResponse, E>>,
+{
+    AssertUnwindSafe(async { handler().await }).catch_unwind().await.unwrap_or_else(|_panic| {
+        telemetry::panicked(&call.procedure);
+        Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
+    })
 }

@@ -164,6 +164,7 @@ pub(crate) enum Rejection {
 pub(crate) enum MalformedRequest {
     Framing(WireError),
     Message(CanonicalError),
+    Protocol,
 }
 
 impl fmt::Display for MalformedRequest {
@@ -171,6 +172,7 @@ impl fmt::Display for MalformedRequest {
         match self {
             Self::Framing(error) => error.fmt(f),
             Self::Message(error) => error.fmt(f),
+            Self::Protocol => f.write_str("its content type is not gRPC with protobuf messages"),
         }
     }
 }

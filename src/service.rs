@@ -13,7 +13,7 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use crate::{
-    IdempotencyKey, KeyPolicy, Procedure, UserId, UserPolicy,
+    IdempotencyKey, KeyPolicy, Procedure, StorePolicy, UserId, UserPolicy,
     call::Call,
     engine::Engine,
     error::{MalformedRequest, Rejection},
@@ -101,8 +101,12 @@ impl Shared {
             Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
         };
         if !is_grpc(request.headers()) {
-            let error = "its content type is not gRPC with protobuf messages, the one that is understood";
-            telemetry::unprotected(procedure, Degradation::UnsupportedProtocol, &error);
+            // Cannot be checked, as if the store were away.
+            let malformed = MalformedRequest::Protocol;
+            if procedure.policies().on_store_unavailable == StorePolicy::Reject {
+                return reject(procedure, Rejection::RequestMalformed(malformed));
+            }
+            telemetry::unprotected(procedure, Degradation::UnsupportedProtocol, &malformed);
             return Decision::PassThrough;
         }
         match self.user.user(request.headers(), request.extensions()) {

@@ -92,7 +92,7 @@ pub(crate) fn not_settled(procedure: &Procedure, step: &'static str, what: &str,
 }
 
 pub(crate) fn panicked(procedure: &Procedure) {
-    tracing::error!(procedure = procedure.path(), "the handler panicked; its key is released");
+    tracing::error!(procedure = procedure.path(), "the handler of a call with an idempotency key panicked");
 }
 
 pub(crate) fn no_resource_id(procedure: &Procedure, error: &dyn fmt::Display) {

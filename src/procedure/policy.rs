@@ -22,13 +22,14 @@ pub enum LeasePolicy {
     Rerun,
 }
 
-/// What to do where the store cannot be reached.
+/// What to do where the store cannot be reached, and with a call in a protocol that the layer does not understand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StorePolicy {
     /// Warn, and run the call unprotected. The default (FUN-15 section 5).
     #[default]
     Proceed,
-    /// Refuse it: `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`. For what must never happen twice.
+    /// Refuse it: `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` (of the protocol, `IDEMPOTENCY_REQUEST_MALFORMED`). For
+    /// what must never happen twice.
     Reject,
 }
 

@@ -46,18 +46,36 @@ fn read(decoder: impl std::io::Read, limit: usize) -> Result<Bytes, DecompressEr
     }
 }
 
-#[cfg(all(test, feature = "gzip"))]
+#[cfg(all(test, any(feature = "deflate", feature = "gzip", feature = "zstd")))]
 mod tests {
     use std::io::Write as _;
 
-    use flate2::{Compression, write::GzEncoder};
-
     use super::*;
 
-    fn gzip(message: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        encoder.write_all(message).expect("memory takes all");
-        encoder.finish().expect("memory takes all")
+    type Compress = fn(&[u8]) -> Vec<u8>;
+
+    /// Each encoding that is enabled, as tonic's clients write it.
+    fn encodings() -> Vec<(&'static str, Compress)> {
+        vec![
+            #[cfg(feature = "deflate")]
+            ("deflate", |message| {
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+                encoder.write_all(message).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }),
+            #[cfg(feature = "gzip")]
+            ("gzip", |message| {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+                encoder.write_all(message).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }),
+            #[cfg(feature = "zstd")]
+            ("zstd", |message| {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("a level");
+                encoder.write_all(message).expect("memory takes all");
+                encoder.finish().expect("memory takes all")
+            }),
+        ]
     }
 
     fn headers(encoding: &'static str) -> HeaderMap {
@@ -65,23 +83,32 @@ mod tests {
     }
 
     #[test]
-    fn undoes_gzip_up_to_the_limit() {
-        let message = [7; 1000];
-        assert_eq!(decompress(&headers("gzip"), &gzip(&message), 1000).as_deref(), Ok(message.as_slice()));
+    fn undoes_each_encoding_up_to_the_limit() {
+        for (encoding, compress) in encodings() {
+            let (headers, compressed) = (headers(encoding), compress(&[7; 1000]));
+            assert_eq!(decompress(&headers, &compressed, 1000).as_deref(), Ok([7; 1000].as_slice()), "{encoding}");
+            assert_eq!(decompress(&headers, &compressed, 999), Err(DecompressError::TooLarge), "{encoding}");
+        }
     }
 
     #[test]
     fn does_not_unpack_a_bomb() {
-        let bomb = gzip(&vec![0; 1 << 24]);
-        assert_eq!(decompress(&headers("gzip"), &bomb, 1 << 20), Err(DecompressError::TooLarge));
+        for (encoding, compress) in encodings() {
+            let bomb = compress(&vec![0; 1 << 24]);
+            assert!(bomb.len() < 1 << 16, "{encoding}");
+            assert_eq!(decompress(&headers(encoding), &bomb, 1 << 20), Err(DecompressError::TooLarge), "{encoding}");
+        }
     }
 
     #[test]
-    fn does_not_take_what_is_no_gzip() {
+    fn does_not_take_what_is_not_compressed_so() {
         let error = Err(DecompressError::Wire(WireError::Compression));
-        assert_eq!(decompress(&headers("gzip"), b"plain", 1000), error);
-        let cut_off = &gzip(&[7; 1000])[..12];
-        assert_eq!(decompress(&headers("gzip"), cut_off, 1000), error);
+        for (encoding, compress) in encodings() {
+            assert_eq!(decompress(&headers(encoding), b"plain", 1000), error, "{encoding}");
+            let compressed = compress(&[7; 1000]);
+            let cut_off = &compressed[..compressed.len() - 4];
+            assert_eq!(decompress(&headers(encoding), cut_off, 1000), error, "{encoding}");
+        }
         let unsupported = Err(DecompressError::Wire(WireError::UnsupportedCompression));
         assert_eq!(decompress(&headers("br"), b"", 1000), unsupported);
         assert_eq!(decompress(&HeaderMap::new(), b"", 1000), unsupported);

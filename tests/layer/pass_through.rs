@@ -1,7 +1,7 @@
 //! Calls that are none of the layer's business.
 
-use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, MemoryStore, Policies, UserId, UserPolicy};
+use tonic::{Code, Status};
+use tonic_idempotency::{IdempotencyLayer, MemoryStore, Policies, Reason, UserId, UserPolicy};
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET};
 use tower::ServiceExt as _;
 use tower_layer::Layer as _;
@@ -80,21 +80,37 @@ async fn refuses_a_call_without_a_user_where_the_layer_says_so() {
     assert_eq!(shop.handler.started(), 0);
 }
 
+/// What a wrapped shop answers to a gRPC-Web request with a key.
+async fn over_grpc_web(layer: &IdempotencyLayer, handler: &Counting, path: &str) -> http::Response<tonic::body::Body> {
+    let empty = http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"));
+    let mut request = http::Request::post(path)
+        .header("content-type", "application/grpc-web+proto")
+        .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
+        .body(tonic::body::Body::new(empty))
+        .expect("a request");
+    request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
+    layer.layer(shop::server(handler.clone())).oneshot(request).await.expect("infallible")
+}
+
 #[tokio::test]
-async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected() {
+async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected_by_default() {
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
     for started in 1..=2 {
-        let mut request = http::Request::post("/shop.v1.Shop/Touch")
-            .header("content-type", "application/grpc-web+proto")
-            .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
-            .body(tonic::body::Body::new(http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"))))
-            .expect("a request");
-        request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
-        let response = layer.layer(shop::server(handler.clone())).oneshot(request).await.expect("infallible");
+        let response = over_grpc_web(&layer, &handler, "/shop.v1.Shop/Touch").await;
         assert!(response.headers().get("idempotency-status").is_none());
         assert_eq!(handler.started(), started);
     }
+}
+
+#[tokio::test]
+async fn refuses_a_call_in_a_protocol_that_it_does_not_understand_where_the_procedure_says_so() {
+    let handler = Counting::default();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
+    let response = over_grpc_web(&layer, &handler, "/shop.v1.Shop/Pay").await;
+    let status = Status::from_header_map(response.headers()).expect("a status");
+    assert_eq!(Reason::of(&status), Some(Reason::RequestMalformed));
+    assert_eq!(handler.started(), 0);
 }
 
 #[tokio::test]

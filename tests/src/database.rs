@@ -159,6 +159,21 @@ impl Database {
     }
 }
 
+/// How many rows of a table this transaction has read so far, from the table or through its indexes, found or not.
+pub async fn rows_read(client: &Client, table: &str) -> i64 {
+    client
+        .query_typed_one(
+            "SELECT (pg_stat_get_xact_tuples_returned(t)
+                     + coalesce((SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))
+                                 FROM pg_index WHERE indrelid = t), 0))::int8
+             FROM CAST($1::text AS regclass) t",
+            &[(&table, Type::TEXT)],
+        )
+        .await
+        .expect("the statistics")
+        .get(0)
+}
+
 fn pool(config: Config, size: usize, setup: &str) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let setup = format!("SET ROLE {API_ROLE}; {setup}");

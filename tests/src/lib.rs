@@ -5,7 +5,7 @@ mod proxy;
 pub mod shop;
 mod until;
 
-pub use database::{API_ROLE, Database, User};
+pub use database::{API_ROLE, Database, User, rows_read};
 pub use proxy::Proxy;
 pub use until::until;
 

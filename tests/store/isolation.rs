@@ -122,18 +122,29 @@ async fn the_owner_of_the_table_is_bound_too() {
 }
 
 #[tokio::test]
-async fn a_recycled_connection_carries_no_user() {
+async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let database = Database::new().await;
     // One connection, for everybody.
     let pool = database.pool(1);
     let store = tonic_idempotency::PostgresStore::new(pool.clone(), tonic_idempotency::ResourceTypes::organization());
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let owner = database.owner().await;
     let unset = async || {
         let connection = pool.get().await.expect("the connection");
+        // First, before this look leaves traces of its own.
+        let prepared = "SELECT count(*) FROM pg_prepared_statements";
+        let prepared: i64 = connection.query_typed_one(prepared, &[]).await.expect("the count").get(0);
+        assert_eq!(prepared, 0);
+        let open = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+        let open: i64 = owner.query_one(open, &[]).await.expect("the count").get(0);
+        assert_eq!(open, 0);
         let user: Option<Uuid> =
-            connection.query_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
+            connection.query_typed_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
         assert_eq!(user, None);
-        assert_eq!(count(&connection, "tenant.idempotency_keys").await, 0);
+        let seen = "SELECT count(*) FROM tenant.idempotency_keys";
+        let seen: i64 = connection.query_typed_one(seen, &[]).await.expect("the count").get(0);
+        assert_eq!(seen, 0);
     };
 
     acquire(&store, &first).await;

@@ -36,8 +36,7 @@ impl Connections {
 
     /// The row that a statement answers. It may be run more than once, so it has to be one that may be.
     ///
-    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip and which PgBouncer may not
-    /// know.
+    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip of its own.
     pub(super) async fn query_one(
         &self,
         statement: &str,
@@ -81,11 +80,6 @@ impl fmt::Debug for Connections {
 /// The SQLSTATE behind an error.
 pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
     error.source()?.downcast_ref::<Error>()?.code()
-}
-
-/// What the server said, without the row that it said it of.
-pub(super) fn cause(error: &StoreError) -> String {
-    sql_state(error).map_or_else(|| error.to_string(), |code| format!("SQLSTATE {}", code.code()))
 }
 
 fn connection_lost(error: &Error) -> bool {

@@ -15,7 +15,7 @@ use super::{
     Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes,
     StatusError, Store, StoreError, StoreErrorKind, StoredResponse,
 };
-use crate::{LeasePolicy, UserId, status::OutboxStatus};
+use crate::{LeasePolicy, UserId, status::OutboxStatus, telemetry::Chain};
 
 /// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
 /// row-level security.
@@ -130,7 +130,7 @@ impl Store for PostgresStore {
             // The response counts for more than the reference to the resource.
             Err(error) if resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
-                    error = %connection::cause(&error),
+                    error = %Chain(&error),
                     "the created resource cannot be referenced; the response is kept without it"
                 );
                 self.complete_with(reservation, completion, None).await
