@@ -1,16 +1,18 @@
 use std::{collections::HashMap, error, fmt, sync::Arc};
 
 use prost_reflect::{DescriptorError, DescriptorPool};
-use tokio_util::task::TaskTracker;
 
 use crate::{
-    IdempotencyLayer, Policies, ProcedureBuilder, ProcedureError, StatusResolver, Store, UserFromExtensions,
-    UserResolver,
+    IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
+    StatusResolver, Store, UserFromExtensions, UserResolver,
     canonical::Canonical,
     engine::Engine,
+    flight::Flights,
     layer::{Protected, Shared},
     outbox::DynStatusResolver,
-    procedure::{read_options, resolve},
+    procedure::{self, read_options, resolve},
+    reconcile::Reconcilers,
+    running::Running,
     store::DynStore,
 };
 
@@ -41,13 +43,16 @@ impl From<DescriptorPool> for Descriptors {
 pub struct IdempotencyLayerBuilder {
     descriptors: Descriptors,
     procedures: Vec<ProcedureBuilder>,
+    adjust: Box<dyn Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sync>,
     allow_no_procedures: bool,
     policies: Policies,
+    reconcilers: Reconcilers,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
     user: Box<dyn UserResolver>,
     max_request_bytes: usize,
     max_response_bytes: usize,
+    max_waiting: usize,
 }
 
 impl IdempotencyLayerBuilder {
@@ -55,13 +60,16 @@ impl IdempotencyLayerBuilder {
         Self {
             descriptors,
             procedures: Vec::new(),
+            adjust: Box::new(|procedure| procedure),
             allow_no_procedures: false,
             policies: Policies::default(),
+            reconcilers: Reconcilers::default(),
             store: None,
             status_resolver: None,
             user: Box::new(UserFromExtensions),
             max_request_bytes: 4 << 20,
             max_response_bytes: 1 << 20,
+            max_waiting: 4096,
         }
     }
 
@@ -74,6 +82,30 @@ impl IdempotencyLayerBuilder {
     /// Opts a procedure in, in code. Wins over the proto option of the same procedure.
     pub fn procedure(mut self, procedure: ProcedureBuilder) -> Self {
         self.procedures.push(procedure);
+        self
+    }
+
+    /// Changes what procedures say of themselves, in their proto options or in code: for an operator's switch, say. Defaults to
+    /// leaving them alone.
+    ///
+    /// ```
+    /// # use tonic_idempotency::{IdempotencyLayer, Mode, proto::FILE_DESCRIPTOR_SET};
+    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+    ///     .adjust_procedures(|procedure| procedure.mode(Mode::Reserved));
+    /// # drop(builder);
+    /// ```
+    pub fn adjust_procedures(
+        mut self,
+        adjust: impl Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.adjust = Box::new(adjust);
+        self
+    }
+
+    /// Finds out how a call of this procedure ended that did not say so; the path's leading slash is optional. Needed by
+    /// procedures with the policy [`LeasePolicy::Reconcile`].
+    pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
+        self.reconcilers.insert(procedure::path(procedure.into()), reconciler);
         self
     }
 
@@ -116,6 +148,14 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// How many calls wait at most for another that holds their key, of all procedures with
+    /// [`InProgressPolicy::Wait`](crate::InProgressPolicy::Wait) together; more are refused with `ABORTED`,
+    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call takes memory for its request, and no connection. Defaults to 4,096.
+    pub fn max_waiting(mut self, calls: usize) -> Self {
+        self.max_waiting = calls;
+        self
+    }
+
     /// The layer.
     ///
     /// # Errors
@@ -130,7 +170,8 @@ impl IdempotencyLayerBuilder {
         let described: HashMap<_, _> = described.map(|procedure| (procedure.path().to_owned(), procedure)).collect();
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
-            let procedure = resolve(described, &pool, &self.policies, resource_types)?;
+            let procedure = resolve((self.adjust)(described), &pool, &self.policies, resource_types)?;
+            check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
             let canonical = Canonical::new(&procedure.method().input());
             procedures.insert(path, Arc::new(Protected { procedure: Arc::new(procedure), canonical }));
         }
@@ -142,8 +183,10 @@ impl IdempotencyLayerBuilder {
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
+                reconcilers: self.reconcilers,
                 max_response_bytes: self.max_response_bytes,
-                tasks: TaskTracker::new(),
+                flights: Flights::new(self.max_waiting),
+                running: Running::default(),
             })
         });
         let shared = Shared { procedures, engine, user: self.user, max_request_bytes: self.max_request_bytes };
@@ -159,6 +202,23 @@ impl fmt::Debug for IdempotencyLayerBuilder {
             .field("store", &self.store.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// Whether there is what the procedure's policies need. Without a store nothing is needed.
+fn check_parts(
+    procedure: &Procedure,
+    store: Option<&dyn DynStore>,
+    reconcilers: &Reconcilers,
+) -> Result<(), ProcedureError> {
+    let (path, policies) = (procedure.path(), procedure.policies());
+    let Some(store) = store else { return Ok(()) };
+    if policies.mode == Mode::Transactional && !store.has_transactions() {
+        return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });
+    }
+    if policies.on_lease_ended == LeasePolicy::Reconcile && !reconcilers.contains(path) {
+        return Err(ProcedureError::NoReconciler { procedure: path.to_owned() });
+    }
+    Ok(())
 }
 
 /// A layer that cannot be built.

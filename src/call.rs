@@ -1,10 +1,15 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
 use crate::{
-    Procedure,
+    IdempotencyStatus, Procedure,
     canonical::RequestHash,
     error::Rejection,
-    store::{Claim, Reservation},
+    settle::Settlement,
+    store::{Claim, Reservation, StoredResponse, TransactionOptions},
     telemetry,
     wire::UnaryResponse,
 };
@@ -15,6 +20,10 @@ pub(crate) struct Call {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
     pub(crate) request_hash: RequestHash,
+    /// The encoded request message; `None` where only the hash is known.
+    pub(crate) request: Option<Bytes>,
+    /// Cancelled when the client went away.
+    pub(crate) hung_up: CancellationToken,
 }
 
 impl Call {
@@ -32,9 +41,56 @@ impl Call {
         }
     }
 
+    pub(crate) fn transaction_options(&self) -> TransactionOptions {
+        let policies = self.procedure.policies();
+        TransactionOptions { isolation: policies.isolation, savepoint: !policies.final_errors.is_empty() }
+    }
+
+    /// What the first response reports: the work behind what it created has only begun.
+    pub(crate) fn first_status(&self) -> IdempotencyStatus {
+        match self.procedure.creates() {
+            Some(_) => IdempotencyStatus::Processing,
+            None => IdempotencyStatus::Completed,
+        }
+    }
+
     /// The response to a call that is refused.
     pub(crate) fn reject<E>(&self, rejection: Rejection) -> Result<UnaryResponse, E> {
         telemetry::rejected(&self.procedure, rejection.reason());
         Ok(UnaryResponse::failed(rejection.into()))
+    }
+
+    /// Gives what is recorded back.
+    pub(crate) fn replay(
+        &self,
+        response: &StoredResponse,
+        resource: Option<Uuid>,
+        status: IdempotencyStatus,
+    ) -> UnaryResponse {
+        let replayed = match response {
+            StoredResponse::Error(error) => UnaryResponse::replay_error(error),
+            StoredResponse::Message(message) => UnaryResponse::replay(message, status),
+            StoredResponse::Omitted => return self.refusal(Rejection::ResponseNotStored { resource }),
+        };
+        match replayed {
+            Ok(response) => {
+                telemetry::replayed(&self.procedure);
+                response
+            }
+            // More than gRPC can frame, and so more than any handler can have answered; or written by somebody else.
+            Err(_) => self.refusal(Rejection::ResponseNotStored { resource }),
+        }
+    }
+
+    /// What those get who have waited for this call.
+    pub(crate) fn landing(&self, settlement: &Settlement) -> Option<UnaryResponse> {
+        let Settlement::Complete(completion) = settlement else { return None };
+        let resource = completion.resource.as_ref().map(|resource| resource.id);
+        Some(self.replay(&completion.response, resource, self.first_status()))
+    }
+
+    fn refusal(&self, rejection: Rejection) -> UnaryResponse {
+        telemetry::rejected(&self.procedure, rejection.reason());
+        UnaryResponse::failed(rejection.into())
     }
 }

@@ -15,16 +15,19 @@ pub const ERROR_DOMAIN: &str = "tonic-idempotency";
 ///
 /// | reason | code | situation | also |
 /// |---|---|---|---|
+/// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call's transaction lost against another, and nothing of it is left | `RetryInfo` |
 /// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call still runs | `RetryInfo` |
 /// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | malformed or repeated key | `BadRequest` naming the header |
 /// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | key needed by the procedure's policy, none sent | `BadRequest` |
 /// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | key used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
+/// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the call's transaction was refused when it was to be committed, and nothing of it is left | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no authenticated user, and the policy is to refuse | |
 /// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the first call ended without saying how, and the policy is to refuse | |
 /// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is no gRPC message of its type | |
 /// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request is larger than the layer's limit | |
 /// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to keep | metadata `resource_id` |
-/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | store unreachable, and the policy is to refuse | `RetryInfo` |
+/// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server accepts no more calls | `RetryInfo` |
+/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | store unreachable, and the policy is to refuse, or the procedure transactional | `RetryInfo` |
 ///
 /// A client reads it from the status that it got:
 ///
@@ -32,13 +35,18 @@ pub const ERROR_DOMAIN: &str = "tonic-idempotency";
 /// use tonic_idempotency::Reason;
 ///
 /// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
-///     matches!(Reason::of(status), Some(Reason::InProgress | Reason::StoreUnavailable))
+///     matches!(
+///         Reason::of(status),
+///         Some(Reason::Conflict | Reason::InProgress | Reason::ShuttingDown | Reason::StoreUnavailable)
+///     )
 /// }
 /// # assert!(!retry_with_the_same_key(&tonic::Status::internal("")));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
+    /// `IDEMPOTENCY_CONFLICT`
+    Conflict,
     /// `IDEMPOTENCY_IN_PROGRESS`
     InProgress,
     /// `IDEMPOTENCY_KEY_INVALID`
@@ -47,6 +55,8 @@ pub enum Reason {
     KeyRequired,
     /// `IDEMPOTENCY_KEY_REUSED`
     KeyReused,
+    /// `IDEMPOTENCY_NOT_COMMITTED`
+    NotCommitted,
     /// `IDEMPOTENCY_NO_USER`
     NoUser,
     /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
@@ -57,21 +67,26 @@ pub enum Reason {
     RequestTooLarge,
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
     ResponseNotStored,
+    /// `IDEMPOTENCY_SHUTTING_DOWN`
+    ShuttingDown,
     /// `IDEMPOTENCY_STORE_UNAVAILABLE`
     StoreUnavailable,
 }
 
 impl Reason {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
+        Self::Conflict,
         Self::InProgress,
         Self::KeyInvalid,
         Self::KeyRequired,
         Self::KeyReused,
+        Self::NotCommitted,
         Self::NoUser,
         Self::OutcomeUnknown,
         Self::RequestMalformed,
         Self::RequestTooLarge,
         Self::ResponseNotStored,
+        Self::ShuttingDown,
         Self::StoreUnavailable,
     ];
 
@@ -87,15 +102,18 @@ impl Reason {
     /// The reason as `google.rpc.ErrorInfo` has it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Conflict => "IDEMPOTENCY_CONFLICT",
             Self::InProgress => "IDEMPOTENCY_IN_PROGRESS",
             Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
             Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
             Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
+            Self::NotCommitted => "IDEMPOTENCY_NOT_COMMITTED",
             Self::NoUser => "IDEMPOTENCY_NO_USER",
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
             Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
             Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
             Self::ResponseNotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
+            Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
             Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
         }
     }
@@ -148,15 +166,18 @@ impl Mismatch {
 /// A call that the layer refuses.
 #[derive(Debug)]
 pub(crate) enum Rejection {
+    Conflict,
     InProgress { lease_left: Duration },
     KeyInvalid(InvalidKey),
     KeyRequired,
     KeyReused(Mismatch),
+    NotCommitted,
     NoUser,
     OutcomeUnknown,
     RequestMalformed(MalformedRequest),
     RequestTooLarge { limit: usize },
     ResponseNotStored { resource: Option<Uuid> },
+    ShuttingDown,
     StoreUnavailable,
 }
 
@@ -177,6 +198,9 @@ impl fmt::Display for MalformedRequest {
     }
 }
 
+/// How long a client is told to wait after it lost against another: they rarely meet twice.
+const RETRY_CONFLICT: Duration = Duration::from_millis(100);
+
 /// How long a client is told to wait while the first call runs: it may end any moment.
 const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 
@@ -186,15 +210,18 @@ const RETRY_STORE: Duration = Duration::from_secs(5);
 impl Rejection {
     pub(crate) fn reason(&self) -> Reason {
         match self {
+            Self::Conflict => Reason::Conflict,
             Self::InProgress { .. } => Reason::InProgress,
             Self::KeyInvalid(_) => Reason::KeyInvalid,
             Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
+            Self::NotCommitted => Reason::NotCommitted,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
             Self::ResponseNotStored { .. } => Reason::ResponseNotStored,
+            Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreUnavailable => Reason::StoreUnavailable,
         }
     }
@@ -202,18 +229,21 @@ impl Rejection {
     /// The table of what the caller sees.
     fn code(&self) -> Code {
         match self {
-            Self::InProgress { .. } => Code::Aborted,
+            Self::Conflict | Self::InProgress { .. } => Code::Aborted,
             Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
             Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::ResponseNotStored { .. } => Code::FailedPrecondition,
-            Self::RequestMalformed(_) => Code::Internal,
+            Self::NotCommitted | Self::RequestMalformed(_) => Code::Internal,
             Self::RequestTooLarge { .. } => Code::ResourceExhausted,
-            Self::StoreUnavailable => Code::Unavailable,
+            Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
         }
     }
 
     fn message(&self) -> String {
         match self {
+            Self::Conflict => {
+                "the call lost against another, and nothing of it is left; retry with the same key".to_owned()
+            }
             Self::InProgress { .. } => {
                 "the first call with this idempotency key still runs; retry with the same key".to_owned()
             }
@@ -227,6 +257,7 @@ impl Rejection {
             Self::KeyReused(Mismatch::Request) => {
                 "this idempotency key was used with another request; use a new key for a new operation".to_owned()
             }
+            Self::NotCommitted => "what the call wrote could not be committed, and nothing of it is left".to_owned(),
             Self::NoUser => "an idempotency key needs an authenticated user; authenticate".to_owned(),
             Self::OutcomeUnknown => "the first call with this idempotency key ended without saying how; look whether \
                                      it took effect before you use a new key"
@@ -238,6 +269,7 @@ impl Rejection {
             Self::ResponseNotStored { .. } => "the first call with this idempotency key succeeded, and its response \
                                                was too large to keep; read the resource instead"
                 .to_owned(),
+            Self::ShuttingDown => "the server shuts down; retry with the same key".to_owned(),
             Self::StoreUnavailable => {
                 "idempotency keys cannot be checked at the moment; retry with the same key".to_owned()
             }
@@ -248,6 +280,9 @@ impl Rejection {
         let mut metadata = Vec::new();
         let mut details = ErrorDetails::new();
         match self {
+            Self::Conflict => {
+                details.set_retry_info(Some(RETRY_CONFLICT));
+            }
             Self::InProgress { lease_left } => {
                 details.set_retry_info(Some(RETRY_IN_PROGRESS.min(*lease_left)));
             }
@@ -258,10 +293,14 @@ impl Rejection {
             Self::ResponseNotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
+            Self::ShuttingDown => {
+                details.set_retry_info(Some(RETRY_IN_PROGRESS));
+            }
             Self::StoreUnavailable => {
                 details.set_retry_info(Some(RETRY_STORE));
             }
-            Self::NoUser
+            Self::NotCommitted
+            | Self::NoUser
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
             | Self::RequestTooLarge { .. }
@@ -292,11 +331,13 @@ mod tests {
         let resource = Uuid::from_u128(7);
         let malformed = MalformedRequest::Framing(WireError::Truncated);
         let rows = [
+            (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             (Rejection::KeyInvalid(InvalidKey::Empty), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (Rejection::KeyRequired, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
             (Rejection::KeyReused(Mismatch::Procedure), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
             (Rejection::KeyReused(Mismatch::Request), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
+            (Rejection::NotCommitted, Code::Internal, "IDEMPOTENCY_NOT_COMMITTED"),
             (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
             (Rejection::OutcomeUnknown, Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN"),
             (Rejection::RequestMalformed(malformed), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
@@ -306,12 +347,19 @@ mod tests {
                 Code::FailedPrecondition,
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),
+            (Rejection::ShuttingDown, Code::Unavailable, "IDEMPOTENCY_SHUTTING_DOWN"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
             let bad_request = matches!(rejection, Rejection::KeyInvalid(_) | Rejection::KeyRequired);
-            let retry = matches!(rejection, Rejection::InProgress { .. } | Rejection::StoreUnavailable);
+            let retry = matches!(
+                rejection,
+                Rejection::Conflict
+                    | Rejection::InProgress { .. }
+                    | Rejection::ShuttingDown
+                    | Rejection::StoreUnavailable
+            );
             let metadata: Vec<_> = match &rejection {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],

@@ -3,8 +3,8 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
 use crate::{
-    Idempotency, IdempotencyLayerBuilder, Procedure, UserResolver, builder::Descriptors, canonical::Canonical,
-    engine::Engine,
+    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, builder::Descriptors,
+    canonical::Canonical, engine::Engine,
 };
 
 /// Protects the procedures that are opted in: wraps one generated server, or all routes of a tonic server.
@@ -63,34 +63,25 @@ impl IdempotencyLayer {
         self.shared.procedures.values().map(|protected| &*protected.procedure)
     }
 
-    /// Waits until the calls that run have ended and their outcomes are recorded, for at most `bound`. To be called when
-    /// the server accepts no more calls, before the process ends.
+    /// Finds out in the background how calls ended that did not say so, for the procedures with the policy
+    /// [`LeasePolicy::Reconcile`](crate::LeasePolicy::Reconcile).
+    pub fn recovery(&self) -> Recovery {
+        Recovery::new(Arc::clone(&self.shared))
+    }
+
+    /// Shuts the layer down, and all its clones: refuses new calls with a key, and those that wait, with `UNAVAILABLE`,
+    /// `IDEMPOTENCY_SHUTTING_DOWN`; waits until the calls that run have ended and their outcomes are recorded, for at most
+    /// `bound`; and says what it left behind. To be called before the process ends, while or after the server stops.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops waiting; nothing else.
-    pub async fn drain(&self, bound: Duration) -> Drained {
-        let Some(engine) = &self.shared.engine else {
-            return Drained { left: 0 };
-        };
-        engine.tasks.close();
-        let timed_out = tokio::time::timeout(bound, engine.tasks.wait()).await.is_err();
-        engine.tasks.reopen();
-        let left = if timed_out { engine.tasks.len() } else { 0 };
-        if left > 0 {
-            tracing::warn!(left, "calls still run; their keys stay reserved until their leases end");
+    /// Dropped, it stops waiting. New calls stay refused; it can be called again.
+    pub async fn shut_down(&self, bound: Duration) -> Shutdown {
+        match &self.shared.engine {
+            Some(engine) => engine.running.shut_down(bound).await,
+            None => Shutdown { left: Vec::new() },
         }
-        Drained { left }
     }
-}
-
-/// What [`IdempotencyLayer::drain`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use]
-pub struct Drained {
-    /// How many calls still ran when the time was up.
-    pub left: usize,
 }
 
 impl<S> Layer<S> for IdempotencyLayer {

@@ -29,7 +29,7 @@
 //! # Hang-ups
 //!
 //! tonic drops a handler's future wherever it stands when the client hangs up, resets its stream or runs into its deadline.
-//! A call with a key therefore runs in a task of its own that goes on to its end. [`IdempotencyLayer::drain`] waits for these
+//! A call with a key therefore runs in a task of its own that goes on to its end. [`IdempotencyLayer::shut_down`] waits for these
 //! tasks before the process ends. A panic of the handler is caught in that task, and answered with `INTERNAL`.
 
 pub mod canonical;
@@ -40,35 +40,52 @@ pub mod proto;
 pub mod store;
 pub mod telemetry;
 
+mod answer;
 mod builder;
 mod call;
+mod degrade;
 mod engine;
 mod error;
+mod execute;
+mod execution;
+mod flight;
+mod heartbeat;
+mod hold;
+mod in_transaction;
 mod interceptor;
 mod key;
 mod layer;
 mod outbox;
+mod reconcile;
+mod recovery;
+mod running;
 mod service;
 mod settle;
+mod shutdown;
 mod status;
 mod sweep;
 mod user;
+mod wait;
 mod wire;
 
 #[cfg(feature = "postgres")]
-pub use self::store::PostgresStore;
+pub use self::store::{PostgresStore, Savepoint, Transaction, TransactionError, TransactionErrorKind};
 pub use self::{
     builder::{BuildError, Descriptors, IdempotencyLayerBuilder},
     error::{ERROR_DOMAIN, Mismatch, Reason, UnknownReason},
+    execution::Execution,
     interceptor::KeyInterceptor,
     key::{IdempotencyKey, InvalidKey},
-    layer::{Drained, IdempotencyLayer},
+    layer::IdempotencyLayer,
     outbox::{StatusFromStore, StatusResolver},
     procedure::{
-        Creates, KeyPolicy, LeasePolicy, Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError,
-        StorePolicy, UserPolicy,
+        Creates, FinalErrors, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, NotFinal,
+        Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError, StorePolicy, UserPolicy,
     },
+    reconcile::{Abandoned, Reconciler, Reconciliation},
+    recovery::{Recovered, Recovering, Recovery},
     service::{Idempotency, ResponseFuture},
+    shutdown::{LeftBehind, Shutdown, Stage},
     status::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},
     store::{MemoryStore, Resource, ResourceType, ResourceTypes, Store, StoreError, StoreErrorKind},
     sweep::{Sweeper, Sweeping},

@@ -8,19 +8,19 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
-use tracing::Instrument as _;
 
 use crate::{
-    IdempotencyKey, KeyPolicy, Procedure, StorePolicy, UserId, UserPolicy,
+    IdempotencyKey, KeyPolicy, Mode, Procedure, StorePolicy, UserId, UserPolicy,
     call::Call,
     engine::Engine,
     error::{MalformedRequest, Rejection},
     layer::{Protected, Shared},
     store::Reservation,
     telemetry::{self, Degradation},
-    wire::{RequestError, UnaryRequest, UnaryResponse, is_grpc},
+    wire::{RequestError, UnaryRequest, UnaryResponse, grpc_timeout, is_grpc},
 };
 
 /// A service whose create calls take idempotency keys. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
@@ -33,6 +33,15 @@ pub struct Idempotency<S> {
 impl<S> Idempotency<S> {
     pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
+    }
+
+    /// The inner service that is ready; a clone takes its place.
+    fn take_inner(&mut self) -> S
+    where
+        S: Clone,
+    {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
     }
 }
 
@@ -59,12 +68,12 @@ where
         match self.shared.decide(&request) {
             Decision::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
             Decision::Protect { engine, protected, key, user } => {
-                // The clone takes the place of the one that is ready.
-                let clone = self.inner.clone();
-                let inner = mem::replace(&mut self.inner, clone);
                 let limit = self.shared.max_request_bytes;
                 let reservation = Reservation::new(user, key);
-                ResponseFuture::protected(protect(engine, protected, reservation, request, limit, inner))
+                ResponseFuture::protected(protect(engine, protected, reservation, request, limit, self.take_inner()))
+            }
+            Decision::Transaction { engine, protected, user } => {
+                ResponseFuture::protected(in_transaction(engine, protected, user, request, self.take_inner()))
             }
             Decision::Reject(rejection) => {
                 let response = UnaryResponse::failed(rejection.into()).into_response();
@@ -77,8 +86,19 @@ where
 /// What becomes of a request, as far as its head tells.
 enum Decision {
     PassThrough,
-    Protect { engine: Arc<Engine>, protected: Arc<Protected>, key: IdempotencyKey, user: UserId },
+    Protect {
+        engine: Arc<Engine>,
+        protected: Arc<Protected>,
+        key: IdempotencyKey,
+        user: UserId,
+    },
     Reject(Rejection),
+    /// Without a record, in a transaction, because the handler needs one.
+    Transaction {
+        engine: Arc<Engine>,
+        protected: Arc<Protected>,
+        user: Option<UserId>,
+    },
 }
 
 impl Shared {
@@ -89,34 +109,45 @@ impl Shared {
         let Some(protected) = self.procedures.get(request.uri().path()) else {
             return Decision::PassThrough;
         };
-        let procedure = &protected.procedure;
+        let (procedure, policies) = (&protected.procedure, protected.procedure.policies());
         let key = match request.extensions().get().copied() {
             Some(key) => Ok(Some(key)),
             None => IdempotencyKey::from_headers(request.headers()),
         };
         let key = match key {
-            Ok(Some(key)) => key,
-            Ok(None) if procedure.policies().key == KeyPolicy::Optional => return Decision::PassThrough,
-            Ok(None) => return reject(procedure, Rejection::KeyRequired),
+            Ok(None) if policies.key == KeyPolicy::Required => return reject(procedure, Rejection::KeyRequired),
+            Ok(key) => key,
             Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
         };
+        if key.is_none() && policies.mode == Mode::Reserved {
+            return Decision::PassThrough;
+        }
+        if engine.running.stopping().is_cancelled() {
+            return reject(procedure, Rejection::ShuttingDown);
+        }
         if !is_grpc(request.headers()) {
             // Cannot be checked, as if the store were away.
             let malformed = MalformedRequest::Protocol;
-            if procedure.policies().on_store_unavailable == StorePolicy::Reject {
+            if policies.on_store_unavailable == StorePolicy::Reject || policies.mode == Mode::Transactional {
                 return reject(procedure, Rejection::RequestMalformed(malformed));
             }
             telemetry::unprotected(procedure, Degradation::UnsupportedProtocol, &malformed);
             return Decision::PassThrough;
         }
-        match self.user.user(request.headers(), request.extensions()) {
-            Some(user) => Decision::Protect { engine: Arc::clone(engine), protected: Arc::clone(protected), key, user },
-            None if procedure.policies().on_no_user == UserPolicy::Reject => reject(procedure, Rejection::NoUser),
-            None => {
+        let user = self.user.user(request.headers(), request.extensions());
+        let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
+        match (key, user) {
+            (Some(key), Some(user)) => Decision::Protect { engine, protected, key, user },
+            (None, user) => Decision::Transaction { engine, protected, user },
+            (Some(_), None) if policies.on_no_user == UserPolicy::Reject => reject(procedure, Rejection::NoUser),
+            (Some(_), None) => {
                 let error = "no authenticated user in the request; put the authentication interceptor in front of the \
                              idempotency layer, and have it insert a UserId into the extensions";
                 telemetry::unprotected(procedure, Degradation::NoUser, &error);
-                Decision::PassThrough
+                match policies.mode {
+                    Mode::Reserved => Decision::PassThrough,
+                    Mode::Transactional => Decision::Transaction { engine, protected, user: None },
+                }
             }
         }
     }
@@ -127,8 +158,7 @@ fn reject(procedure: &Procedure, rejection: Rejection) -> Decision {
     Decision::Reject(rejection)
 }
 
-/// Reads the request, and hands it to a task that outlives this call: the client may hang up any moment, and then tonic
-/// drops this future wherever it stands.
+/// Reads the request, and runs it under its key.
 async fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
@@ -144,24 +174,44 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<StdError>,
 {
-    let (call, request) = match read(&protected, reservation, request, limit).await {
+    let timeout = grpc_timeout(request.headers());
+    let (call, mut request) = match read(&protected, reservation, request, limit).await {
         Ok(read) => read,
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
-    let handler = || async move {
+    // Dropped with this future, when the client goes away.
+    let _hung_up = call.hung_up.clone().drop_guard();
+    let handler = |extensions| async move {
+        request.extensions_mut().extend(extensions);
         let response = inner.call(request).await?;
         Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
     };
-    let tasks = engine.tasks.clone();
-    let task = tasks.spawn(async move { engine.run(call, handler).await }.in_current_span());
-    match task.await {
-        Ok(response) => response.map(UnaryResponse::into_response),
-        Err(error) if error.is_panic() => {
-            Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response())
-        }
-        // The runtime shuts down, and has dropped the task.
-        Err(_) => Ok(UnaryResponse::failed(Status::unavailable("the server shuts down")).into_response()),
+    match engine.call(call, handler, timeout).await {
+        Some(response) => response.map(UnaryResponse::into_response),
+        None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
     }
+}
+
+/// Runs a call that has no key, or nobody's, in a transaction. As if the layer were not there, it is dropped with the client,
+/// and then rolled back.
+async fn in_transaction<S, R>(
+    engine: Arc<Engine>,
+    protected: Arc<Protected>,
+    user: Option<UserId>,
+    mut request: Request<Body>,
+    mut inner: S,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    let handler = |extensions| async move {
+        request.extensions_mut().extend(extensions);
+        let response = inner.call(request).await?;
+        Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
+    };
+    engine.in_transaction(&protected.procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
 /// Reads and hashes the request: what to claim with, and what the handler is to get.
@@ -187,7 +237,13 @@ async fn read(
         .hash(request.message())
         .map_err(|error| rejected(Rejection::RequestMalformed(MalformedRequest::Message(error))))?;
     request.extensions_mut().insert(reservation.key);
-    let call = Call { procedure: Arc::clone(procedure), reservation, request_hash };
+    let call = Call {
+        procedure: Arc::clone(procedure),
+        reservation,
+        request_hash,
+        request: Some(request.message().clone()),
+        hung_up: CancellationToken::new(),
+    };
     Ok((call, request.into_request().map_err(malformed)?))
 }
 

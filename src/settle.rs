@@ -1,42 +1,192 @@
 //! Records how a call ended.
 
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
 use crate::{
+    Procedure,
     call::Call,
-    store::{CompleteOutcome, Completion, DynStore, ReleaseOutcome, StoreError},
+    engine::Engine,
+    error::Rejection,
+    execute::Outcome,
+    flight::Flight,
+    hold::{Hold, Lease},
+    store::{
+        AbandonOutcome, CommitOutcome, CompleteOutcome, Completion, DynStore, OpenTransaction, ReleaseOutcome,
+        Resource, StoreError, StoreErrorKind, StoredResponse,
+    },
     telemetry::{self, Chain},
+    wire::UnaryResponse,
 };
 
 /// How a call ended, as far as its key is concerned.
 #[derive(Debug)]
 pub(crate) enum Settlement {
-    /// It succeeded.
+    /// Nobody knows whether it took effect.
+    Abandon,
+    /// It succeeded, or failed for good.
     Complete(Completion),
     /// It failed, and may be tried again.
     Release,
 }
 
 impl Settlement {
-    pub(crate) fn step(&self) -> &'static str {
+    fn step(&self) -> &'static str {
         match self {
+            Self::Abandon => "abandon",
             Self::Complete(_) => "complete",
             Self::Release => "release",
         }
     }
 }
 
+impl Engine {
+    /// Records the outcome, and says what the caller gets: in reserved mode what the handler answered, whatever becomes of
+    /// the record; of a transaction that, if it was committed.
+    pub(crate) async fn settle<E>(
+        &self,
+        call: &Call,
+        hold: Hold,
+        outcome: Outcome<E>,
+        flight: Option<&Flight>,
+    ) -> Result<UnaryResponse, E> {
+        let settlement = self.settlement(call, &outcome);
+        let landing = flight.filter(|flight| flight.is_awaited()).and_then(|_| call.landing(&settlement));
+        let settled = match hold {
+            Hold::Reservation(lease) => {
+                self.record(call, settlement, lease).await;
+                outcome.response
+            }
+            Hold::Transaction(transaction) => match end(call, transaction, settlement).await {
+                Ended::AsAnswered => outcome.response,
+                Ended::Refused(rejection) => return call.reject(rejection),
+                Ended::Superseded => return self.look_again(call).await,
+            },
+        };
+        if let (Some(flight), Some(landing)) = (flight, landing) {
+            flight.land(&landing);
+        }
+        let first_status = call.first_status();
+        settled.map(|response| if response.is_success() { response.with_status(first_status) } else { response })
+    }
+
+    /// What becomes of the key of a call that ended so.
+    pub(crate) fn settlement<E>(&self, call: &Call, outcome: &Outcome<E>) -> Settlement {
+        match &outcome.response {
+            Ok(response) if response.is_success() => {
+                Settlement::Complete(self.completion(call, response.message().ok()))
+            }
+            Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
+                Settlement::Complete(Completion {
+                    response: StoredResponse::Error(response.to_stored_error()),
+                    resource: None,
+                    retention: call.procedure.policies().retention,
+                })
+            }
+            _ if outcome.effect_committed => Settlement::Abandon,
+            _ => Settlement::Release,
+        }
+    }
+
+    /// What is recorded of a response message; `None` where it cannot be read.
+    pub(crate) fn completion(&self, call: &Call, message: Option<bytes::Bytes>) -> Completion {
+        let procedure = &call.procedure;
+        let id = message.as_deref().and_then(|message| {
+            procedure.resource_id(message).unwrap_or_else(|error| {
+                telemetry::no_resource_id(procedure, &error);
+                None
+            })
+        });
+        let resource = procedure
+            .creates()
+            .zip(id)
+            .map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
+        let response = match message.and_then(|message| procedure.redacted(message).ok()) {
+            Some(message) if message.len() <= self.max_response_bytes => StoredResponse::Message(message),
+            _ => StoredResponse::Omitted,
+        };
+        Completion { response, resource, retention: procedure.policies().retention }
+    }
+
+    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts.
+    pub(crate) async fn record(&self, call: &Call, settlement: Settlement, lease: Lease) {
+        if settle(&*self.store, call, &settlement).await.is_err() {
+            self.settle_later(call.clone(), settlement, lease);
+        }
+    }
+
+    pub(crate) fn settle_later(&self, call: Call, settlement: Settlement, lease: Lease) {
+        let store = Arc::clone(&self.store);
+        let recording = self.running.recording(&call);
+        self.running.tasks().spawn(async move {
+            let _recording = recording;
+            let mut pause = Duration::from_millis(100);
+            while Instant::now() + pause < lease.ends {
+                tokio::time::sleep(pause).await;
+                if settle(&*store, &call, &settlement).await.is_ok() {
+                    return;
+                }
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            telemetry::not_settled(&call.procedure, settlement.step(), "gave up: the lease ends", None);
+        });
+    }
+
+    /// Lets go of a key without an outcome.
+    pub(crate) async fn let_go(&self, call: &Call, hold: Hold, settlement: Settlement) {
+        match hold {
+            Hold::Reservation(lease) => self.record(call, settlement, lease).await,
+            Hold::Transaction(transaction) => transaction.roll_back().await,
+        }
+    }
+}
+
+/// How a transaction ended.
+enum Ended {
+    /// As the handler's answer says: committed, or rolled back.
+    AsAnswered,
+    /// Rolled back, or nobody knows.
+    Refused(Rejection),
+    /// Rolled back, because another call is recorded.
+    Superseded,
+}
+
+/// Commits a transaction, or rolls it back.
+async fn end(call: &Call, transaction: Box<dyn OpenTransaction>, settlement: Settlement) -> Ended {
+    let Settlement::Complete(completion) = settlement else {
+        let in_conflict = transaction.is_in_conflict();
+        transaction.roll_back().await;
+        return if in_conflict { Ended::Refused(Rejection::Conflict) } else { Ended::AsAnswered };
+    };
+    if !transaction.was_used() && !matches!(completion.response, StoredResponse::Error(_)) {
+        telemetry::transaction_unused(&call.procedure);
+    }
+    match transaction.commit(Some(completion)).await {
+        Ok(CommitOutcome::Committed) => Ended::AsAnswered,
+        Ok(CommitOutcome::Superseded) => Ended::Superseded,
+        Err(error) => Ended::Refused(not_committed(&call.procedure, &error)),
+    }
+}
+
+/// What the caller is told of a transaction that was not committed, or of which that is not known.
+pub(crate) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
+    telemetry::not_settled(procedure, "commit", "a transaction was not committed", Some(&Chain(error)));
+    match error.kind() {
+        StoreErrorKind::Conflict => Rejection::Conflict,
+        StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
+        StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::NotCommitted,
+    }
+}
+
 /// One attempt. To find the key taken over is an answer: there is nothing left to settle.
-pub(crate) async fn settle(store: &dyn DynStore, call: &Call, settlement: &Settlement) -> Result<(), StoreError> {
+async fn settle(store: &dyn DynStore, call: &Call, settlement: &Settlement) -> Result<(), StoreError> {
     let settled = match settlement {
-        Settlement::Complete(completion) => match store.complete(&call.reservation, completion).await {
-            Ok(CompleteOutcome::AlreadyCompleted | CompleteOutcome::Completed) => Ok(true),
-            Ok(CompleteOutcome::Fenced) => Ok(false),
-            Err(error) => Err(error),
-        },
-        Settlement::Release => match store.release(&call.reservation).await {
-            Ok(ReleaseOutcome::Released) => Ok(true),
-            Ok(ReleaseOutcome::NotHeld) => Ok(false),
-            Err(error) => Err(error),
-        },
+        Settlement::Abandon => store.abandon(&call.reservation).await.map(|it| it == AbandonOutcome::Abandoned),
+        Settlement::Complete(completion) => {
+            store.complete(&call.reservation, completion).await.map(|it| it != CompleteOutcome::Fenced)
+        }
+        Settlement::Release => store.release(&call.reservation).await.map(|it| it == ReleaseOutcome::Released),
     };
     match settled {
         Ok(true) => Ok(()),

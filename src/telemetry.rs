@@ -4,18 +4,23 @@
 //! | counter | labels | counts |
 //! |---|---|---|
 //! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key, by how the layer answered: `first`, `replayed`, `rejected`, `degraded` |
+//! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls found that ended without an outcome, by what became of them: `rerun`, `completed`, `not_executed`, `unknown` |
+//! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the reason that the client got |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, or replays without their status |
-//! | `idempotency_settle_failures_total` | `procedure`, `step` | outcomes that were not recorded: `complete` or `release` |
+//! | `idempotency_settle_failures_total` | `procedure`, `step` | outcomes that were not recorded: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_swept_total` | | records deleted by the sweep |
 //!
 //! Neither keys, users nor messages are in any log line or label.
+//!
+//! Each call with a key also emits [`tracing`] events of the level `TRACE` with the target `tonic_idempotency::step` and a
+//! field `step`, where it stands in the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
 use std::{error::Error, fmt};
 
 use metrics::counter;
 
-use crate::{Procedure, Reason, StoreErrorKind};
+use crate::{Procedure, Reason, Recovered, StoreErrorKind};
 
 /// Why a call got less than the layer promises.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +40,29 @@ impl Degradation {
             Self::UnsupportedProtocol => "unsupported_protocol",
         }
     }
+}
+
+/// Where a call stands in the protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// The claim, or BEGIN, is about to be sent.
+    BeforeClaim,
+    /// The key is the call's. Its handler has not begun.
+    AfterClaim,
+    /// Its handler has ended. Nothing of the outcome has been sent.
+    BeforeSettle,
+    /// The outcome is recorded, or the transaction committed. The caller has no answer yet.
+    AfterSettle,
+}
+
+pub(crate) fn step(step: Step) {
+    let step = match step {
+        Step::BeforeClaim => "before_claim",
+        Step::AfterClaim => "after_claim",
+        Step::BeforeSettle => "before_settle",
+        Step::AfterSettle => "after_settle",
+    };
+    tracing::trace!(target: "tonic_idempotency::step", step);
 }
 
 pub(crate) fn first(procedure: &Procedure) {
@@ -91,6 +119,54 @@ pub(crate) fn not_settled(procedure: &Procedure, step: &'static str, what: &str,
     tracing::warn!(procedure = procedure.path(), step, error, "{what}");
 }
 
+/// A reservation whose lease ended, taken over to run the handler again.
+pub(crate) fn taken_over(procedure: &Procedure) {
+    abandoned(procedure, "rerun");
+    tracing::warn!(
+        procedure = procedure.path(),
+        "the lease of a call ended without an outcome; its handler runs again"
+    );
+}
+
+/// What the reconciler said.
+pub(crate) fn reconciled(procedure: &Procedure, verdict: &'static str, problem: Option<&str>) {
+    abandoned(procedure, verdict);
+    match problem {
+        None => {
+            tracing::info!(procedure = procedure.path(), verdict, "a call that ended without an outcome was reconciled")
+        }
+        Some(error) => tracing::warn!(procedure = procedure.path(), verdict, error, "a call could not be reconciled"),
+    }
+}
+
+/// What a look of the background task came to.
+pub(crate) fn recovered(recovered: &Recovered) {
+    let Recovered { completed, not_executed, unknown } = recovered;
+    tracing::info!(completed, not_executed, unknown, "recovered calls that had ended without an outcome");
+}
+
+pub(crate) fn lease_lost(procedure: &Procedure, why: &dyn fmt::Display) {
+    counter!("idempotency_lease_lost_total", "procedure" => procedure.path().to_owned()).increment(1);
+    tracing::warn!(procedure = procedure.path(), %why, "the lease of a running call is lost; its outcome may not count");
+}
+
+pub(crate) fn lease_not_extended(procedure: &Procedure, error: &dyn fmt::Display) {
+    tracing::warn!(procedure = procedure.path(), %error, "the lease of a running call is not extended yet");
+}
+
+/// A transactional call whose client went away, rolled back as its policy says.
+pub(crate) fn hung_up(procedure: &Procedure) {
+    tracing::debug!(procedure = procedure.path(), "the client went away; the transaction is rolled back");
+}
+
+/// A handler that succeeded without its transaction: what it did is not undone where the commit fails.
+pub(crate) fn transaction_unused(procedure: &Procedure) {
+    tracing::warn!(
+        procedure = procedure.path(),
+        "the handler of a transactional procedure did not use its Transaction: what it wrote elsewhere is not part of it"
+    );
+}
+
 pub(crate) fn panicked(procedure: &Procedure) {
     tracing::error!(procedure = procedure.path(), "the handler of a call with an idempotency key panicked");
 }
@@ -121,6 +197,11 @@ impl fmt::Display for Chain<'_> {
         }
         Ok(())
     }
+}
+
+fn abandoned(procedure: &Procedure, verdict: &'static str) {
+    let path = procedure.path().to_owned();
+    counter!("idempotency_abandoned_total", "procedure" => path, "verdict" => verdict).increment(1);
 }
 
 fn answered(procedure: &Procedure, outcome: &'static str) {

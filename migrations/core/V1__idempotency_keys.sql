@@ -8,9 +8,12 @@
 --
 -- The states of a row, and the checks that hold them:
 --
---   reserved   response_bytes IS NULL; `token` fences, `lease_expires` says how long the reservation is believed
+--   reserved   neither response_bytes nor error_bytes; `token` fences, `lease_expires` says how long the reservation is
+--              believed, `attempts` how many calls have held it
+--   unknown    reserved, with outcome_unknown: the call ended, and nobody knows whether it took effect
 --   completed  response_bytes IS NOT NULL (an empty message is zero bytes)
 --   tombstone  completed, with response_omitted: the response was too large to keep
+--   failed     error_bytes IS NOT NULL: an error that ended the operation. A FUN-15 server takes it for reserved
 --   (absent)   no row, or expires <= now
 
 CREATE SCHEMA IF NOT EXISTS tenant;
@@ -62,7 +65,10 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_keys (
 ALTER TABLE tenant.idempotency_keys
     ADD COLUMN IF NOT EXISTS token            uuid,
     ADD COLUMN IF NOT EXISTS lease_expires    timestamptz,
-    ADD COLUMN IF NOT EXISTS response_omitted boolean NOT NULL DEFAULT false;
+    ADD COLUMN IF NOT EXISTS attempts         integer NOT NULL DEFAULT 1,
+    ADD COLUMN IF NOT EXISTS outcome_unknown  boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS response_omitted boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS error_bytes      bytea;
 
 DO $adopt$
 DECLARE
@@ -91,6 +97,13 @@ BEGIN
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_tombstone
             CHECK (NOT response_omitted OR coalesce(length(response_bytes) = 0, false));
+    END IF;
+
+    IF NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_one_outcome'
+    ) THEN
+        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_outcome
+            CHECK (num_nonnulls(response_bytes, error_bytes, nullif(outcome_unknown, false)) <= 1);
     END IF;
 END
 $adopt$;

@@ -1,4 +1,4 @@
--- The protocol: claim, complete, release, sweep and status, one function each, so that each is one statement for the
+-- The protocol: claim, extend, complete, release, abandon, sweep and status, one function each, so that each is one statement for the
 -- client: one network round trip, nothing left open when the client goes away, and no session state. They run with the
 -- caller's rights, under row-level security, as the user they are given.
 --
@@ -24,41 +24,81 @@ BEGIN
 END
 $hooks$;
 
--- claim: absent → reserved, or what stands in the way.
+-- The state of a row, for whoever asks with this token:
 --
---   acquired   the reservation is the caller's (also when this very token holds it already: a lost answer, asked again)
---   reserved   somebody else's, its lease still running for `lease_left`
---   abandoned  somebody else's, its lease ended without an outcome, and not to be run again
---   completed  with its response, resource and the newest outbox status of that resource
---   tombstone  completed, its response too large to keep
+--   expired     it is as good as absent
+--   completed   with its response
+--   tombstone   completed, its response too large to keep
+--   failed      with the error that ended the operation
+--   unknown     the call ended, and nobody knows whether it took effect
+--   acquired    reserved by this very token
+--   taken_over  reserved by this very token, and by another before it whose lease ended without an outcome
+--   reserved    by another, its lease still running
+--   abandoned   by another, its lease ended without an outcome
+CREATE OR REPLACE FUNCTION tenant.idempotency_state(k tenant.idempotency_keys, p_token uuid, p_lease interval)
+RETURNS text
+LANGUAGE sql VOLATILE AS $state$
+    SELECT CASE
+        WHEN k.expires <= clock_timestamp() THEN 'expired'
+        WHEN k.response_omitted THEN 'tombstone'
+        WHEN k.response_bytes IS NOT NULL THEN 'completed'
+        WHEN k.error_bytes IS NOT NULL THEN 'failed'
+        WHEN k.outcome_unknown THEN 'unknown'
+        WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
+        WHEN k.token = p_token THEN 'taken_over'
+        -- A FUN-15 server's reservation has no lease; it is given the caller's.
+        WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
+        ELSE 'abandoned'
+    END
+$state$;
+
+-- The status of a resource, for a replay that stands whatever goes wrong in here; `status_error` is the SQLSTATE then. An
+-- outbox that somebody has locked is given up on soon.
+CREATE OR REPLACE FUNCTION tenant.idempotency_soft_status(
+    p_resource_type text, p_resource uuid, OUT status text, OUT status_error text
+)
+LANGUAGE plpgsql AS $soft$
+DECLARE
+    v_lock_timeout CONSTANT text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '250ms', true);
+    status := tenant.idempotency_resource_status(p_resource_type, p_resource);
+    PERFORM set_config('lock_timeout', v_lock_timeout, true);
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+    status := NULL;
+    status_error := SQLSTATE;
+END
+$soft$;
+
+-- claim: absent → reserved, or what stands in the way: a state of tenant.idempotency_state.
 --
--- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any of the last four.
+-- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any state but `acquired` and
+-- `taken_over`.
 --
 -- Each statement below sees what was committed before it began (READ COMMITTED), so a row that appears between two of
 -- them is found by the next, and one that vanishes sends the loop round again.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
-    p_user          uuid,
-    p_key           uuid,
-    p_token         uuid,
-    p_procedure     text,
-    p_request_hash  bytea,
-    p_lease         interval,
-    p_retention     interval,
-    p_rerun         boolean, -- take over a reservation of the same request whose lease ended without an outcome
-    p_resource_type text     -- whose status a replay reports; NULL for none
+    p_user           uuid,
+    p_key            uuid,
+    p_token          uuid,
+    p_procedure      text,
+    p_request_hash   bytea,
+    p_lease          interval,
+    p_retention      interval,
+    p_on_lease_ended text, -- of the same request without an outcome: 'rerun' and 'reconcile' take it over, 'refuse' does not
+    p_resource_type  text  -- whose status a replay reports; NULL for none
 ) RETURNS TABLE (
     state              text,
     recorded_procedure text,
     recorded_hash      bytea,
     response           bytea,
+    error              bytea,
     lease_left         interval,
     resource           uuid,
     status             text,
     status_error       text
 )
 LANGUAGE plpgsql AS $claim$
-DECLARE
-    v_lock_timeout text;
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
@@ -71,61 +111,85 @@ BEGIN
         ON CONFLICT (idempotency_key, user_id) DO NOTHING;
         IF FOUND THEN
             state := 'acquired';
-            RETURN NEXT;
-            RETURN;
+            EXIT;
         END IF;
 
-        DELETE FROM tenant.idempotency_keys k
-        WHERE k.idempotency_key = p_key
-          AND k.user_id = p_user
-          AND (k.expires <= clock_timestamp()
-               OR (p_rerun
-                   AND k.response_bytes IS NULL
-                   AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
-                   AND k.procedure = p_procedure
-                   AND k.request_hash = p_request_hash));
-        CONTINUE WHEN FOUND;
-
-        SELECT CASE
-                   WHEN k.response_omitted THEN 'tombstone'
-                   WHEN k.response_bytes IS NOT NULL THEN 'completed'
-                   WHEN k.token = p_token THEN 'acquired'
-                   WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
-                   ELSE 'abandoned'
-               END,
-               k.procedure, k.request_hash, k.response_bytes,
+        SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
                coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
                tenant.idempotency_resource_id(k)
-        INTO state, recorded_procedure, recorded_hash, response, lease_left, resource
+        INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
-        EXIT WHEN FOUND;
+
+        IF state = 'expired' THEN
+            state := NULL;
+            DELETE FROM tenant.idempotency_keys k
+            WHERE k.idempotency_key = p_key
+              AND k.user_id = p_user
+              AND k.expires <= clock_timestamp();
+        ELSIF state IN ('abandoned', 'unknown')
+              AND p_on_lease_ended <> 'refuse'
+              AND (state = 'abandoned' OR p_on_lease_ended = 'reconcile')
+              AND recorded_procedure = p_procedure
+              AND recorded_hash = p_request_hash THEN
+            state := NULL;
+            UPDATE tenant.idempotency_keys k
+            SET token           = p_token,
+                lease_expires   = clock_timestamp() + p_lease,
+                expires         = clock_timestamp() + greatest(p_lease, p_retention),
+                attempts        = k.attempts + 1,
+                outcome_unknown = false
+            WHERE k.idempotency_key = p_key
+              AND k.user_id = p_user
+              AND k.procedure = p_procedure
+              AND k.request_hash = p_request_hash
+              AND k.response_bytes IS NULL
+              AND k.error_bytes IS NULL
+              AND k.expires > clock_timestamp()
+              AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
+              AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile');
+            IF FOUND THEN
+                state := 'taken_over';
+            END IF;
+        END IF;
+        EXIT WHEN state IS NOT NULL;
     END LOOP;
 
     IF state IS NULL THEN
         RAISE EXCEPTION 'idempotency key is claimed and released too fast to follow'
             USING ERRCODE = 'serialization_failure';
     END IF;
-
-    -- The status fails softly: whatever goes wrong in here, the replay stands. An outbox that somebody has locked is
-    -- given up on soon.
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        v_lock_timeout := current_setting('lock_timeout');
-        BEGIN
-            PERFORM set_config('lock_timeout', '250ms', true);
-            status := tenant.idempotency_resource_status(p_resource_type, resource);
-            PERFORM set_config('lock_timeout', v_lock_timeout, true);
-        EXCEPTION WHEN query_canceled OR OTHERS THEN
-            status := NULL;
-            status_error := SQLSTATE;
-        END;
+        SELECT s.status, s.status_error INTO status, status_error
+        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
     END IF;
     RETURN NEXT;
 END
 $claim$;
 
--- complete: reserved → completed, by the holder of the token alone. Answers 'completed', 'already_completed' (by this
--- token: nothing changed) or 'fenced' (the reservation is not this token's, or no more).
+-- extend: a reservation's lease starts anew, by the holder of the token alone; whether there was such a reservation.
+CREATE OR REPLACE FUNCTION tenant.idempotency_extend(p_user uuid, p_key uuid, p_token uuid, p_lease interval)
+RETURNS boolean
+LANGUAGE plpgsql AS $extend$
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    UPDATE tenant.idempotency_keys k
+    SET lease_expires = clock_timestamp() + p_lease,
+        expires       = greatest(k.expires, clock_timestamp() + p_lease)
+    WHERE k.idempotency_key = p_key
+      AND k.user_id = p_user
+      AND k.token = p_token
+      AND k.response_bytes IS NULL
+      AND k.error_bytes IS NULL
+      AND NOT k.outcome_unknown;
+    RETURN FOUND;
+END
+$extend$;
+
+-- complete: reserved → completed, or failed where it is an error that is kept; by the holder of the token alone. Answers
+-- 'completed', 'already_completed' (by this token: nothing changed) or 'fenced' (the reservation is not this token's, or no
+-- more).
 --
 -- `expires` is left alone where it is right to within a hundredth of the retention: it is indexed, and an update of it
 -- costs an entry in every index.
@@ -135,6 +199,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_token           uuid,
     p_response        bytea,
     p_omitted         boolean,
+    p_error           bytea, -- in place of a response
     p_retention       interval,
     p_resource_column text, -- NULL for none
     p_resource        uuid
@@ -150,6 +215,8 @@ BEGIN
         UPDATE tenant.idempotency_keys
         SET response_bytes   = $4,
             response_omitted = $5,
+            error_bytes      = $8,
+            outcome_unknown  = false,
             expires          = CASE
                                    WHEN abs(extract(epoch FROM expires - clock_timestamp() - $6))
                                         <= extract(epoch FROM $6) / 100
@@ -161,10 +228,11 @@ BEGIN
           AND user_id = $2
           AND token = $3
           AND response_bytes IS NULL
+          AND error_bytes IS NULL
         $guarded$,
         CASE WHEN p_resource_column IS NULL THEN '' ELSE format(', %I = $7', p_resource_column) END
     )
-    USING p_key, p_user, p_token, p_response, p_omitted, p_retention, p_resource;
+    USING p_key, p_user, p_token, p_response, p_omitted, p_retention, p_resource, p_error;
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows = 1 THEN
         RETURN 'completed';
@@ -173,7 +241,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
-          AND k.response_bytes IS NOT NULL
+          AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     ) THEN
         RETURN 'already_completed';
     END IF;
@@ -182,7 +250,7 @@ END
 $complete$;
 
 -- release: reserved → absent, by the holder of the token alone; whether there was such a reservation. Never touches a
--- completed row.
+-- row with an outcome.
 CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $release$
 BEGIN
@@ -192,10 +260,30 @@ BEGIN
     WHERE k.idempotency_key = p_key
       AND k.user_id = p_user
       AND k.token = p_token
-      AND k.response_bytes IS NULL;
+      AND k.response_bytes IS NULL
+      AND k.error_bytes IS NULL;
     RETURN FOUND;
 END
 $release$;
+
+-- abandon: reserved → unknown, by the holder of the token alone; whether there was such a reservation. The lease ends with
+-- it, and 'rerun' does not take it over.
+CREATE OR REPLACE FUNCTION tenant.idempotency_abandon(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql AS $abandon$
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    UPDATE tenant.idempotency_keys k
+    SET lease_expires   = clock_timestamp(),
+        outcome_unknown = true
+    WHERE k.idempotency_key = p_key
+      AND k.user_id = p_user
+      AND k.token = p_token
+      AND k.response_bytes IS NULL
+      AND k.error_bytes IS NULL;
+    RETURN FOUND;
+END
+$abandon$;
 
 -- sweep: deletes at most `p_batch` expired rows of anybody, and returns how many. Runs with no user set; the nil user
 -- stands in for one only because some applications' authn.current_user_id() raises an error where none is set.

@@ -1,4 +1,6 @@
-use std::{error, fmt};
+use std::{error, fmt, time::Duration};
+
+use super::NotFinal;
 
 /// A procedure that cannot be opted in as it is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,12 +13,14 @@ pub enum ProcedureError {
         /// The field as it was named.
         field: String,
     },
-    /// A lease or a retention is zero, negative, or longer than ten years.
+    /// A duration is zero, negative, or too long.
     InvalidDuration {
         /// The procedure's path.
         procedure: String,
         /// The setting.
         setting: &'static str,
+        /// The longest that it can be.
+        most: Duration,
     },
     /// The option has a value that this version of the crate does not know.
     InvalidOption {
@@ -33,6 +37,28 @@ pub enum ProcedureError {
         field: String,
         /// The message that lacks it: the response, or one on the way.
         message: String,
+    },
+    /// It is to be reconciled, and no reconciler was given to the layer.
+    NoReconciler {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// It is to be rolled back when its client goes away, and is not transactional.
+    NoRollBack {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// It is transactional, and the store has no transactions.
+    NoTransactions {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// An error is to be final that cannot be.
+    NotFinal {
+        /// The procedure's path.
+        procedure: String,
+        /// Which, and why.
+        error: NotFinal,
     },
     /// The procedure streams; only unary ones can be replayed.
     Streaming {
@@ -62,8 +88,8 @@ impl fmt::Display for ProcedureError {
                 f,
                 "{procedure}: the id field {field:?} cannot hold a UUID; it has to be a single string or bytes field"
             ),
-            Self::InvalidDuration { procedure, setting } => {
-                write!(f, "{procedure}: the {setting} has to be more than zero and at most ten years")
+            Self::InvalidDuration { procedure, setting, most } => {
+                write!(f, "{procedure}: the {setting} has to be more than zero and at most {} s", most.as_secs())
             }
             Self::InvalidOption { procedure, why } => {
                 write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")
@@ -74,6 +100,17 @@ impl fmt::Display for ProcedureError {
                     "{procedure}: the field {field:?} of the response cannot be found: {message} has no such field"
                 )
             }
+            Self::NoReconciler { procedure } => {
+                write!(f, "{procedure}: give the layer a reconciler for it, or choose another policy on_lease_ended")
+            }
+            Self::NoRollBack { procedure } => {
+                write!(f, "{procedure}: only a transactional procedure can be rolled back when its client goes away")
+            }
+            Self::NoTransactions { procedure } => write!(
+                f,
+                "{procedure}: it is transactional, and the store has no transactions; use PostgresStore, or mode reserved"
+            ),
+            Self::NotFinal { procedure, error } => write!(f, "{procedure}: {error}"),
             Self::Streaming { procedure } => {
                 write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
             }

@@ -6,6 +6,7 @@
 
 mod error;
 mod field;
+mod final_errors;
 mod option;
 mod policy;
 mod redact;
@@ -15,10 +16,14 @@ mod resource_id;
 use std::time::Duration;
 
 use prost_reflect::MethodDescriptor;
+use tonic::Code;
 
 pub use self::{
     error::ProcedureError,
-    policy::{KeyPolicy, LeasePolicy, Policies, StorePolicy, UserPolicy},
+    final_errors::{FinalErrors, NotFinal},
+    policy::{
+        HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies, StorePolicy, UserPolicy,
+    },
     resource_id::ResponseError,
 };
 pub(crate) use self::{option::read_options, resolve::resolve};
@@ -36,9 +41,7 @@ pub struct Procedure {
 impl Procedure {
     /// Opts a procedure in, by its path: `/organization.v1.ProjectService/CreateProject`, the leading slash optional.
     pub fn builder(path: impl Into<String>) -> ProcedureBuilder {
-        let path = path.into();
-        let path = if path.starts_with('/') { path } else { format!("/{path}") };
-        ProcedureBuilder { path, ..ProcedureBuilder::default() }
+        ProcedureBuilder { path: self::path(path.into()), ..ProcedureBuilder::default() }
     }
 
     /// The path, as it is in the request and in the table: `/organization.v1.ProjectService/CreateProject`.
@@ -65,6 +68,11 @@ impl Procedure {
     pub fn redacted_fields(&self) -> &[String] {
         &self.redact
     }
+}
+
+/// A procedure's path with its leading slash.
+pub(crate) fn path(path: String) -> String {
+    if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 /// The resource that a procedure creates.
@@ -105,19 +113,62 @@ pub struct Creates {
 pub struct ProcedureBuilder {
     path: String,
     creates: Option<Creates>,
+    final_errors: Option<Vec<Code>>,
+    isolation: Option<Isolation>,
     key: Option<KeyPolicy>,
+    lease: Option<Duration>,
+    max_wait: Option<Duration>,
+    mode: Option<Mode>,
+    on_hang_up: Option<HangUpPolicy>,
+    on_in_progress: Option<InProgressPolicy>,
+    on_lease_ended: Option<LeasePolicy>,
     on_no_user: Option<UserPolicy>,
     on_store_unavailable: Option<StorePolicy>,
-    on_lease_ended: Option<LeasePolicy>,
-    lease: Option<Duration>,
-    retention: Option<Duration>,
     redact: Vec<String>,
+    retention: Option<Duration>,
 }
 
 impl ProcedureBuilder {
     /// The type of the created resource, and the field of the response that holds its id.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
+        self
+    }
+
+    /// Errors of the handler that end the operation: stored and replayed as a response is. Which codes may be among them is
+    /// checked when the layer is built; see [`FinalErrors`].
+    pub fn final_errors(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
+        self.final_errors = Some(codes.into_iter().collect());
+        self
+    }
+
+    /// The isolation level of the transaction that a transactional procedure is given.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = Some(isolation);
+        self
+    }
+
+    /// How long a call waits for the one that holds its key. More than zero, at most an hour.
+    pub fn max_wait(mut self, bound: Duration) -> Self {
+        self.max_wait = Some(bound);
+        self
+    }
+
+    /// Where the handler's writes and the record meet.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// What to do with a transactional call whose client goes away.
+    pub fn on_hang_up(mut self, policy: HangUpPolicy) -> Self {
+        self.on_hang_up = Some(policy);
+        self
+    }
+
+    /// What to do with a call whose key is in use by a call that still runs.
+    pub fn on_in_progress(mut self, policy: InProgressPolicy) -> Self {
+        self.on_in_progress = Some(policy);
         self
     }
 
@@ -164,7 +215,8 @@ impl ProcedureBuilder {
         self
     }
 
-    pub(crate) fn path(&self) -> &str {
+    /// The path, with its leading slash.
+    pub fn path(&self) -> &str {
         &self.path
     }
 }

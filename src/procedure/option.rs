@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
+use tonic::Code;
 
-use super::{KeyPolicy, LeasePolicy, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy};
+use super::{
+    HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure, ProcedureBuilder,
+    ProcedureError, StorePolicy, UserPolicy, resolve::MAX_DURATION,
+};
 use crate::proto::v1;
 
 /// The extension of `google.protobuf.MethodOptions`, as `idempotency/v1/procedure.proto` declares it.
@@ -37,10 +41,39 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     if let Some(creates) = option.creates {
         procedure = procedure.creates(creates.resource_type, creates.id_field);
     }
+    procedure.isolation = match v1::Isolation::try_from(option.isolation).map_err(|_| unknown("isolation"))? {
+        v1::Isolation::Unspecified => None,
+        v1::Isolation::ReadCommitted => Some(Isolation::ReadCommitted),
+        v1::Isolation::RepeatableRead => Some(Isolation::RepeatableRead),
+        v1::Isolation::Serializable => Some(Isolation::Serializable),
+    };
     procedure.key = match v1::KeyPolicy::try_from(option.key).map_err(|_| unknown("key"))? {
         v1::KeyPolicy::Unspecified => None,
         v1::KeyPolicy::Optional => Some(KeyPolicy::Optional),
         v1::KeyPolicy::Required => Some(KeyPolicy::Required),
+    };
+    procedure.mode = match v1::Mode::try_from(option.mode).map_err(|_| unknown("mode"))? {
+        v1::Mode::Unspecified => None,
+        v1::Mode::Reserved => Some(Mode::Reserved),
+        v1::Mode::Transactional => Some(Mode::Transactional),
+    };
+    procedure.on_hang_up = match v1::HangUpPolicy::try_from(option.on_hang_up).map_err(|_| unknown("on_hang_up"))? {
+        v1::HangUpPolicy::Unspecified => None,
+        v1::HangUpPolicy::Finish => Some(HangUpPolicy::Finish),
+        v1::HangUpPolicy::RollBack => Some(HangUpPolicy::RollBack),
+    };
+    let on_in_progress = v1::InProgressPolicy::try_from(option.on_in_progress);
+    procedure.on_in_progress = match on_in_progress.map_err(|_| unknown("on_in_progress"))? {
+        v1::InProgressPolicy::Unspecified => None,
+        v1::InProgressPolicy::Abort => Some(InProgressPolicy::Abort),
+        v1::InProgressPolicy::Wait => Some(InProgressPolicy::Wait),
+    };
+    let on_lease_ended = v1::LeasePolicy::try_from(option.on_lease_ended);
+    procedure.on_lease_ended = match on_lease_ended.map_err(|_| unknown("on_lease_ended"))? {
+        v1::LeasePolicy::Unspecified => None,
+        v1::LeasePolicy::Rerun => Some(LeasePolicy::Rerun),
+        v1::LeasePolicy::Refuse => Some(LeasePolicy::Refuse),
+        v1::LeasePolicy::Reconcile => Some(LeasePolicy::Reconcile),
     };
     procedure.on_no_user = match v1::UserPolicy::try_from(option.on_no_user).map_err(|_| unknown("on_no_user"))? {
         v1::UserPolicy::Unspecified => None,
@@ -53,16 +86,29 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::StorePolicy::Proceed => Some(StorePolicy::Proceed),
         v1::StorePolicy::Reject => Some(StorePolicy::Reject),
     };
-    let on_lease_ended = v1::LeasePolicy::try_from(option.on_lease_ended);
-    procedure.on_lease_ended = match on_lease_ended.map_err(|_| unknown("on_lease_ended"))? {
-        v1::LeasePolicy::Unspecified => None,
-        v1::LeasePolicy::Rerun => Some(LeasePolicy::Rerun),
-        v1::LeasePolicy::Refuse => Some(LeasePolicy::Refuse),
-    };
+    procedure.final_errors = final_errors(&option.final_errors).map_err(|()| unknown("final_errors"))?;
+    procedure.max_wait = duration(&path, "max_wait", option.max_wait)?;
     procedure.lease = duration(&path, "lease", option.lease)?;
     procedure.retention = duration(&path, "retention", option.retention)?;
     procedure.redact = option.redact;
     Ok(procedure)
+}
+
+/// The codes; `None` where nothing is said.
+fn final_errors(errors: &[i32]) -> Result<Option<Vec<Code>>, ()> {
+    if errors.is_empty() {
+        return Ok(None);
+    }
+    let mut codes = Vec::new();
+    for error in errors {
+        match v1::FinalError::try_from(*error) {
+            Ok(v1::FinalError::None) => {}
+            Ok(v1::FinalError::Unspecified) | Err(_) => return Err(()),
+            // The numbers are those of gRPC.
+            Ok(_) => codes.push(Code::from_i32(*error)),
+        }
+    }
+    Ok(Some(codes))
 }
 
 fn duration(
@@ -70,6 +116,6 @@ fn duration(
     setting: &'static str,
     duration: Option<prost_types::Duration>,
 ) -> Result<Option<Duration>, ProcedureError> {
-    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting };
+    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most: MAX_DURATION };
     duration.map(|duration| Duration::try_from(duration).map_err(invalid)).transpose()
 }

@@ -1,5 +1,41 @@
 use std::time::Duration;
 
+use super::FinalErrors;
+
+/// What to do with a transactional call whose client hangs up, resets its stream or runs into its deadline. A reserved call
+/// always runs to its end: how much of it has happened cannot be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HangUpPolicy {
+    /// Run it to its end. The default: the client's retry finds the response.
+    #[default]
+    Finish,
+    /// Roll it back, unless it is being committed: for handlers that are not worth their while when nobody waits.
+    RollBack,
+}
+
+/// What to do with a call whose key is in use by a call that still runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InProgressPolicy {
+    /// Refuse it: `ABORTED`, `IDEMPOTENCY_IN_PROGRESS`. The default (FUN-15).
+    #[default]
+    Abort,
+    /// Wait for the other, for at most [`Policies::max_wait`] and the caller's own deadline, and give its response; run the
+    /// handler if the other failed.
+    Wait,
+}
+
+/// The isolation level of the transaction that a transactional procedure is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// `READ COMMITTED`. The default.
+    #[default]
+    ReadCommitted,
+    /// `REPEATABLE READ`. A call that loses against another is refused with `ABORTED`, `IDEMPOTENCY_CONFLICT`.
+    RepeatableRead,
+    /// `SERIALIZABLE`. As `RepeatableRead`.
+    Serializable,
+}
+
 /// What to do without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyPolicy {
@@ -14,6 +50,9 @@ pub enum KeyPolicy {
 /// from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeasePolicy {
+    /// Ask the procedure's [`Reconciler`](crate::Reconciler), which looks into the business tables: give the response that it
+    /// finds, run the handler if it never took effect, or refuse.
+    Reconcile,
     /// Refuse: `FAILED_PRECONDITION`, `IDEMPOTENCY_OUTCOME_UNKNOWN`, until the record expires.
     Refuse,
     /// Run the handler again. The default. Right where the handler's writes are rolled back with its process, or do no
@@ -22,10 +61,26 @@ pub enum LeasePolicy {
     Rerun,
 }
 
+/// Where the handler's writes and the record meet.
+///
+/// | mode | the reservation | the handler's writes | after a crash in between | extra commits |
+/// |---|---|---|---|---|
+/// | `Reserved` | committed before the handler runs | wherever it likes | the key stays reserved until its lease ends, then [`LeasePolicy`] decides | 2 |
+/// | `Transactional` | a lock that its transaction holds | through the [`Transaction`](crate::Transaction) that it is given | nothing is left: all of it rolled back | 0 |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Works with any handler. The default (FUN-15).
+    #[default]
+    Reserved,
+    /// Exactly once, for handlers that write to the store's own database.
+    Transactional,
+}
+
 /// What to do where the store cannot be reached, and with a call in a protocol that the layer does not understand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StorePolicy {
-    /// Warn, and run the call unprotected. The default (FUN-15 section 5).
+    /// Warn, and run the call unprotected. The default (FUN-15 section 5). A transactional call is refused all the same: there
+    /// is no transaction to give it.
     #[default]
     Proceed,
     /// Refuse it: `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` (of the protocol, `IDEMPOTENCY_REQUEST_MALFORMED`). For
@@ -58,11 +113,26 @@ pub enum UserPolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policies {
+    /// Errors of the handler that end the operation: stored and replayed as a response is. Any other error frees the key.
+    /// Defaults to none (FUN-15).
+    pub final_errors: FinalErrors,
+    /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
+    pub isolation: Isolation,
     /// What to do without a key. Defaults to [`KeyPolicy::Optional`].
     pub key: KeyPolicy,
-    /// How long a reservation is believed: longer than a handler takes. More than zero, at most ten years. Defaults
-    /// to 5 minutes.
+    /// How long a reservation is believed after its holder was last heard of: while a handler runs, its lease is renewed
+    /// each third of it. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
+    /// years. Defaults to 5 minutes.
     pub lease: Duration,
+    /// How long a call waits for the one that holds its key, with [`InProgressPolicy::Wait`]. More than zero, at most an hour.
+    /// Defaults to 30 seconds.
+    pub max_wait: Duration,
+    /// Where the handler's writes and the record meet. Defaults to [`Mode::Reserved`].
+    pub mode: Mode,
+    /// What to do with a transactional call whose client goes away. Defaults to [`HangUpPolicy::Finish`].
+    pub on_hang_up: HangUpPolicy,
+    /// What to do with a call whose key is in use by a call that still runs. Defaults to [`InProgressPolicy::Abort`].
+    pub on_in_progress: InProgressPolicy,
     /// What to do with a key whose first call ended its lease without an outcome. Defaults to [`LeasePolicy::Rerun`].
     pub on_lease_ended: LeasePolicy,
     /// What to do where no user is authenticated. Defaults to [`UserPolicy::PassThrough`].
@@ -77,8 +147,14 @@ pub struct Policies {
 impl Default for Policies {
     fn default() -> Self {
         Self {
+            final_errors: FinalErrors::NONE,
+            isolation: Isolation::default(),
             key: KeyPolicy::default(),
             lease: Duration::from_secs(5 * 60),
+            max_wait: Duration::from_secs(30),
+            mode: Mode::default(),
+            on_hang_up: HangUpPolicy::default(),
+            on_in_progress: InProgressPolicy::default(),
             on_lease_ended: LeasePolicy::default(),
             on_no_user: UserPolicy::default(),
             on_store_unavailable: StorePolicy::default(),

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
-use super::{Creates, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
+use super::{Creates, FinalErrors, HangUpPolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
 use crate::store::ResourceTypes;
 
 /// The longest lease and retention, ten years: longer ones are mistakes, and clocks overflow.
-const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// The longest wait for another call: no client waits longer.
+const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
 pub(crate) fn resolve(
@@ -17,6 +20,7 @@ pub(crate) fn resolve(
     defaults: &Policies,
     resource_types: Option<&ResourceTypes>,
 ) -> Result<Procedure, ProcedureError> {
+    let policies = policies(&described, defaults)?;
     let ProcedureBuilder { path, creates, redact, .. } = described;
     let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
     if method.is_client_streaming() || method.is_server_streaming() {
@@ -29,15 +33,35 @@ pub(crate) fn resolve(
     for name in &redact {
         field::find(&path, &method, name)?;
     }
+    Ok(Procedure { path, method, creates, policies, redact })
+}
+
+/// What is described, and for the rest the defaults.
+fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {
+    let path = &described.path;
+    let final_errors = match &described.final_errors {
+        None => defaults.final_errors,
+        Some(codes) => FinalErrors::new(codes.iter().copied())
+            .map_err(|error| ProcedureError::NotFinal { procedure: path.clone(), error })?,
+    };
     let policies = Policies {
+        final_errors,
+        isolation: described.isolation.unwrap_or(defaults.isolation),
         key: described.key.unwrap_or(defaults.key),
-        lease: bounded(&path, "lease", described.lease.unwrap_or(defaults.lease))?,
+        lease: bounded(path, "lease", described.lease.unwrap_or(defaults.lease), MAX_DURATION)?,
+        max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,
+        mode: described.mode.unwrap_or(defaults.mode),
+        on_hang_up: described.on_hang_up.unwrap_or(defaults.on_hang_up),
+        on_in_progress: described.on_in_progress.unwrap_or(defaults.on_in_progress),
         on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
         on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
         on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
-        retention: bounded(&path, "retention", described.retention.unwrap_or(defaults.retention))?,
+        retention: bounded(path, "retention", described.retention.unwrap_or(defaults.retention), MAX_DURATION)?,
     };
-    Ok(Procedure { path, method, creates, policies, redact })
+    if policies.mode == Mode::Reserved && described.on_hang_up == Some(HangUpPolicy::RollBack) {
+        return Err(ProcedureError::NoRollBack { procedure: path.clone() });
+    }
+    Ok(policies)
 }
 
 fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
@@ -69,9 +93,9 @@ fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> R
     }
 }
 
-fn bounded(path: &str, setting: &'static str, duration: Duration) -> Result<Duration, ProcedureError> {
-    if duration.is_zero() || duration > MAX_DURATION {
-        return Err(ProcedureError::InvalidDuration { procedure: path.to_owned(), setting });
+fn bounded(path: &str, setting: &'static str, duration: Duration, most: Duration) -> Result<Duration, ProcedureError> {
+    if duration.is_zero() || duration > most {
+        return Err(ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most });
     }
     Ok(duration)
 }

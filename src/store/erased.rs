@@ -1,44 +1,92 @@
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use super::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
+    AbandonOutcome, AbandonedKey, Begun, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+    OpenTransaction, ReleaseOutcome, Reservation, ResourceTypes, Search, Store, StoreError, TransactionOptions,
 };
+use crate::UserId;
 
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A [`Store`] whose type is not known: so that the layer's type does not name it.
 pub(crate) trait DynStore: Send + Sync {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>>;
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ClaimOutcome>;
+
+    fn extend<'a>(&'a self, reservation: &'a Reservation, lease: Duration) -> BoxFuture<'a, ExtendOutcome>;
 
     fn complete<'a>(
         &'a self,
         reservation: &'a Reservation,
         completion: &'a Completion,
-    ) -> BoxFuture<'a, Result<CompleteOutcome, StoreError>>;
+    ) -> BoxFuture<'a, CompleteOutcome>;
 
-    fn release<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, Result<ReleaseOutcome, StoreError>>;
+    fn release<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, ReleaseOutcome>;
+
+    fn abandon<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, AbandonOutcome>;
+
+    fn abandoned<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Vec<AbandonedKey>>;
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
+
+    fn has_transactions(&self) -> bool;
+
+    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, Begun>;
+
+    fn begin_without_key(
+        &self,
+        user: Option<UserId>,
+        idle: Duration,
+        options: TransactionOptions,
+    ) -> BoxFuture<'_, Box<dyn OpenTransaction>>;
 }
 
 impl<S: Store> DynStore for S {
-    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<ClaimOutcome, StoreError>> {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ClaimOutcome> {
         Box::pin(Store::claim(self, claim))
+    }
+
+    fn extend<'a>(&'a self, reservation: &'a Reservation, lease: Duration) -> BoxFuture<'a, ExtendOutcome> {
+        Box::pin(Store::extend(self, reservation, lease))
     }
 
     fn complete<'a>(
         &'a self,
         reservation: &'a Reservation,
         completion: &'a Completion,
-    ) -> BoxFuture<'a, Result<CompleteOutcome, StoreError>> {
+    ) -> BoxFuture<'a, CompleteOutcome> {
         Box::pin(Store::complete(self, reservation, completion))
     }
 
-    fn release<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, Result<ReleaseOutcome, StoreError>> {
+    fn release<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, ReleaseOutcome> {
         Box::pin(Store::release(self, reservation))
+    }
+
+    fn abandon<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, AbandonOutcome> {
+        Box::pin(Store::abandon(self, reservation))
+    }
+
+    fn abandoned<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Vec<AbandonedKey>> {
+        Box::pin(Store::abandoned(self, search))
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Store::resource_types(self)
+    }
+
+    fn has_transactions(&self) -> bool {
+        Store::has_transactions(self)
+    }
+
+    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, Begun> {
+        Box::pin(Store::begin(self, claim, options))
+    }
+
+    fn begin_without_key(
+        &self,
+        user: Option<UserId>,
+        idle: Duration,
+        options: TransactionOptions,
+    ) -> BoxFuture<'_, Box<dyn OpenTransaction>> {
+        Box::pin(Store::begin_without_key(self, user, idle, options))
     }
 }

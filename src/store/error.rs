@@ -35,6 +35,7 @@ impl From<StoreErrorKind> for StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
+            StoreErrorKind::Conflict => "the transaction lost against another",
             StoreErrorKind::Corrupt => "the idempotency store holds something that it should not",
             StoreErrorKind::Interrupted => "the idempotency store's answer was lost",
             StoreErrorKind::Refused => "the idempotency store refused the statement",
@@ -53,6 +54,8 @@ impl error::Error for StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
+    /// A transaction lost against another. It was not done, and may succeed if it is tried again.
+    Conflict,
     /// What was read makes no sense.
     Corrupt,
     /// The answer did not come, or not in time. Whether it was done is not known.
@@ -64,9 +67,10 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
-    /// The kind as it is in metrics: `corrupt`, `interrupted`, `refused` or `unreachable`.
+    /// The kind as it is in metrics: `conflict`, `corrupt`, `interrupted`, `refused` or `unreachable`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Conflict => "conflict",
             Self::Corrupt => "corrupt",
             Self::Interrupted => "interrupted",
             Self::Refused => "refused",

@@ -1,14 +1,15 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, Reservation, Resource, Store, StoreError,
-    StoredResponse,
+    AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
+    Replay, Reservation, Resource, Search, Store, StoreError, StoredResponse,
 };
 use crate::{IdempotencyKey, LeasePolicy, UserId, canonical::RequestHash, status::OutboxStatus};
 
@@ -32,8 +33,12 @@ struct Record {
     token: Uuid,
     procedure: String,
     request_hash: RequestHash,
+    attempts: u32,
+    created: Instant,
     lease_expires: Instant,
     expires: Instant,
+    /// Nobody knows whether it took effect.
+    unknown: bool,
     outcome: Option<(StoredResponse, Option<Resource>)>,
 }
 
@@ -43,15 +48,47 @@ impl Record {
             token: claim.reservation.token,
             procedure: claim.procedure.clone(),
             request_hash: claim.request_hash,
+            attempts: 1,
+            created: now,
             lease_expires: now + claim.lease,
             expires: now + claim.lease.max(claim.retention),
+            unknown: false,
             outcome: None,
         }
+    }
+
+    fn take_over(&mut self, claim: &Claim, now: Instant) {
+        let Self { attempts, created, .. } = *self;
+        *self = Self { attempts: attempts + 1, created, ..Self::reserved(claim, now) };
+    }
+
+    /// What a claim of the same request comes to, while there is no outcome.
+    fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
+        match claim.on_lease_ended {
+            LeasePolicy::Reconcile if self.unknown => Claimed::TakeOver,
+            _ if self.unknown => Claimed::Refused,
+            _ if self.token == claim.reservation.token => Claimed::Held,
+            _ if self.lease_expires > now => Claimed::InFlight,
+            LeasePolicy::Refuse => Claimed::Refused,
+            LeasePolicy::Reconcile | LeasePolicy::Rerun => Claimed::TakeOver,
+        }
+    }
+
+    fn is_held_by(&self, reservation: &Reservation) -> bool {
+        self.token == reservation.token && self.outcome.is_none()
     }
 
     fn is_live(&self, now: Instant) -> bool {
         self.expires > now
     }
+}
+
+/// What a claim of a reserved key comes to.
+enum Claimed {
+    Held,
+    InFlight,
+    Refused,
+    TakeOver,
 }
 
 impl MemoryStore {
@@ -100,21 +137,34 @@ impl Store for MemoryStore {
         if let Some(mismatch) = claim.mismatch(&entry.get().procedure, entry.get().request_hash.as_bytes()) {
             return Ok(ClaimOutcome::Mismatch(mismatch));
         }
-        let record = entry.get();
-        Ok(match &record.outcome {
-            Some((response, resource)) => {
-                let resource = resource.as_ref().map(|resource| resource.id);
-                let status = resource.and_then(|resource| statuses.get(&resource).copied());
-                ClaimOutcome::Replay(Replay { response: response.clone(), resource, status: Ok(status) })
-            }
-            None if record.token == claim.reservation.token => ClaimOutcome::Acquired,
-            None if record.lease_expires > now => ClaimOutcome::InFlight { lease_left: record.lease_expires - now },
-            None if claim.on_lease_ended == LeasePolicy::Refuse => ClaimOutcome::OutcomeUnknown,
-            None => {
-                entry.insert(Record::reserved(claim, now));
-                ClaimOutcome::Acquired
+        let record = entry.get_mut();
+        if let Some((response, resource)) = &record.outcome {
+            let resource = resource.as_ref().map(|resource| resource.id);
+            let status = resource.and_then(|resource| statuses.get(&resource).copied());
+            return Ok(ClaimOutcome::Replay(Replay { response: response.clone(), resource, status: Ok(status) }));
+        }
+        Ok(match record.claimed(claim, now) {
+            Claimed::Held if record.attempts == 1 => ClaimOutcome::Acquired,
+            Claimed::Held => ClaimOutcome::TakenOver,
+            Claimed::InFlight => ClaimOutcome::InFlight { lease_left: record.lease_expires - now },
+            Claimed::Refused => ClaimOutcome::OutcomeUnknown,
+            Claimed::TakeOver => {
+                record.take_over(claim, now);
+                ClaimOutcome::TakenOver
             }
         })
+    }
+
+    async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let record = state.records.get_mut(&(reservation.user, reservation.key));
+        let Some(record) = record.filter(|record| record.is_held_by(reservation) && !record.unknown) else {
+            return Ok(ExtendOutcome::NotHeld);
+        };
+        record.lease_expires = now + lease;
+        record.expires = record.expires.max(record.lease_expires);
+        Ok(ExtendOutcome::Extended)
     }
 
     async fn complete(
@@ -132,6 +182,7 @@ impl Store for MemoryStore {
             return Ok(CompleteOutcome::AlreadyCompleted);
         }
         record.outcome = Some((completion.response.clone(), completion.resource.clone()));
+        record.unknown = false;
         record.expires = now + completion.retention;
         Ok(CompleteOutcome::Completed)
     }
@@ -139,12 +190,48 @@ impl Store for MemoryStore {
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
         let mut state = self.lock();
         match state.records.entry((reservation.user, reservation.key)) {
-            Entry::Occupied(entry) if entry.get().token == reservation.token && entry.get().outcome.is_none() => {
+            Entry::Occupied(entry) if entry.get().is_held_by(reservation) => {
                 entry.remove();
                 Ok(ReleaseOutcome::Released)
             }
             _ => Ok(ReleaseOutcome::NotHeld),
         }
+    }
+
+    async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
+        let mut state = self.lock();
+        let record = state.records.get_mut(&(reservation.user, reservation.key));
+        let Some(record) = record.filter(|record| record.is_held_by(reservation)) else {
+            return Ok(AbandonOutcome::NotHeld);
+        };
+        record.lease_expires = Instant::now();
+        record.unknown = true;
+        Ok(AbandonOutcome::Abandoned)
+    }
+
+    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+        let now = Instant::now();
+        let state = self.lock();
+        let mut found: Vec<_> = state
+            .records
+            .iter()
+            .filter(|(_, record)| {
+                record.outcome.is_none()
+                    && record.lease_expires <= now
+                    && record.is_live(now)
+                    && record.attempts < search.max_attempts
+                    && search.lookback.is_none_or(|lookback| now.duration_since(record.created) <= lookback)
+                    && search.procedures.contains(&record.procedure)
+            })
+            .collect();
+        found.sort_by_key(|(_, record)| record.created);
+        let found = found.into_iter().take(search.batch as usize).map(|(&(user, key), record)| AbandonedKey {
+            user,
+            key,
+            procedure: record.procedure.clone(),
+            request_hash: record.request_hash,
+        });
+        Ok(found.collect())
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {

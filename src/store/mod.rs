@@ -3,6 +3,7 @@
 mod erased;
 mod error;
 mod memory;
+mod open;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod resource;
@@ -16,10 +17,11 @@ use uuid::Uuid;
 
 pub(crate) use self::erased::DynStore;
 #[cfg(feature = "postgres")]
-pub use self::postgres::PostgresStore;
+pub use self::postgres::{PostgresStore, Savepoint, Transaction, TransactionError, TransactionErrorKind};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::MemoryStore,
+    open::{Begun, CommitOutcome, OpenTransaction, TransactionOptions},
     resource::{Resource, ResourceType, ResourceTypes},
 };
 use crate::{
@@ -34,7 +36,7 @@ use crate::{
 ///             claim                    complete
 ///  (absent) ─────────▶ reserved ───────────────────▶ completed ──expires──▶ (absent)
 ///     ▲                  │  │ lease ended, no outcome
-///     │   release        │  └────▶ run again, or refuse (policy of the procedure)
+///     │   release        │  └────▶ run again, refuse, or reconcile (policy of the procedure)
 ///     └──────────────────┘
 /// ```
 ///
@@ -45,6 +47,7 @@ use crate::{
 /// - **The token fences.** Only the holder of the token of the live reservation completes or releases it. Whoever lost it
 ///   is told so, and changes nothing.
 /// - **A completed record is final.** Until it expires, nothing changes or deletes it.
+/// - **An unknown outcome is not run again.** What was abandoned is taken over to be reconciled, or not at all.
 /// - **An expired record is no record**, swept or not: the next claim takes its place.
 /// - **One clock**, the store's own, decides leases and expiry.
 /// - **Users do not meet.** No operation of one user sees or touches another's record.
@@ -61,6 +64,17 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// [`StoreError`] where the store does not answer; see [`StoreError::may_have_happened`].
     fn claim(&self, claim: &Claim) -> impl Future<Output = Result<ClaimOutcome, StoreError>> + Send;
+
+    /// Starts the lease of the caller's reservation anew.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    fn extend(
+        &self,
+        reservation: &Reservation,
+        lease: Duration,
+    ) -> impl Future<Output = Result<ExtendOutcome, StoreError>> + Send;
 
     /// Turns the caller's reservation into a completed record. One network round trip.
     ///
@@ -79,6 +93,21 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// As [`claim`](Self::claim).
     fn release(&self, reservation: &Reservation) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + Send;
+
+    /// Ends the caller's lease without an outcome: whether the call took effect is not known, so that it is not to be run
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    fn abandon(&self, reservation: &Reservation) -> impl Future<Output = Result<AbandonOutcome, StoreError>> + Send;
+
+    /// The reservations whose leases ended without an outcome, of any user, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    fn abandoned(&self, search: &Search) -> impl Future<Output = Result<Vec<AbandonedKey>, StoreError>> + Send;
 
     /// Deletes at most `batch` expired records, of any user, and returns how many.
     ///
@@ -101,6 +130,42 @@ pub trait Store: Send + Sync + 'static {
     /// The resource types that can be recorded; `None` where any can.
     fn resource_types(&self) -> Option<&ResourceTypes> {
         None
+    }
+
+    /// Whether [`begin`](Self::begin) works. Defaults to `false`: transactional procedures are refused when the layer is
+    /// built.
+    fn has_transactions(&self) -> bool {
+        false
+    }
+
+    /// Claims a key for a transaction that the handler is given, or says what stands in the way. One network round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim). Nothing was done then. By default always.
+    fn begin(
+        &self,
+        claim: &Claim,
+        options: TransactionOptions,
+    ) -> impl Future<Output = Result<Begun, StoreError>> + Send {
+        let _ = (claim, options);
+        std::future::ready(Err(StoreErrorKind::Refused.into()))
+    }
+
+    /// Begins a transaction without a key, for a call to a transactional procedure that has none: what its handler writes is
+    /// committed, or is not, and nothing is recorded. `idle` is how long it may be idle.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    fn begin_without_key(
+        &self,
+        user: Option<UserId>,
+        idle: Duration,
+        options: TransactionOptions,
+    ) -> impl Future<Output = Result<Box<dyn OpenTransaction>, StoreError>> + Send {
+        let _ = (user, idle, options);
+        std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 }
 
@@ -161,12 +226,14 @@ impl Reservation {
 /// | absent or expired | | | | `Acquired` |
 /// | reserved or completed | no | | | `Mismatch` |
 /// | reserved | yes | runs | | `InFlight` |
-/// | reserved | yes | ended | `Rerun` | `Acquired` |
+/// | reserved | yes | ended | `Rerun`, `Reconcile` | `TakenOver` |
 /// | reserved | yes | ended | `Refuse` | `OutcomeUnknown` |
+/// | abandoned | yes | | `Reconcile` | `TakenOver` |
+/// | abandoned | yes | | `Rerun`, `Refuse` | `OutcomeUnknown` |
 /// | completed | yes | | | `Replay` |
 #[derive(Debug)]
 pub enum ClaimOutcome {
-    /// The key is the caller's.
+    /// The key is the caller's, and no other call's before.
     Acquired,
     /// The first call still runs, and its lease for so long.
     InFlight {
@@ -177,11 +244,13 @@ pub enum ClaimOutcome {
     Mismatch(Mismatch),
     /// The first call ended its lease without an outcome, and is not to be run again.
     OutcomeUnknown,
-    /// The first call succeeded.
+    /// The first call succeeded, or ended with an error that is kept.
     Replay(Replay),
+    /// The key is the caller's; a call that held it before ended its lease without an outcome.
+    TakenOver,
 }
 
-/// The record of a call that succeeded.
+/// The record of a call that ended.
 #[derive(Debug)]
 pub struct Replay {
     /// Its response.
@@ -216,13 +285,15 @@ impl std::error::Error for StatusError {}
 /// A response as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredResponse {
+    /// An error that ended the operation, as the layer encodes it: a protobuf message of its own.
+    Error(Bytes),
     /// The encoded response message, uncompressed and unframed.
     Message(Bytes),
     /// It was too large to keep.
     Omitted,
 }
 
-/// How a call ended that succeeded.
+/// How a call ended whose outcome is kept.
 #[derive(Clone, Debug)]
 pub struct Completion {
     /// Its response.
@@ -231,6 +302,50 @@ pub struct Completion {
     pub resource: Option<Resource>,
     /// How long the record is to live.
     pub retention: Duration,
+}
+
+/// What came of an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtendOutcome {
+    /// The lease runs anew.
+    Extended,
+    /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
+    NotHeld,
+}
+
+/// What came of ending a lease without an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbandonOutcome {
+    /// The lease ended.
+    Abandoned,
+    /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
+    NotHeld,
+}
+
+/// Which abandoned reservations to look for.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The paths of the procedures.
+    pub procedures: Vec<String>,
+    /// How long ago they were first reserved, at most; `None` for ever.
+    pub lookback: Option<Duration>,
+    /// Held by fewer calls than this.
+    pub max_attempts: u32,
+    /// At most so many of them.
+    pub batch: u32,
+}
+
+/// An abandoned reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbandonedKey {
+    /// The user.
+    pub user: UserId,
+    /// The user's key.
+    pub key: IdempotencyKey,
+    /// The path of the procedure.
+    pub procedure: String,
+    /// The hash of the request.
+    pub request_hash: RequestHash,
 }
 
 /// What came of a completion.

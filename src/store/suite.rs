@@ -34,8 +34,8 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, Reservation, Resource, Store,
-    StoredResponse,
+    AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
+    Replay, Reservation, Resource, Search, Store, StoredResponse,
 };
 use crate::{IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId, canonical::RequestHash};
 
@@ -71,8 +71,9 @@ macro_rules! store_suite {
             acquires_a_key_again_with_the_token_that_holds_it
             acquires_a_key_for_one_of_many_at_once
             acquires_a_key_whose_record_expired
-            acquires_a_key_whose_lease_ended_with_rerun
-            does_not_acquire_a_key_whose_lease_ended_with_refuse
+            takes_over_a_key_whose_lease_ended
+            takes_over_a_key_again_with_the_token_that_holds_it
+            does_not_take_over_a_key_whose_lease_ended_with_refuse
             does_not_acquire_a_key_in_flight
             does_not_acquire_a_key_of_another_procedure
             does_not_acquire_a_key_of_another_request
@@ -83,12 +84,22 @@ macro_rules! store_suite {
             completes_with_an_empty_response
             completes_with_a_resource_and_its_status
             completes_without_keeping_a_response
+            completes_with_an_error
             does_not_complete_after_the_lease_was_taken_over
             does_not_complete_what_was_not_claimed
             does_not_complete_what_was_released
             releases_a_reservation_held_by_the_caller
             does_not_release_a_completed_record
             does_not_release_after_the_lease_was_taken_over
+            extends_a_lease_held_by_the_caller
+            extends_a_lease_that_has_ended_and_was_not_taken_over
+            does_not_extend_after_the_lease_was_taken_over
+            does_not_extend_what_has_ended
+            abandons_a_reservation_held_by_the_caller
+            does_not_abandon_after_the_lease_was_taken_over
+            does_not_abandon_a_completed_record
+            finds_abandoned_reservations_oldest_first
+            does_not_find_what_is_not_abandoned
             sweeps_what_expired_in_batches
             does_not_sweep_what_has_not_expired
             knows_the_status_of_a_resource
@@ -130,6 +141,10 @@ fn completion(message: &'static [u8]) -> Completion {
     Completion { response: StoredResponse::Message(message.into()), resource: None, retention: HOUR }
 }
 
+fn failure(error: &'static [u8]) -> Completion {
+    Completion { response: StoredResponse::Error(error.into()), resource: None, retention: HOUR }
+}
+
 async fn claimed(store: &impl Store, claim: &Claim) -> ClaimOutcome {
     store.claim(claim).await.expect("the store answers a claim")
 }
@@ -145,6 +160,24 @@ async fn released(store: &impl Store, claim: &Claim) -> ReleaseOutcome {
 async fn acquire(store: &impl Store, claim: &Claim) {
     let outcome = claimed(store, claim).await;
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+}
+
+async fn take_over(store: &impl Store, claim: &Claim) {
+    let outcome = claimed(store, claim).await;
+    assert!(matches!(outcome, ClaimOutcome::TakenOver), "{outcome:?}");
+}
+
+async fn extended(store: &impl Store, claim: &Claim, lease: Duration) -> ExtendOutcome {
+    store.extend(&claim.reservation, lease).await.expect("the store answers an extension")
+}
+
+async fn abandoned(store: &impl Store, claim: &Claim) -> AbandonOutcome {
+    store.abandon(&claim.reservation).await.expect("the store answers an abandonment")
+}
+
+async fn assert_unknown(store: &impl Store, claim: &Claim) {
+    let outcome = claimed(store, claim).await;
+    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
 }
 
 async fn complete(store: &impl Store, claim: &Claim, completion: &Completion) {
@@ -168,36 +201,48 @@ pub async fn full_matrix(harness: &impl Harness) {
     #[derive(Clone, Copy, Debug)]
     enum Record {
         Absent,
-        Expired,
-        Reserved { lease: Duration },
+        Abandoned,
         Completed { lease: Duration },
+        Expired,
+        Failed,
+        Reserved { lease: Duration },
     }
     let records = [
         Record::Absent,
-        Record::Expired,
-        Record::Reserved { lease: HOUR },
-        Record::Reserved { lease: NONE },
+        Record::Abandoned,
         Record::Completed { lease: HOUR },
         // Completed late, or a while ago: whether the lease still runs is all the same.
         Record::Completed { lease: NONE },
+        Record::Expired,
+        Record::Failed,
+        Record::Reserved { lease: HOUR },
+        Record::Reserved { lease: NONE },
     ];
     let (store, _fixture) = harness.store().await;
     for record in records {
         for same_request in [true, false] {
-            for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
+            for policy in [LeasePolicy::Reconcile, LeasePolicy::Refuse, LeasePolicy::Rerun] {
                 let case = format!("{record:?}, same request: {same_request}, {policy:?}");
                 let first = claim();
                 match record {
                     Record::Absent => {}
-                    Record::Expired => {
+                    Record::Abandoned => {
                         acquire(&store, &first).await;
-                        complete(&store, &first, &Completion { retention: NONE, ..completion(b"old") }).await;
+                        assert_eq!(abandoned(&store, &first).await, AbandonOutcome::Abandoned);
                     }
-                    Record::Reserved { lease } => acquire(&store, &Claim { lease, ..first.clone() }).await,
                     Record::Completed { lease } => {
                         acquire(&store, &Claim { lease, ..first.clone() }).await;
                         complete(&store, &first, &completion(b"first")).await;
                     }
+                    Record::Expired => {
+                        acquire(&store, &first).await;
+                        complete(&store, &first, &Completion { retention: NONE, ..completion(b"old") }).await;
+                    }
+                    Record::Failed => {
+                        acquire(&store, &first).await;
+                        complete(&store, &first, &failure(b"first")).await;
+                    }
+                    Record::Reserved { lease } => acquire(&store, &Claim { lease, ..first.clone() }).await,
                 }
                 let second = Claim { on_lease_ended: policy, ..again(&first) };
                 let second = match same_request {
@@ -207,21 +252,21 @@ pub async fn full_matrix(harness: &impl Harness) {
 
                 let outcome = claimed(&store, &second).await;
 
-                let expected = match (record, same_request, policy, &outcome) {
-                    (Record::Absent | Record::Expired, _, _, outcome) => matches!(outcome, ClaimOutcome::Acquired),
-                    (_, false, _, outcome) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
-                    (Record::Completed { .. }, true, _, outcome) => matches!(outcome, ClaimOutcome::Replay(_)),
-                    (Record::Reserved { lease: HOUR }, true, _, outcome) => {
-                        matches!(outcome, ClaimOutcome::InFlight { .. })
+                let as_documented = match (record, same_request, policy) {
+                    (Record::Absent | Record::Expired, _, _) => matches!(outcome, ClaimOutcome::Acquired),
+                    (_, false, _) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
+                    (Record::Completed { .. } | Record::Failed, true, _) => matches!(outcome, ClaimOutcome::Replay(_)),
+                    (Record::Reserved { lease: HOUR }, true, _) => matches!(outcome, ClaimOutcome::InFlight { .. }),
+                    (Record::Abandoned | Record::Reserved { .. }, true, LeasePolicy::Reconcile)
+                    | (Record::Reserved { .. }, true, LeasePolicy::Rerun) => {
+                        matches!(outcome, ClaimOutcome::TakenOver)
                     }
-                    (Record::Reserved { .. }, true, LeasePolicy::Rerun, outcome) => {
-                        matches!(outcome, ClaimOutcome::Acquired)
-                    }
-                    (Record::Reserved { .. }, true, LeasePolicy::Refuse, outcome) => {
+                    (Record::Abandoned, true, LeasePolicy::Refuse | LeasePolicy::Rerun)
+                    | (Record::Reserved { .. }, true, LeasePolicy::Refuse) => {
                         matches!(outcome, ClaimOutcome::OutcomeUnknown)
                     }
                 };
-                assert!(expected, "{case}: {outcome:?}");
+                assert!(as_documented, "{case}: {outcome:?}");
             }
         }
     }
@@ -273,23 +318,37 @@ pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
     assert_eq!(replay.resource, None, "what the expired record had created is not this one's");
 }
 
-/// A reservation whose lease ended without an outcome is taken over.
-pub async fn acquires_a_key_whose_lease_ended_with_rerun(harness: &impl Harness) {
+/// A reservation whose lease ended without an outcome is taken over, and the new owner told.
+pub async fn takes_over_a_key_whose_lease_ended(harness: &impl Harness) {
+    for policy in [LeasePolicy::Rerun, LeasePolicy::Reconcile] {
+        let (store, _fixture) = harness.store().await;
+        let first = Claim { lease: NONE, on_lease_ended: policy, ..claim() };
+        acquire(&store, &first).await;
+        let owner = Claim { lease: HOUR, ..again(&first) };
+        take_over(&store, &owner).await;
+        assert_in_flight(&store, &again(&first)).await;
+        complete(&store, &owner, &completion(b"owner")).await;
+    }
+}
+
+/// A takeover whose answer was lost is asked again, and answered the same: the new owner may not forget that there was
+/// another.
+pub async fn takes_over_a_key_again_with_the_token_that_holds_it(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, ..claim() };
     acquire(&store, &first).await;
-    acquire(&store, &Claim { lease: HOUR, ..again(&first) }).await;
-    assert_in_flight(&store, &again(&first)).await;
+    let owner = Claim { lease: HOUR, ..again(&first) };
+    take_over(&store, &owner).await;
+    take_over(&store, &owner).await;
 }
 
 /// Where the policy is to refuse, it is not.
-pub async fn does_not_acquire_a_key_whose_lease_ended_with_refuse(harness: &impl Harness) {
+pub async fn does_not_take_over_a_key_whose_lease_ended_with_refuse(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, on_lease_ended: LeasePolicy::Refuse, ..claim() };
     acquire(&store, &first).await;
     for _ in 0..2 {
-        let outcome = claimed(&store, &again(&first)).await;
-        assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+        assert_unknown(&store, &again(&first)).await;
     }
     complete(&store, &first, &completion(b"late, and nobody took it over")).await;
 }
@@ -420,13 +479,27 @@ pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     assert_eq!((replay.response, replay.resource), (StoredResponse::Omitted, Some(resource.id)));
 }
 
+/// An error that ended the operation is a final outcome like a response.
+pub async fn completes_with_an_error(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, &failure(b"no")).await;
+    assert_eq!(completed(&store, &first, &completion(b"yes")).await, CompleteOutcome::AlreadyCompleted);
+    assert_eq!(released(&store, &first).await, ReleaseOutcome::NotHeld);
+    for _ in 0..2 {
+        let replay = replay(&store, &again(&first)).await;
+        assert_eq!((replay.response, replay.resource), (StoredResponse::Error("no".into()), None));
+    }
+}
+
 /// A worker whose lease was taken over cannot complete, and the new owner can.
 pub async fn does_not_complete_after_the_lease_was_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let late = Claim { lease: NONE, ..claim() };
     acquire(&store, &late).await;
     let owner = Claim { lease: HOUR, ..again(&late) };
-    acquire(&store, &owner).await;
+    take_over(&store, &owner).await;
     assert_eq!(completed(&store, &late, &completion(b"late")).await, CompleteOutcome::Fenced);
     assert_in_flight(&store, &again(&late)).await;
     complete(&store, &owner, &completion(b"owner")).await;
@@ -478,9 +551,158 @@ pub async fn does_not_release_after_the_lease_was_taken_over(harness: &impl Harn
     let late = Claim { lease: NONE, ..claim() };
     acquire(&store, &late).await;
     let owner = Claim { lease: HOUR, ..again(&late) };
-    acquire(&store, &owner).await;
+    take_over(&store, &owner).await;
     assert_eq!(released(&store, &late).await, ReleaseOutcome::NotHeld);
     complete(&store, &owner, &completion(b"owner")).await;
+}
+
+/// A lease that is extended runs anew.
+pub async fn extends_a_lease_held_by_the_caller(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = Claim { lease: HOUR / 2, retention: HOUR / 4, ..claim() };
+    acquire(&store, &first).await;
+    assert_eq!(extended(&store, &first, HOUR).await, ExtendOutcome::Extended);
+    match claimed(&store, &again(&first)).await {
+        ClaimOutcome::InFlight { lease_left } => assert!(lease_left <= HOUR && lease_left > HOUR / 2, "{lease_left:?}"),
+        other => panic!("not in flight but {other:?}"),
+    }
+    complete(&store, &first, &completion(b"done")).await;
+}
+
+/// A late heartbeat finds the reservation where it was, as long as nobody else has.
+pub async fn extends_a_lease_that_has_ended_and_was_not_taken_over(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = Claim { lease: NONE, ..claim() };
+    acquire(&store, &first).await;
+    assert_eq!(extended(&store, &first, HOUR).await, ExtendOutcome::Extended);
+    assert_in_flight(&store, &again(&first)).await;
+}
+
+/// A worker whose lease was taken over cannot extend the new owner's.
+pub async fn does_not_extend_after_the_lease_was_taken_over(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let late = Claim { lease: NONE, ..claim() };
+    acquire(&store, &late).await;
+    take_over(&store, &again(&late)).await;
+    assert_eq!(extended(&store, &late, HOUR).await, ExtendOutcome::NotHeld);
+    take_over(&store, &Claim { lease: HOUR, ..again(&late) }).await;
+}
+
+/// What is completed, released or abandoned has no lease.
+pub async fn does_not_extend_what_has_ended(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let done = claim();
+    acquire(&store, &done).await;
+    complete(&store, &done, &completion(b"done")).await;
+    assert_eq!(extended(&store, &done, HOUR).await, ExtendOutcome::NotHeld);
+
+    let free = claim();
+    acquire(&store, &free).await;
+    assert_eq!(released(&store, &free).await, ReleaseOutcome::Released);
+    assert_eq!(extended(&store, &free, HOUR).await, ExtendOutcome::NotHeld);
+
+    let unknown = claim();
+    acquire(&store, &unknown).await;
+    assert_eq!(abandoned(&store, &unknown).await, AbandonOutcome::Abandoned);
+    assert_eq!(extended(&store, &unknown, HOUR).await, ExtendOutcome::NotHeld);
+    assert_unknown(&store, &again(&unknown)).await;
+}
+
+/// What was abandoned is reconciled, or refused; never run again. Its call may still say how it ended.
+pub async fn abandons_a_reservation_held_by_the_caller(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    assert_eq!(abandoned(&store, &first).await, AbandonOutcome::Abandoned);
+    for on_lease_ended in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
+        assert_unknown(&store, &Claim { on_lease_ended, ..again(&first) }).await;
+    }
+    let reconciler = Claim { on_lease_ended: LeasePolicy::Reconcile, ..again(&first) };
+    take_over(&store, &reconciler).await;
+    assert_in_flight(&store, &again(&first)).await;
+    assert_eq!(completed(&store, &first, &completion(b"late")).await, CompleteOutcome::Fenced);
+    complete(&store, &reconciler, &completion(b"found")).await;
+
+    let second = claim();
+    acquire(&store, &second).await;
+    assert_eq!(abandoned(&store, &second).await, AbandonOutcome::Abandoned);
+    complete(&store, &second, &completion(b"found out itself")).await;
+}
+
+/// A worker whose lease was taken over cannot end the new owner's.
+pub async fn does_not_abandon_after_the_lease_was_taken_over(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let late = Claim { lease: NONE, ..claim() };
+    acquire(&store, &late).await;
+    take_over(&store, &Claim { lease: HOUR, ..again(&late) }).await;
+    assert_eq!(abandoned(&store, &late).await, AbandonOutcome::NotHeld);
+    assert_in_flight(&store, &again(&late)).await;
+}
+
+/// A completed record is final.
+pub async fn does_not_abandon_a_completed_record(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, &completion(b"first")).await;
+    assert_eq!(abandoned(&store, &first).await, AbandonOutcome::NotHeld);
+    replay(&store, &again(&first)).await;
+}
+
+fn search(procedures: &[&str]) -> Search {
+    let procedures = procedures.iter().map(|&procedure| procedure.to_owned()).collect();
+    Search { procedures, lookback: None, max_attempts: 3, batch: 100 }
+}
+
+async fn found(store: &impl Store, search: &Search) -> Vec<AbandonedKey> {
+    store.abandoned(search).await.expect("the store answers a search")
+}
+
+/// Reservations of all users whose leases ended are found, no more than a batch at a time.
+pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let mut expected = Vec::new();
+    for number in 0..3 {
+        let claim = Claim { lease: if number == 1 { HOUR } else { NONE }, ..claim() };
+        acquire(&store, &claim).await;
+        if number == 1 {
+            assert_eq!(abandoned(&store, &claim).await, AbandonOutcome::Abandoned);
+        }
+        let Claim { reservation: Reservation { user, key, .. }, procedure, request_hash, .. } = claim;
+        expected.push(AbandonedKey { user, key, procedure, request_hash });
+        // The order is by the millisecond.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let procedure = claim().procedure;
+    let all = search(&["/other.v1.Service/Create", &procedure]);
+    assert_eq!(found(&store, &all).await, expected);
+    assert_eq!(found(&store, &Search { batch: 2, ..all.clone() }).await, expected[..2]);
+    assert_eq!(found(&store, &Search { lookback: Some(HOUR), ..all.clone() }).await, expected);
+    assert_eq!(found(&store, &Search { lookback: Some(NONE), ..all }).await, []);
+}
+
+/// Nothing else is found: neither what runs nor what has ended, nor other procedures, nor what was tried often enough.
+pub async fn does_not_find_what_is_not_abandoned(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let running = claim();
+    acquire(&store, &running).await;
+    let done = Claim { lease: NONE, ..claim() };
+    acquire(&store, &done).await;
+    complete(&store, &done, &completion(b"done")).await;
+    let failed = Claim { lease: NONE, ..claim() };
+    acquire(&store, &failed).await;
+    complete(&store, &failed, &failure(b"no")).await;
+    let expired = Claim { lease: NONE, retention: NONE, ..claim() };
+    acquire(&store, &expired).await;
+    let tried = Claim { lease: NONE, ..claim() };
+    acquire(&store, &tried).await;
+    take_over(&store, &again(&tried)).await;
+
+    let all = search(&[&running.procedure]);
+    assert_eq!(found(&store, &search(&["/other.v1.Service/Create"])).await, []);
+    let tried = tried.reservation.key;
+    assert_eq!(found(&store, &all).await.iter().map(|found| found.key).collect::<Vec<_>>(), [tried]);
+    assert_eq!(found(&store, &Search { max_attempts: 2, ..all }).await, []);
 }
 
 /// Expired records go, of all users, no more than a batch at a time.
@@ -513,8 +735,7 @@ pub async fn does_not_sweep_what_has_not_expired(harness: &impl Harness) {
 
     replay(&store, &again(&done)).await;
     assert_in_flight(&store, &again(&running)).await;
-    let outcome = claimed(&store, &again(&abandoned)).await;
-    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+    assert_unknown(&store, &again(&abandoned)).await;
 }
 
 /// The status of a resource can be asked for on its own.

@@ -51,6 +51,7 @@ impl Frame {
 pub(crate) enum WireError {
     #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
     Compression,
+    NoError,
     NoMessage,
     TooLarge,
     TrailingData,
@@ -63,6 +64,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Compression => "its message cannot be decompressed",
+            Self::NoError => "it is no stored error",
             Self::NoMessage => "it has no message",
             Self::TooLarge => "its message is too large to frame",
             Self::TrailingData => "more follows its one message",

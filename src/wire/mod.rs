@@ -4,9 +4,10 @@ mod compression;
 mod frame;
 mod request;
 mod response;
+mod stored_error;
 
 pub(crate) use self::{
     frame::WireError,
-    request::{RequestError, UnaryRequest, is_grpc},
+    request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},
     response::UnaryResponse,
 };

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, header, request::Parts};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -16,6 +18,26 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
         return false;
     };
     rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
+}
+
+/// How long the caller waits, by its `grpc-timeout`; `None` where it does not say, or not so that it can be understood.
+pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    // At most eight digits, none of them a sign.
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
 }
 
 /// A unary request with its one message, read whole.
@@ -48,7 +70,7 @@ impl UnaryRequest {
     }
 
     /// The encoded request message.
-    pub(crate) fn message(&self) -> &[u8] {
+    pub(crate) fn message(&self) -> &Bytes {
         &self.message
     }
 
@@ -108,5 +130,27 @@ mod tests {
             assert_eq!(is_grpc(&headers), expected, "{content_type}");
         }
         assert!(!is_grpc(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn reads_timeouts_as_the_specification_has_them() {
+        for (value, expected) in [
+            ("2H", Some(Duration::from_secs(7200))),
+            ("3M", Some(Duration::from_secs(180))),
+            ("42S", Some(Duration::from_secs(42))),
+            ("250m", Some(Duration::from_millis(250))),
+            ("1u", Some(Duration::from_micros(1))),
+            ("99999999n", Some(Duration::from_nanos(99_999_999))),
+            ("123456789S", None),
+            ("+1S", None),
+            ("1", None),
+            ("S", None),
+            ("", None),
+            ("1x", None),
+        ] {
+            let headers = [("grpc-timeout".parse().expect("a name"), value.parse().expect("a value"))];
+            assert_eq!(grpc_timeout(&headers.into_iter().collect()), expected, "{value:?}");
+        }
+        assert_eq!(grpc_timeout(&HeaderMap::new()), None);
     }
 }

@@ -5,9 +5,9 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header, response::Parts};
 use http_body::Frame as BodyFrame;
 use http_body_util::{BodyExt as _, StreamBody};
-use tonic::{Status, body::Body};
+use tonic::{Code, Status, body::Body};
 
-use super::{WireError, frame::Frame};
+use super::{WireError, frame::Frame, stored_error};
 use crate::IdempotencyStatus;
 
 const GRPC_STATUS: &str = "grpc-status";
@@ -15,7 +15,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
 
 /// A unary response, read whole.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UnaryResponse {
     parts: Parts,
     body: Bytes,
@@ -48,6 +48,30 @@ impl UnaryResponse {
         parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
         let trailers = [(HeaderName::from_static(GRPC_STATUS), HeaderValue::from_static("0"))].into_iter().collect();
         Ok(Self { parts, body: Frame::encode(message)?, trailers }.with_status(status))
+    }
+
+    /// The response that gives a stored error back.
+    pub(crate) fn replay_error(stored: &[u8]) -> Result<Self, WireError> {
+        let mut response = Self::failed(stored_error::decode(stored).ok_or(WireError::NoError)?);
+        response.parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        Ok(response)
+    }
+
+    /// What is kept of a response that says that the call failed.
+    pub(crate) fn to_stored_error(&self) -> Bytes {
+        stored_error::encode(&self.status())
+    }
+
+    /// The status of a response that says that the call failed.
+    pub(crate) fn code(&self) -> Code {
+        self.status().code()
+    }
+
+    /// In the trailers or, of a response without a body, in the headers; with the metadata of both.
+    fn status(&self) -> Status {
+        let mut metadata = self.parts.headers.clone();
+        metadata.extend(self.trailers.clone());
+        Status::from_header_map(&metadata).unwrap_or_else(|| Status::unknown("the response has no status"))
     }
 
     /// Whether the handler succeeded: `grpc-status` is 0, in the trailers or, of a response without a body, in the headers.
@@ -88,7 +112,6 @@ impl UnaryResponse {
 #[cfg(test)]
 mod tests {
     use http_body::Body as _;
-    use tonic::Code;
 
     use super::*;
 

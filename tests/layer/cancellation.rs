@@ -59,18 +59,3 @@ async fn without_a_key_a_client_that_hangs_up_cancels_its_call() {
     next.await.expect("no panic").expect("the next call ends");
     assert_eq!(shop.handler.finished(), 1);
 }
-
-#[tokio::test]
-async fn draining_waits_for_what_runs() {
-    let shop = Shop::new().await;
-    let client = shop.with_key(shop.key);
-    let call = tokio::spawn(async move { client.create("hold").await });
-    until("the handler runs", async || shop.handler.started() == 1).await;
-    call.abort();
-
-    assert_eq!(shop.layer.drain(Duration::from_millis(50)).await.left, 1);
-    shop.handler.open(1);
-    assert_eq!(shop.layer.drain(Duration::from_secs(30)).await.left, 0);
-    assert_eq!(shop.handler.finished(), 1);
-    shop.create("hold").await.expect("a replay").assert("processing", true);
-}

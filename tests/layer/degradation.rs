@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tonic::Code;
-use tonic_idempotency::{PostgresStore, Reason};
+use tonic_idempotency::{PostgresStore, Reason, Stage};
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
 
@@ -80,7 +80,7 @@ async fn releases_later_a_key_that_cannot_be_released_now() {
 }
 
 #[tokio::test]
-async fn draining_waits_for_outcomes_that_are_not_recorded_yet() {
+async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
     let (shop, proxy, database) = shop().await;
     let owner = database.owner().await;
     let client = shop.with_key(shop.key);
@@ -89,10 +89,11 @@ async fn draining_waits_for_outcomes_that_are_not_recorded_yet() {
     proxy.cut();
     shop.handler.open(1);
     call.await.expect("no panic").expect("the handler succeeded");
-    assert_eq!(shop.layer.drain(Duration::from_millis(50)).await.left, 1);
+    let left = shop.layer.shut_down(Duration::from_millis(50)).await.left;
+    assert_eq!(left.iter().map(|call| call.stage).collect::<Vec<_>>(), [Stage::Recording]);
 
     proxy.mend();
-    assert_eq!(shop.layer.drain(Duration::from_secs(30)).await.left, 0);
+    assert!(shop.layer.shut_down(Duration::from_secs(30)).await.left.is_empty());
     let completed = owner.query("SELECT FROM tenant.idempotency_keys WHERE response_bytes IS NOT NULL", &[]).await;
     assert_eq!(completed.expect("the rows").len(), 1);
 }

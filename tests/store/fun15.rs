@@ -8,7 +8,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::record::{HASH, PROCEDURE, acquire, again, claim, complete, completion};
+use crate::record::{HASH, PROCEDURE, acquire, again, claim, complete, completion, take_over};
 
 /// A server that does as FUN-15 says.
 struct Fun15 {
@@ -130,7 +130,7 @@ async fn what_it_left_reserved_is_taken_over_once_a_lease_has_passed() {
     let owner = database.owner().await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET created = now() - interval '2 hours'").await.expect("time");
 
-    acquire(&store, &claim).await;
+    take_over(&store, &claim).await;
     let outcome = store.claim(&again(&claim)).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }

@@ -39,6 +39,11 @@ pub(crate) async fn acquire(store: &impl Store, claim: &Claim) {
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 
+pub(crate) async fn take_over(store: &impl Store, claim: &Claim) {
+    let outcome = store.claim(claim).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::TakenOver), "{outcome:?}");
+}
+
 /// A completed record.
 pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Completion) {
     acquire(store, claim).await;

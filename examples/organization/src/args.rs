@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 /// A small multi-tenant service whose create calls take idempotency keys, on a real PostgreSQL.
@@ -26,6 +26,23 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub handler_delay: Duration,
 
+    /// Where a handler's writes and the record of its key meet, for every procedure, whatever its proto option says.
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<ModeArg>,
+
+    /// How long a reservation is believed, for every procedure.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub lease: Option<Duration>,
+
+    /// What to do with a key whose first call ended its lease without an outcome, for every procedure. With `reconcile`,
+    /// those that have no reconciler refuse.
+    #[arg(long, value_name = "POLICY")]
+    pub on_lease_ended: Option<LeasePolicyArg>,
+
+    /// What to do where the idempotency store cannot be reached, for every procedure.
+    #[arg(long, value_name = "POLICY")]
+    pub on_store_unavailable: Option<StorePolicyArg>,
+
     /// A file to write once it serves: one JSON object with `address`, `database_url`, `tokens` by user name,
     /// `organization_id` and `cluster_id`. Removed at exit.
     #[arg(long, value_name = "FILE")]
@@ -34,6 +51,35 @@ pub struct Args {
     /// Log more. RUST_LOG says exactly what.
     #[arg(long)]
     pub verbose: bool,
+}
+
+/// A mode, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Reserved before the handler runs, completed afterwards.
+    Reserved,
+    /// Committed with what the handler wrote.
+    Transactional,
+}
+
+/// A policy for leases that ended, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LeasePolicyArg {
+    /// Ask the procedure's reconciler.
+    Reconcile,
+    /// Refuse the call.
+    Refuse,
+    /// Run the handler again.
+    Rerun,
+}
+
+/// A policy for a store that is away, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StorePolicyArg {
+    /// Run the call unprotected.
+    Proceed,
+    /// Refuse the call.
+    Reject,
 }
 
 impl Args {
@@ -69,6 +115,15 @@ mod tests {
         assert_eq!(args.outbox_delay, Duration::from_secs(3));
         assert_eq!(args.handler_delay, Duration::ZERO);
         assert_eq!(args.ready_file, None);
+        assert_eq!((args.mode, args.lease), (None, None));
+        assert_eq!((args.on_lease_ended, args.on_store_unavailable), (None, None));
+    }
+
+    #[test]
+    fn policies_have_names() {
+        let args = Args::parse_from(["organization", "--mode", "reserved", "--on-lease-ended", "refuse"]);
+        assert_eq!((args.mode, args.on_lease_ended), (Some(ModeArg::Reserved), Some(LeasePolicyArg::Refuse)));
+        assert!(Args::try_parse_from(["organization", "--mode", "neither"]).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio_postgres::{
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::{auth::Caller, failure, run::Error};
+use crate::{auth::Caller, call::Call, failure, run::Error};
 
 /// The role that the API works as: not a superuser and no table's owner, so that row-level security binds it.
 pub(crate) const API_ROLE: &str = "organization_api";
@@ -35,8 +35,8 @@ pub(crate) struct Insert {
 
 /// What the handlers read and write, always as one user, in one transaction.
 ///
-/// A handler that is dropped, because its client hung up, leaves no open transaction behind: dropping a [`Transaction`]
-/// sends its ROLLBACK before anything that the connection's next user says.
+/// A handler that is dropped, because its client hung up, leaves no open transaction behind: dropping a
+/// [`deadpool_postgres::Transaction`] sends its ROLLBACK before anything that the connection's next user says.
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: Pool,
@@ -49,8 +49,40 @@ impl Database {
         Self { pool, commit_delay }
     }
 
-    /// Creates a resource, and returns its id.
+    /// Creates a resource, and returns its id: in the call's own transaction, which the idempotency layer commits, or where
+    /// the procedure is in reserved mode in a transaction of the handler's.
+    ///
+    /// One of the two is all that a service needs. This one has both, so that `--mode` can compare them.
     pub(crate) async fn create(
+        &self,
+        call: &Call,
+        insert: &Insert,
+        parameters: Parameters<'_>,
+    ) -> Result<Uuid, Status> {
+        step("handler_started");
+        let id = match &call.transaction {
+            Some(transaction) => self.insert(transaction, insert, parameters).await?,
+            None => self.insert_and_commit(call.caller, insert, parameters).await?,
+        };
+        tracing::info!(resource = insert.resource, %id, user = %call.caller.user, "created");
+        Ok(id)
+    }
+
+    /// Transactional mode: no BEGIN, no user to set, no COMMIT.
+    async fn insert(
+        &self,
+        transaction: &tonic_idempotency::Transaction,
+        insert: &Insert,
+        parameters: Parameters<'_>,
+    ) -> Result<Uuid, Status> {
+        let row = transaction.query_typed_one(insert.sql, parameters).await.map_err(failure::of_transaction)?;
+        step("handler_wrote");
+        tokio::time::sleep(self.commit_delay).await;
+        row.try_get("id").map_err(|error| failure::of_statement(&error))
+    }
+
+    /// Reserved mode.
+    async fn insert_and_commit(
         &self,
         caller: Caller,
         insert: &Insert,
@@ -61,13 +93,26 @@ impl Database {
             let transaction = begin(&mut connection, caller).await?;
             let row = transaction.query_typed_one(insert.sql, parameters).await?;
             let id: Uuid = row.try_get("id")?;
+            step("handler_wrote");
             tokio::time::sleep(self.commit_delay).await;
             transaction.commit().await?;
+            step("handler_committed");
             Ok(id)
         };
-        let id = created.await.map_err(|error| failure::of_statement(&error))?;
-        tracing::info!(resource = insert.resource, %id, user = %caller.user, "created");
-        Ok(id)
+        created.await.map_err(|error| failure::of_statement(&error))
+    }
+
+    /// Runs a statement that changes nothing the second time: in the call's own transaction, or in one of its own.
+    pub(crate) async fn execute(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<(), Status> {
+        match &call.transaction {
+            Some(transaction) => {
+                transaction.execute_typed(sql, parameters).await.map_err(failure::of_transaction)?;
+            }
+            None => {
+                self.select(call.caller, sql, parameters).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What the caller may see of what `sql` selects.
@@ -90,6 +135,11 @@ impl Database {
     async fn connection(&self) -> Result<Object, Status> {
         self.pool.get().await.map_err(|error| failure::of_pool(&error))
     }
+}
+
+/// Where a handler stands, as the layer says it of itself with the target `tonic_idempotency::step`.
+fn step(step: &'static str) {
+    tracing::trace!(target: "organization::step", step);
 }
 
 impl fmt::Debug for Database {

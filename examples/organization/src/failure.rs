@@ -1,8 +1,9 @@
 //! What a caller is told when a statement, or getting a connection for one, failed. The cause goes to the log.
 
 use deadpool_postgres::PoolError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
+use tonic_idempotency::{TransactionError, TransactionErrorKind};
 use tonic_types::{ErrorDetails, StatusExt};
 
 pub(crate) fn of_pool(error: &PoolError) -> Status {
@@ -19,6 +20,18 @@ pub(crate) fn of_statement(error: &tokio_postgres::Error) -> Status {
         tracing::error!(error = %chain(error), "a statement failed");
         return Status::internal("the database answered with an error");
     };
+    of_refusal(refused)
+}
+
+/// In the call's own transaction. What it does not know itself, the layer's error does.
+pub(crate) fn of_transaction(error: TransactionError) -> Status {
+    match error.as_db_error() {
+        Some(refused) if error.kind() == TransactionErrorKind::Refused => of_refusal(refused),
+        _ => error.into(),
+    }
+}
+
+fn of_refusal(refused: &DbError) -> Status {
     // The constraint says what the request pointed at: `projects_fk_cluster`.
     if refused.code() == &SqlState::FOREIGN_KEY_VIOLATION
         && let Some((_, missing)) = refused.constraint().and_then(|name| name.rsplit_once("_fk_"))

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | [`proto`] | the service's messages, servers and clients |
 //! | `server` | **how the idempotency layer is put around the services** |
-//! | `services` | the handlers: plain tonic, they know nothing of idempotency |
+//! | `services` | the handlers |
+//! | `call` | what a create call comes with: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
 //! | `bootstrap` | migrations, the API's role, the example's users, organisation and cluster |
@@ -15,6 +16,7 @@
 mod args;
 mod auth;
 mod bootstrap;
+mod call;
 mod database;
 mod failure;
 mod fields;
@@ -26,7 +28,7 @@ mod services;
 mod signals;
 mod tour;
 
-pub use args::Args;
+pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION};
 pub use run::{Error, run};

@@ -17,7 +17,7 @@ use crate::{
 /// Why the sample could not run: a sentence for a person.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long calls that still run are waited for, at most: once for those whose clients wait too, and once for the others.
+/// How long calls that still run are waited for, at most.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Runs the sample until Ctrl-C or SIGTERM; a second one does not wait for calls that still run. The database's server
@@ -64,7 +64,7 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
         () = signals.first() => return Ok(()),
     }
     let issuer = Issuer::new()?;
-    let service = Service::new(server.url(), issuer.authentication(), args.handler_delay).await?;
+    let service = Service::new(args, server.url(), issuer.authentication()).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
     let address = listener.local_addr()?;
@@ -72,22 +72,27 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
     tour::print(&ready, server.describe(), args.outbox_delay);
 
-    let served = until_stopped(service.serve(listener, signals.clone()), signals).await;
+    let served = until_stopped(&service, service.serve(listener, signals.clone()), signals).await;
     drop(ready_file);
-    service.stop(GRACE).await;
+    service.stop().await;
     drop(worker);
     served
 }
 
 /// Waits for the calls that still run when the first signal comes, at most [`GRACE`].
-async fn until_stopped(serving: impl Future<Output = Result<(), Error>>, signals: &Signals) -> Result<(), Error> {
+async fn until_stopped(
+    service: &Service,
+    serving: impl Future<Output = Result<(), Error>>,
+    signals: &Signals,
+) -> Result<(), Error> {
     let mut serving = pin!(serving);
     tokio::select! {
         served = &mut serving => return served,
         () = signals.first() => {}
     }
     tracing::info!("stopping; Ctrl-C again does not wait for the calls that still run");
-    time::timeout(GRACE, serving).await.unwrap_or(Ok(()))
+    let (served, ()) = tokio::join!(time::timeout(GRACE, serving), service.shut_down(GRACE));
+    served.unwrap_or(Ok(()))
 }
 
 fn ready<'a>(address: SocketAddr, database_url: &'a str, issuer: &Issuer) -> Result<Ready<'a>, Error> {

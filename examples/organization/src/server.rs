@@ -8,11 +8,15 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::{Server, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceTypes, Sweeper, Sweeping};
+use tonic_idempotency::{
+    IdempotencyLayer, LeasePolicy, Mode, PostgresStore, ProcedureBuilder, Recovering, ResourceTypes, StorePolicy,
+    Sweeper, Sweeping,
+};
 use tower_layer::Layer;
 
 use crate::{
-    FILE_DESCRIPTOR_SET,
+    Args, FILE_DESCRIPTOR_SET,
+    args::{LeasePolicyArg, ModeArg, StorePolicyArg},
     auth::Authentication,
     database::{self, Database},
     proto::{
@@ -21,7 +25,7 @@ use crate::{
         project_service_server::ProjectServiceServer,
     },
     run::Error,
-    services::{ApiKeys, Clusters, Invites, Namespaces, Projects},
+    services::{ApiKeys, Clusters, Invites, InvitesReconciler, Namespaces, Projects},
     signals::Signals,
 };
 
@@ -30,28 +34,31 @@ use crate::{
 pub(crate) struct Service {
     idempotency: IdempotencyLayer,
     pools: [Pool; 2],
+    recovering: Recovering,
     routes: Routes,
     sweeping: Sweeping,
 }
 
 impl Service {
-    /// The services on this database. A create call waits for `handler_delay` before it commits.
-    pub(crate) async fn new(
-        database_url: &str,
-        authentication: Authentication,
-        handler_delay: Duration,
-    ) -> Result<Self, Error> {
+    /// The services on this database.
+    pub(crate) async fn new(args: &Args, database_url: &str, authentication: Authentication) -> Result<Self, Error> {
         // Two pools, so that slow handlers, each on a connection, do not keep the store from its own.
         let pools = [database::pool(database_url)?, database::pool(database_url)?];
         let [store_pool, handler_pool] = pools.clone();
+        let database = Database::new(handler_pool, args.handler_delay);
 
         let store = PostgresStore::new(store_pool, ResourceTypes::organization());
-        let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).build()?;
+        let overrides = Overrides::of(args);
+        let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(store.clone())
+            .reconciler(InvitesReconciler::PROCEDURE, InvitesReconciler::new(database.clone()))
+            .adjust_procedures(move |procedure| overrides.apply(procedure))
+            .build()?;
         let sweeping = Sweeper::new(store).spawn();
+        let recovering = idempotency.recovery().spawn();
 
         // A call first meets authentication, which says who it is, then idempotency, then the handler.
         let guard = Guard { authentication, idempotency: idempotency.clone() };
-        let database = Database::new(handler_pool, handler_delay);
         let routes = Routes::default()
             .add_service(guard.around(ApiKeyServiceServer::new(ApiKeys::new(database.clone()))))
             .add_service(guard.around(ClusterServiceServer::new(Clusters::new(database.clone()))))
@@ -59,7 +66,7 @@ impl Service {
             .add_service(guard.around(NamespaceServiceServer::new(Namespaces::new(database.clone()))))
             .add_service(guard.around(ProjectServiceServer::new(Projects::new(database))));
         let routes = add_public(routes).await?;
-        Ok(Self { idempotency, pools, routes, sweeping })
+        Ok(Self { idempotency, pools, recovering, routes, sweeping })
     }
 
     /// Serves until the first signal, and the calls that run then to their end.
@@ -73,14 +80,68 @@ impl Service {
         Ok(())
     }
 
-    /// Waits, at most that long, for the calls whose clients have hung up: they run to their end. Then stops the rest.
-    pub(crate) async fn stop(self, at_most: Duration) {
-        let drained = self.idempotency.drain(at_most).await;
-        if drained.left > 0 {
-            tracing::warn!(calls = drained.left, "calls were cut off");
+    /// Refuses new calls with a key, and waits, at most that long, for those that run: also for those whose clients have hung
+    /// up.
+    pub(crate) async fn shut_down(&self, at_most: Duration) {
+        for call in self.idempotency.shut_down(at_most).await.left {
+            tracing::warn!(procedure = call.procedure, mode = ?call.mode, stage = ?call.stage, "a call was cut off");
         }
+    }
+
+    /// Stops the rest.
+    pub(crate) async fn stop(self) {
+        self.recovering.stop().await;
         self.sweeping.stop().await;
         self.pools.iter().for_each(Pool::close);
+    }
+}
+
+/// What the command line says of every procedure.
+#[derive(Clone, Copy)]
+struct Overrides {
+    lease: Option<Duration>,
+    mode: Option<Mode>,
+    on_lease_ended: Option<LeasePolicy>,
+    on_store_unavailable: Option<StorePolicy>,
+}
+
+impl Overrides {
+    fn of(args: &Args) -> Self {
+        Self {
+            lease: args.lease,
+            mode: args.mode.map(|mode| match mode {
+                ModeArg::Reserved => Mode::Reserved,
+                ModeArg::Transactional => Mode::Transactional,
+            }),
+            on_lease_ended: args.on_lease_ended.map(|policy| match policy {
+                LeasePolicyArg::Reconcile => LeasePolicy::Reconcile,
+                LeasePolicyArg::Refuse => LeasePolicy::Refuse,
+                LeasePolicyArg::Rerun => LeasePolicy::Rerun,
+            }),
+            on_store_unavailable: args.on_store_unavailable.map(|policy| match policy {
+                StorePolicyArg::Proceed => StorePolicy::Proceed,
+                StorePolicyArg::Reject => StorePolicy::Reject,
+            }),
+        }
+    }
+
+    fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
+        if let Some(lease) = self.lease {
+            procedure = procedure.lease(lease);
+        }
+        if let Some(mode) = self.mode {
+            procedure = procedure.mode(mode);
+        }
+        if let Some(policy) = self.on_store_unavailable {
+            procedure = procedure.on_store_unavailable(policy);
+        }
+        match self.on_lease_ended {
+            None => procedure,
+            Some(LeasePolicy::Reconcile) if procedure.path() != InvitesReconciler::PROCEDURE => {
+                procedure.on_lease_ended(LeasePolicy::Refuse)
+            }
+            Some(policy) => procedure.on_lease_ended(policy),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// How often a statement is tried: a server that restarted leaves a pool of connections that are closed, each found out
 /// only by using it.
-const ATTEMPTS: u32 = 4;
+pub(super) const ATTEMPTS: u32 = 4;
 
 /// Nobody waits longer for an answer, and clocks overflow.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -34,20 +34,38 @@ impl Connections {
         Self { timeout: timeout.min(MAX_TIMEOUT), ..self }
     }
 
-    /// The row that a statement answers. It may be run more than once, so it has to be one that may be.
-    ///
-    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip of its own.
+    /// When an operation that begins now has to have ended.
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    /// The row that a statement answers, as [`query`](Self::query).
     pub(super) async fn query_one(
         &self,
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Row, StoreError> {
-        let deadline = Instant::now() + self.timeout;
+        let rows = self.query(statement, parameters).await?;
+        match <[Row; 1]>::try_from(rows) {
+            Ok([row]) => Ok(row),
+            Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("{} rows in place of one", rows.len()))),
+        }
+    }
+
+    /// The rows that a statement answers. It may be run more than once, so it has to be one that may be.
+    ///
+    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip of its own.
+    pub(super) async fn query(
+        &self,
+        statement: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let deadline = self.deadline();
         let mut attempt = 1;
         loop {
             let connection = self.connection(deadline).await?;
-            let error = match timeout_at(deadline, connection.query_typed_one(statement, parameters)).await {
-                Ok(Ok(row)) => return Ok(row),
+            let error = match timeout_at(deadline, connection.query_typed(statement, parameters)).await {
+                Ok(Ok(rows)) => return Ok(rows),
                 Ok(Err(error)) => error,
                 Err(elapsed) => {
                     // Still waiting for its answer: nothing to give to the next user.
@@ -62,7 +80,7 @@ impl Connections {
         }
     }
 
-    async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
+    pub(super) async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
         match timeout_at(deadline, self.pool.get()).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(StoreError::new(StoreErrorKind::Unreachable, error)),
@@ -82,7 +100,8 @@ pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
     error.source()?.downcast_ref::<Error>()?.code()
 }
 
-fn connection_lost(error: &Error) -> bool {
+/// Whether the connection is gone, and with it the answer.
+pub(super) fn connection_lost(error: &Error) -> bool {
     error.is_closed()
         || error.code().is_some_and(|code| {
             [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
@@ -90,13 +109,23 @@ fn connection_lost(error: &Error) -> bool {
         || error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
-fn worth_another_attempt(error: &Error) -> bool {
-    connection_lost(error)
-        || error
-            .code()
-            .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+/// Whether a statement lost against another transaction, so that the same may succeed later.
+pub(super) fn in_conflict(error: &Error) -> bool {
+    error
+        .code()
+        .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
 }
 
-fn kind(error: &Error) -> StoreErrorKind {
-    if connection_lost(error) { StoreErrorKind::Interrupted } else { StoreErrorKind::Refused }
+pub(super) fn worth_another_attempt(error: &Error) -> bool {
+    connection_lost(error) || in_conflict(error)
+}
+
+pub(super) fn kind(error: &Error) -> StoreErrorKind {
+    if connection_lost(error) {
+        StoreErrorKind::Interrupted
+    } else if in_conflict(error) {
+        StoreErrorKind::Conflict
+    } else {
+        StoreErrorKind::Refused
+    }
 }

@@ -1,4 +1,5 @@
 mod connection;
+mod transaction;
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +11,23 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use self::connection::Connections;
+pub use self::transaction::{Savepoint, Transaction, TransactionError, TransactionErrorKind};
+use self::{connection::Connections, transaction::Open};
 use super::{
-    Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes,
-    StatusError, Store, StoreError, StoreErrorKind, StoredResponse,
+    AbandonOutcome, AbandonedKey, Begun, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+    OpenTransaction, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes, Search, StatusError, Store,
+    StoreError, StoreErrorKind, StoredResponse, TransactionOptions,
 };
-use crate::{LeasePolicy, UserId, status::OutboxStatus, telemetry::Chain};
+use crate::{
+    IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::OutboxStatus, telemetry::Chain,
+};
 
 /// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
 /// row-level security.
 ///
 /// Each operation is one statement and one network round trip, and leaves neither a transaction nor a setting on the
-/// connection: the user is set for that statement alone.
+/// connection: the user is set for that statement alone. A transactional procedure's handler is given a [`Transaction`] on
+/// one of the pool's connections; that one goes back when the transaction has ended, and not before.
 ///
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
@@ -66,10 +72,7 @@ impl PostgresStore {
         completion: &Completion,
         resource: Option<(&str, Uuid)>,
     ) -> Result<CompleteOutcome, StoreError> {
-        let (response, omitted) = match &completion.response {
-            StoredResponse::Message(message) => (message.as_ref(), false),
-            StoredResponse::Omitted => ([].as_slice(), true),
-        };
+        let outcome = Columns::of(&completion.response);
         let row = self
             .connections
             .query_one(
@@ -78,8 +81,9 @@ impl PostgresStore {
                     (reservation.user.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
-                    (&response, Type::BYTEA),
-                    (&omitted, Type::BOOL),
+                    (&outcome.response, Type::BYTEA),
+                    (&outcome.omitted, Type::BOOL),
+                    (&outcome.error, Type::BYTEA),
                     (&completion.retention.as_secs_f64(), Type::FLOAT8),
                     (&resource.map(|(column, _)| column), Type::TEXT),
                     (&resource.map(|(_, id)| id), Type::UUID),
@@ -109,7 +113,7 @@ impl Store for PostgresStore {
                     (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
                     (&claim.lease.as_secs_f64(), Type::FLOAT8),
                     (&claim.retention.as_secs_f64(), Type::FLOAT8),
-                    (&(claim.on_lease_ended == LeasePolicy::Rerun), Type::BOOL),
+                    (&on_lease_ended(claim), Type::TEXT),
                     (&claim.resource_type, Type::TEXT),
                 ],
             )
@@ -117,15 +121,31 @@ impl Store for PostgresStore {
         claim_outcome(claim, &row)
     }
 
+    async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/extend.sql"),
+                &[
+                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.key.as_uuid(), Type::UUID),
+                    (&reservation.token, Type::UUID),
+                    (&lease.as_secs_f64(), Type::FLOAT8),
+                ],
+            )
+            .await?;
+        match column(&row, "extended")? {
+            true => Ok(ExtendOutcome::Extended),
+            false => Ok(ExtendOutcome::NotHeld),
+        }
+    }
+
     async fn complete(
         &self,
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        let resource = completion.resource.as_ref().and_then(|resource| {
-            let known = self.resource_types.get(&resource.resource_type)?;
-            Some((known.column(), resource.id))
-        });
+        let resource = resource_column(&self.resource_types, completion);
         match self.complete_with(reservation, completion, resource).await {
             // The response counts for more than the reference to the resource.
             Err(error) if resource.is_some() && refers_to_nothing(&error) => {
@@ -157,6 +177,40 @@ impl Store for PostgresStore {
         }
     }
 
+    async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
+        let row = self
+            .connections
+            .query_one(
+                include_str!("sql/abandon.sql"),
+                &[
+                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.key.as_uuid(), Type::UUID),
+                    (&reservation.token, Type::UUID),
+                ],
+            )
+            .await?;
+        match column(&row, "abandoned")? {
+            true => Ok(AbandonOutcome::Abandoned),
+            false => Ok(AbandonOutcome::NotHeld),
+        }
+    }
+
+    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+        let rows = self
+            .connections
+            .query(
+                include_str!("sql/abandoned.sql"),
+                &[
+                    (&search.procedures, Type::TEXT_ARRAY),
+                    (&search.lookback.map(|lookback| lookback.as_secs_f64()), Type::FLOAT8),
+                    (&i32::try_from(search.max_attempts).unwrap_or(i32::MAX), Type::INT4),
+                    (&i32::try_from(search.batch).unwrap_or(i32::MAX), Type::INT4),
+                ],
+            )
+            .await?;
+        rows.iter().map(abandoned_key).collect()
+    }
+
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
         let row = self.connections.query_one(include_str!("sql/sweep.sql"), &[(&batch, Type::INT4)]).await?;
@@ -181,30 +235,90 @@ impl Store for PostgresStore {
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Some(&self.resource_types)
     }
+
+    fn has_transactions(&self) -> bool {
+        true
+    }
+
+    async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<Begun, StoreError> {
+        Open::begin(&self.connections, &self.resource_types, claim, options).await
+    }
+
+    async fn begin_without_key(
+        &self,
+        user: Option<UserId>,
+        idle: Duration,
+        options: TransactionOptions,
+    ) -> Result<Box<dyn OpenTransaction>, StoreError> {
+        Open::begin_without_key(&self.connections, user, idle, options).await
+    }
 }
 
-/// What `tenant.idempotency_claim` answered, held against the claim.
+/// What of a response goes into which column.
+struct Columns<'a> {
+    response: Option<&'a [u8]>,
+    omitted: bool,
+    error: Option<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(response: &'a StoredResponse) -> Self {
+        match response {
+            StoredResponse::Error(error) => Self { response: None, omitted: false, error: Some(error) },
+            StoredResponse::Message(message) => Self { response: Some(message), omitted: false, error: None },
+            StoredResponse::Omitted => Self { response: Some(&[]), omitted: true, error: None },
+        }
+    }
+}
+
+/// The column of the created resource, and its id.
+fn resource_column<'a>(resource_types: &'a ResourceTypes, completion: &Completion) -> Option<(&'a str, Uuid)> {
+    let resource = completion.resource.as_ref()?;
+    Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+}
+
+/// The policy as the SQL functions have it.
+fn on_lease_ended(claim: &Claim) -> &'static str {
+    match claim.on_lease_ended {
+        LeasePolicy::Reconcile => "reconcile",
+        LeasePolicy::Refuse => "refuse",
+        LeasePolicy::Rerun => "rerun",
+    }
+}
+
+/// What `tenant.idempotency_claim` or `tenant.idempotency_begin` answered, held against the claim.
 fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
     let state: &str = column(row, "state")?;
-    if state == "acquired" {
-        return Ok(ClaimOutcome::Acquired);
+    match state {
+        "acquired" => return Ok(ClaimOutcome::Acquired),
+        "running" => return in_flight(row),
+        "running_procedure" => return Ok(ClaimOutcome::Mismatch(Mismatch::Procedure)),
+        "running_request" => return Ok(ClaimOutcome::Mismatch(Mismatch::Request)),
+        "taken_over" => return Ok(ClaimOutcome::TakenOver),
+        _ => {}
     }
     if let Some(mismatch) = claim.mismatch(column(row, "recorded_procedure")?, column(row, "recorded_hash")?) {
         return Ok(ClaimOutcome::Mismatch(mismatch));
     }
     match state {
-        "abandoned" => Ok(ClaimOutcome::OutcomeUnknown),
+        "abandoned" | "unknown" => Ok(ClaimOutcome::OutcomeUnknown),
         "completed" => {
             let response: &[u8] = column(row, "response")?;
             replay(row, StoredResponse::Message(response.to_vec().into()))
         }
-        "reserved" => {
-            let left: i64 = column(row, "lease_left_ms")?;
-            Ok(ClaimOutcome::InFlight { lease_left: Duration::from_millis(left.max(0).unsigned_abs()) })
+        "failed" => {
+            let error: &[u8] = column(row, "error")?;
+            replay(row, StoredResponse::Error(error.to_vec().into()))
         }
+        "reserved" => in_flight(row),
         "tombstone" => replay(row, StoredResponse::Omitted),
         other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
     }
+}
+
+fn in_flight(row: &Row) -> Result<ClaimOutcome, StoreError> {
+    let left: i64 = column(row, "lease_left_ms")?;
+    Ok(ClaimOutcome::InFlight { lease_left: Duration::from_millis(left.max(0).unsigned_abs()) })
 }
 
 fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreError> {
@@ -214,6 +328,17 @@ fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreErro
         (None, None) => Ok(None),
     };
     Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status }))
+}
+
+fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
+    let hash: &[u8] = column(row, "request_hash")?;
+    let hash: [u8; 32] = hash.try_into().map_err(corrupt)?;
+    Ok(AbandonedKey {
+        user: UserId::new(column(row, "user_id")?),
+        key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
+        procedure: column(row, "procedure")?,
+        request_hash: RequestHash::from(hash),
+    })
 }
 
 fn parse_status(status: &str) -> Result<OutboxStatus, StatusError> {

@@ -6,6 +6,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     auth::Caller,
+    call::Call,
     database::{Database, Insert},
     fields,
     proto::{
@@ -38,14 +39,14 @@ impl ApiKeyService for ApiKeys {
         &self,
         request: Request<CreateApiKeyRequest>,
     ) -> Result<Response<CreateApiKeyResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let name = fields::text("name", &request.name)?;
         let token = new_token()?;
         let hash = Sha256::digest(&token);
         let api_key = self
             .database
-            .create(caller, &INSERT_API_KEY, &[(&name, Type::TEXT), (&hash.as_slice(), Type::BYTEA)])
+            .create(&call, &INSERT_API_KEY, &[(&name, Type::TEXT), (&hash.as_slice(), Type::BYTEA)])
             .await?;
         Ok(Response::new(CreateApiKeyResponse { id: api_key.to_string(), token }))
     }

@@ -3,6 +3,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     auth::Caller,
+    call::Call,
     database::{Database, Insert, Parameters},
     failure, fields,
     proto::{
@@ -54,12 +55,12 @@ impl ClusterService for Clusters {
         &self,
         request: Request<CreateClusterRequest>,
     ) -> Result<Response<CreateClusterResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let name = fields::text("name", &request.name)?;
         let region = fields::text("region", &request.region)?;
         let cluster =
-            self.database.create(caller, &INSERT_CLUSTER, &[(&name, Type::TEXT), (&region, Type::TEXT)]).await?;
+            self.database.create(&call, &INSERT_CLUSTER, &[(&name, Type::TEXT), (&region, Type::TEXT)]).await?;
         Ok(Response::new(CreateClusterResponse { cluster_id: cluster.to_string() }))
     }
 
@@ -67,7 +68,7 @@ impl ClusterService for Clusters {
         &self,
         request: Request<CreateNodePoolRequest>,
     ) -> Result<Response<CreateNodePoolResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let cluster = fields::uuid("cluster_id", &request.cluster_id)?;
         let name = fields::text("name", &request.name)?;
@@ -76,7 +77,7 @@ impl ClusterService for Clusters {
         let node_pool = self
             .database
             .create(
-                caller,
+                &call,
                 &INSERT_NODE_POOL,
                 &[(&cluster, Type::UUID), (&name, Type::TEXT), (&machine_type, Type::TEXT), (&nodes, Type::INT4)],
             )
@@ -85,14 +86,14 @@ impl ClusterService for Clusters {
     }
 
     async fn add_install(&self, request: Request<AddInstallRequest>) -> Result<Response<AddInstallResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let cluster = fields::uuid("cluster_id", &request.cluster_id)?;
         let name = fields::text("name", &request.name)?;
         let version = fields::text("version", &request.version)?;
         let install = self
             .database
-            .create(caller, &INSERT_INSTALL, &[(&cluster, Type::UUID), (&name, Type::TEXT), (&version, Type::TEXT)])
+            .create(&call, &INSERT_INSTALL, &[(&cluster, Type::UUID), (&name, Type::TEXT), (&version, Type::TEXT)])
             .await?;
         Ok(Response::new(AddInstallResponse { install_id: install.to_string() }))
     }

@@ -1,9 +1,12 @@
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
+use tonic_idempotency::{Abandoned, Execution, Reconciler, Reconciliation};
+use uuid::Uuid;
 
 use crate::{
     auth::Caller,
-    database::{Database, Insert},
+    call::Call,
+    database::{Database, Insert, Parameters},
     fields,
     proto::{
         Invitation, InviteMemberRequest, InviteMemberResponse, ListInvitationsRequest, ListInvitationsResponse,
@@ -14,8 +17,15 @@ use crate::{
 
 const INSERT_INVITATION: Insert = Insert {
     resource: "organization_user",
-    sql: "INSERT INTO tenant.organization_users (email, role) VALUES ($1, $2) RETURNING id",
+    sql: "INSERT INTO tenant.organization_users (email, role, idempotency_key) VALUES ($1, $2, $3) RETURNING id",
 };
+
+/// What stands for a mail provider that takes a mail once for each invitation.
+const SEND_MAIL: &str =
+    "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, $2) ON CONFLICT (invitation_id) DO NOTHING";
+
+const SELECT_INVITATION_OF_KEY: &str = "SELECT id, email FROM tenant.organization_users \
+     WHERE invited_by = $1 AND idempotency_key = $2 ORDER BY id LIMIT 1";
 
 const SELECT_INVITATIONS: &str =
     "SELECT id, email, role, status, created FROM tenant.organization_users ORDER BY id DESC LIMIT 1000";
@@ -32,18 +42,57 @@ impl Invites {
     }
 }
 
+/// Finds out how an `InviteMember` ended whose process died: by the invitation that it wrote, or not.
+#[derive(Debug)]
+pub(crate) struct InvitesReconciler {
+    database: Database,
+}
+
+impl InvitesReconciler {
+    /// The procedure that it is for.
+    pub(crate) const PROCEDURE: &str = "/organization.v1.InviteService/InviteMember";
+
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database }
+    }
+}
+
+impl Reconciler for InvitesReconciler {
+    async fn reconcile(
+        &self,
+        abandoned: Abandoned,
+    ) -> Result<Reconciliation, Box<dyn std::error::Error + Send + Sync>> {
+        let caller = Caller { user: *abandoned.user.as_uuid() };
+        let key = abandoned.key.as_uuid();
+        let parameters: Parameters<'_> = &[(&caller.user, Type::UUID), (key, Type::UUID)];
+        let found = self.database.select(caller, SELECT_INVITATION_OF_KEY, parameters).await?;
+        let Some(invitation) = found.first() else {
+            return Ok(Reconciliation::NotExecuted);
+        };
+        let (id, email): (Uuid, String) = (invitation.try_get("id")?, invitation.try_get("email")?);
+        // It may have died before the mail.
+        let call = Call { caller, key: Some(*key), transaction: None };
+        self.database.execute(&call, SEND_MAIL, &[(&id, Type::UUID), (&email, Type::TEXT)]).await?;
+        Ok(Reconciliation::completed(&InviteMemberResponse { invitation_id: id.to_string() }))
+    }
+}
+
 #[tonic::async_trait]
 impl InviteService for Invites {
     async fn invite_member(
         &self,
         request: Request<InviteMemberRequest>,
     ) -> Result<Response<InviteMemberResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let (call, execution) = (Call::of(&request)?, Execution::of(&request));
         let request = request.into_inner();
         let email = fields::email("email", &request.email)?;
         let role = fields::role("role", &request.role)?;
-        let invitation =
-            self.database.create(caller, &INSERT_INVITATION, &[(&email, Type::TEXT), (&role, Type::TEXT)]).await?;
+        let parameters: Parameters<'_> = &[(&email, Type::TEXT), (&role, Type::TEXT), (&call.key, Type::UUID)];
+        let invitation = self.database.create(&call, &INSERT_INVITATION, parameters).await?;
+
+        // The invitation is there. If its mail cannot be sent now, a retry finds it and sends the mail, and makes no second.
+        execution.effect_committed();
+        self.database.execute(&call, SEND_MAIL, &[(&invitation, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Response::new(InviteMemberResponse { invitation_id: invitation.to_string() }))
     }
 

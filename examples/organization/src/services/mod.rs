@@ -1,4 +1,5 @@
-//! The handlers. They are plain tonic: nothing in here knows of idempotency keys.
+//! The handlers. They are plain tonic; all that they have to do with idempotency keys is where they write (see `database`), and
+//! in `invites` how a call is reconciled whose process died.
 
 mod api_keys;
 mod clusters;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 pub(crate) use api_keys::ApiKeys;
 pub(crate) use clusters::Clusters;
-pub(crate) use invites::Invites;
+pub(crate) use invites::{Invites, InvitesReconciler};
 pub(crate) use namespaces::Namespaces;
 pub(crate) use projects::Projects;
 

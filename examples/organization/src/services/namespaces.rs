@@ -3,6 +3,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     auth::Caller,
+    call::Call,
     database::{Database, Insert},
     fields,
     proto::{
@@ -38,12 +39,12 @@ impl NamespaceService for Namespaces {
         &self,
         request: Request<CreateNamespaceRequest>,
     ) -> Result<Response<CreateNamespaceResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let project = fields::uuid("project_id", &request.project_id)?;
         let name = fields::text("name", &request.name)?;
         let namespace =
-            self.database.create(caller, &INSERT_NAMESPACE, &[(&project, Type::UUID), (&name, Type::TEXT)]).await?;
+            self.database.create(&call, &INSERT_NAMESPACE, &[(&project, Type::UUID), (&name, Type::TEXT)]).await?;
         Ok(Response::new(CreateNamespaceResponse { namespace_id: namespace.to_string() }))
     }
 

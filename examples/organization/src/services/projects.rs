@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     auth::Caller,
+    call::Call,
     database::{Database, Insert, Parameters},
     failure, fields,
     proto::{
@@ -54,7 +55,7 @@ impl ProjectService for Projects {
         &self,
         request: Request<CreateProjectRequest>,
     ) -> Result<Response<CreateProjectResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let cluster = fields::uuid("cluster_id", &request.cluster_id)?;
         let name = fields::text("name", &request.name)?;
@@ -63,7 +64,7 @@ impl ProjectService for Projects {
         let project = self
             .database
             .create(
-                caller,
+                &call,
                 &INSERT_PROJECT,
                 &[(&cluster, Type::UUID), (&name, Type::TEXT), (&alias, Type::TEXT), (&labels, Type::JSONB)],
             )
@@ -75,14 +76,14 @@ impl ProjectService for Projects {
         &self,
         request: Request<AddProjectMemberRequest>,
     ) -> Result<Response<AddProjectMemberResponse>, Status> {
-        let caller = Caller::of(&request)?;
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let project = fields::uuid("project_id", &request.project_id)?;
         let user = fields::uuid("user_id", &request.user_id)?;
         let role = fields::role("role", &request.role)?;
         let member = self
             .database
-            .create(caller, &INSERT_MEMBER, &[(&project, Type::UUID), (&user, Type::UUID), (&role, Type::TEXT)])
+            .create(&call, &INSERT_MEMBER, &[(&project, Type::UUID), (&user, Type::UUID), (&role, Type::TEXT)])
             .await?;
         Ok(Response::new(AddProjectMemberResponse { member_id: member.to_string() }))
     }

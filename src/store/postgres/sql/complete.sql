@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_complete($1, $2, $3, $4, $5, make_interval(secs => $6), $7, $8) AS outcome
+SELECT tenant.idempotency_complete($1, $2, $3, $4, $5, $6, make_interval(secs => $7), $8, $9) AS outcome

@@ -1,0 +1,205 @@
+-- Transactional mode: the record is inserted in the handler's own transaction, complete, and committed with what the handler
+-- wrote. Two functions, each sent along with BEGIN and COMMIT: one network round trip each.
+--
+--   BEGIN;  tenant.idempotency_begin   →  the handler's statements  →  tenant.idempotency_commit;  COMMIT
+--
+-- Concurrent calls meet at an advisory lock that ends with the transaction, however that ends: nobody waits for it, and
+-- whoever gets it knows that no other transaction of the key is open.
+
+-- The advisory lock of a key.
+CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN uuid_hash_extended(p_key, uuid_hash_extended(p_user, 7595143431986737263));
+
+-- The other advisory lock that a transaction holds, shared, of class 1768187245 ("idem" in ASCII): which request it runs. The
+-- upper half is of the procedure, the lower half of the request.
+CREATE OR REPLACE FUNCTION tenant.idempotency_request_id(p_procedure text, p_request_hash bytea) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((hashtext(p_procedure) & 65535) << 16) | (get_byte(p_request_hash, 0) << 8) | get_byte(p_request_hash, 1);
+
+-- Whose lock a key's is: 'running' (the same request), 'running_procedure' or 'running_request' (what differs). In doubt
+-- 'running'.
+CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_request integer) RETURNS text
+LANGUAGE sql VOLATILE AS $holder$
+    SELECT coalesce(min(
+        CASE
+            WHEN theirs.request = p_request THEN 'running'
+            WHEN theirs.request >> 16 <> p_request >> 16 THEN 'running_procedure'
+            ELSE 'running_request'
+        END
+    ), 'running')
+    FROM pg_locks l
+    JOIN pg_locks r ON r.pid = l.pid AND r.locktype = 'advisory' AND r.database = l.database AND r.objsubid = 2
+                   AND r.classid = 1768187245 AND r.granted
+    CROSS JOIN LATERAL (SELECT r.objid::bigint::bit(32)::integer AS request) theirs
+    WHERE l.locktype = 'advisory'
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND l.objsubid = 1
+      AND l.granted
+      AND l.classid = ((p_lock >> 32) & 4294967295)::oid
+      AND l.objid = (p_lock & 4294967295)::oid
+$holder$;
+
+-- begin: absent → this transaction's, or what stands in the way: a state of tenant.idempotency_state, or of
+-- tenant.idempotency_holder where another transaction of the key is open. Writes nothing, and sets for this transaction
+-- alone: the user; the token, by which tenant.idempotency_commit knows its transaction; and the lease, as the time that
+-- the transaction may be idle before the server ends it.
+CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
+    p_user           uuid,
+    p_key            uuid,
+    p_token          uuid,
+    p_procedure      text,
+    p_request_hash   bytea,
+    p_lease          interval,
+    p_on_lease_ended text,
+    p_resource_type  text
+) RETURNS TABLE (
+    state              text,
+    recorded_procedure text,
+    recorded_hash      bytea,
+    response           bytea,
+    error              bytea,
+    lease_left         interval,
+    resource           uuid,
+    status             text,
+    status_error       text
+)
+LANGUAGE plpgsql AS $begin$
+DECLARE
+    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
+    v_request CONSTANT integer := tenant.idempotency_request_id(p_procedure, p_request_hash);
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true),
+            set_config('app.idempotency_token', p_token::text, true),
+            tenant.idempotency_limit_idle(p_lease),
+            pg_advisory_xact_lock_shared(1768187245, v_request);
+
+    IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        state := tenant.idempotency_holder(v_lock, v_request);
+        lease_left := p_lease;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
+           coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
+           tenant.idempotency_resource_id(k)
+    INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource
+    FROM tenant.idempotency_keys k
+    WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+
+    IF state IS NULL OR state = 'expired' THEN
+        state := 'acquired';
+    ELSIF recorded_procedure = p_procedure
+          AND recorded_hash = p_request_hash
+          AND (state = 'abandoned' AND p_on_lease_ended <> 'refuse'
+               OR state = 'unknown' AND p_on_lease_ended = 'reconcile') THEN
+        -- A reservation that a server in reserved mode has left behind.
+        state := 'taken_over';
+    ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
+        SELECT s.status, s.status_error INTO status, status_error
+        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
+    END IF;
+    RETURN NEXT;
+END
+$begin$;
+
+-- Limits how long this transaction may be idle; a shorter limit of the server's stays.
+CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit interval) RETURNS void
+LANGUAGE plpgsql AS $idle$
+DECLARE
+    v_limit CONSTANT interval := nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0');
+BEGIN
+    PERFORM set_config(
+        'idle_in_transaction_session_timeout',
+        greatest(1, least(2147483647, ceil(extract(epoch FROM least(v_limit, p_limit)) * 1000)))::text,
+        true
+    );
+END
+$idle$;
+
+-- commit: inserts the record, complete. Raises an error, so that the COMMIT which follows rolls back, where the call may not
+-- take effect: TI001 where another call is recorded (or was recorded and expired, and is being claimed anew), TI002 where this
+-- is not the transaction that tenant.idempotency_begin began.
+CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
+    p_user            uuid,
+    p_key             uuid,
+    p_token           uuid,
+    p_procedure       text,
+    p_request_hash    bytea,
+    p_lease           interval,
+    p_on_lease_ended  text,
+    p_response        bytea,
+    p_omitted         boolean,
+    p_error           bytea, -- in place of a response
+    p_retention       interval,
+    p_resource_column text, -- NULL for none
+    p_resource        uuid
+) RETURNS void
+LANGUAGE plpgsql AS $commit$
+DECLARE
+    v_rows bigint;
+BEGIN
+    IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
+        RAISE EXCEPTION 'this is not the transaction that the call was given: its handler ended that one'
+            USING ERRCODE = 'TI002';
+    END IF;
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+
+    FOR v_round IN 1..2 LOOP
+        EXECUTE format(
+            $guarded$
+            INSERT INTO tenant.idempotency_keys
+                (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_omitted, error_bytes,
+                 expires %s)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9 %s)
+            ON CONFLICT (idempotency_key, user_id) DO NOTHING
+            $guarded$,
+            CASE WHEN p_resource_column IS NULL THEN '' ELSE format(', %I', p_resource_column) END,
+            CASE WHEN p_resource_column IS NULL THEN '' ELSE ', $10' END
+        )
+        USING p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_retention, p_resource;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        IF v_rows = 1 THEN
+            RETURN;
+        END IF;
+
+        -- What tenant.idempotency_begin passed over: an expired row, or a reservation that is taken over.
+        DELETE FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key
+          AND k.user_id = p_user
+          AND (k.expires <= clock_timestamp()
+               OR (p_on_lease_ended <> 'refuse'
+                   AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile')
+                   AND k.response_bytes IS NULL
+                   AND k.error_bytes IS NULL
+                   AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
+                   AND k.procedure = p_procedure
+                   AND k.request_hash = p_request_hash));
+        EXIT WHEN NOT FOUND;
+    END LOOP;
+
+    RAISE EXCEPTION 'another call with this idempotency key is recorded'
+        USING ERRCODE = 'TI001';
+END
+$commit$;
+
+-- Whether no transaction of the key is open.
+CREATE OR REPLACE FUNCTION tenant.idempotency_settled(p_user uuid, p_key uuid) RETURNS boolean
+LANGUAGE sql VOLATILE AS $settled$
+    SELECT pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key))
+$settled$;
+
+-- Whether the transaction with this token was committed. To be believed where tenant.idempotency_settled said true in a
+-- statement before.
+CREATE OR REPLACE FUNCTION tenant.idempotency_committed(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql AS $committed$
+BEGIN
+    PERFORM set_config('app.current_user_id', p_user::text, true);
+    RETURN EXISTS (
+        SELECT FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
+          AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
+    );
+END
+$committed$;

@@ -1,0 +1,83 @@
+//! What a call gets that does not run its handler.
+
+use crate::{
+    IdempotencyStatus,
+    call::Call,
+    engine::Engine,
+    error::Rejection,
+    flight::Flight,
+    hold::Claimed,
+    settle::Settlement,
+    store::{ClaimOutcome, Replay, Resource, StoreError, StoreErrorKind},
+    telemetry::{self, Chain},
+    wire::UnaryResponse,
+};
+
+impl Engine {
+    /// What the record of its key means for a call.
+    pub(crate) async fn answer<E>(
+        &self,
+        call: &Call,
+        outcome: ClaimOutcome,
+        flight: Option<&Flight>,
+    ) -> Result<UnaryResponse, E> {
+        match outcome {
+            ClaimOutcome::InFlight { lease_left } => call.reject(Rejection::InProgress { lease_left }),
+            ClaimOutcome::Mismatch(mismatch) => call.reject(Rejection::KeyReused(mismatch)),
+            ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
+            ClaimOutcome::Replay(replay) => {
+                let status = self.replay_status(call, &replay).await;
+                let response = call.replay(&replay.response, replay.resource, status);
+                if let Some(flight) = flight {
+                    flight.land(&response);
+                }
+                Ok(response)
+            }
+            // The key is free, and there is no handler any more to run.
+            ClaimOutcome::Acquired | ClaimOutcome::TakenOver => call.reject(Rejection::Conflict),
+        }
+    }
+
+    /// What there is for a call whose handler has run and is not recorded, or whose outcome was found by the reconciler.
+    pub(crate) async fn look_again<E>(&self, call: &Call) -> Result<UnaryResponse, E> {
+        match self.claim(call).await {
+            Ok(Claimed::Refused(outcome)) => self.answer(call, outcome, None).await,
+            Ok(Claimed::Acquired(hold) | Claimed::TakenOver(hold)) => {
+                self.let_go(call, hold, Settlement::Release).await;
+                call.reject(Rejection::Conflict)
+            }
+            Err(error) => self.refuse_without_store(call, &error),
+        }
+    }
+
+    /// The answer to a call that cannot be protected.
+    pub(crate) fn refuse_without_store<E>(&self, call: &Call, error: &StoreError) -> Result<UnaryResponse, E> {
+        if error.kind() == StoreErrorKind::Conflict {
+            return call.reject(Rejection::Conflict);
+        }
+        telemetry::store_unavailable(&call.procedure, &Chain(error));
+        Ok(UnaryResponse::failed(Rejection::StoreUnavailable.into()))
+    }
+
+    /// The status that a replay reports. Fails softly.
+    async fn replay_status(&self, call: &Call, replay: &Replay) -> IdempotencyStatus {
+        let Some(creates) = call.procedure.creates() else {
+            return IdempotencyStatus::Completed;
+        };
+        let status = match (&self.status_resolver, replay.resource) {
+            (Some(resolver), Some(id)) => {
+                let resource = Resource { resource_type: creates.resource_type.clone(), id };
+                resolver.status(call.reservation.user, &resource).await.map_err(|error| Chain(&*error).to_string())
+            }
+            (None, _) => replay.status.as_ref().copied().map_err(ToString::to_string),
+            (Some(_), None) => Ok(None),
+        };
+        let problem = match status {
+            Ok(Some(status)) => return status.into(),
+            Ok(None) => "nothing is known of the created resource".to_owned(),
+            Err(error) => error,
+        };
+        telemetry::status_unknown(&call.procedure, &problem);
+        IdempotencyStatus::Processing
+    }
+}

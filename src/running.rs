@@ -1,0 +1,83 @@
+//! What runs, and how it is brought to an end.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use crate::{LeftBehind, Shutdown, call::Call, shutdown::Stage};
+
+/// The calls of one layer.
+#[derive(Default)]
+pub(crate) struct Running {
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+    calls: Arc<Calls>,
+}
+
+type Calls = Mutex<HashMap<Uuid, (Call, Stage, Instant)>>;
+
+impl Running {
+    /// The tasks that a shutdown waits for.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Cancelled when no call is to be accepted any more.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+
+    /// Notes that a call's handler runs, until dropped.
+    pub(crate) fn handler(&self, call: &Call) -> Noted {
+        self.note(call, Stage::Handler)
+    }
+
+    /// Notes that a call's outcome is being recorded, until dropped.
+    pub(crate) fn recording(&self, call: &Call) -> Noted {
+        self.note(call, Stage::Recording)
+    }
+
+    /// Accepts nothing any more, and waits for what runs.
+    pub(crate) async fn shut_down(&self, bound: Duration) -> Shutdown {
+        self.stopping.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(bound, self.tasks.wait()).await.is_ok() {
+            return Shutdown { left: Vec::new() };
+        }
+        let left: Vec<_> =
+            lock(&self.calls).values().map(|(call, stage, since)| LeftBehind::new(call, *stage, *since)).collect();
+        if !left.is_empty() {
+            tracing::warn!(left = left.len(), "calls still run; reserved keys stay so until their leases end");
+        }
+        Shutdown { left }
+    }
+
+    fn note(&self, call: &Call, stage: Stage) -> Noted {
+        let id = Uuid::new_v4();
+        lock(&self.calls).insert(id, (call.clone(), stage, Instant::now()));
+        Noted { calls: Arc::clone(&self.calls), id }
+    }
+}
+
+/// A call that is noted while it runs.
+pub(crate) struct Noted {
+    calls: Arc<Calls>,
+    id: Uuid,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        lock(&self.calls).remove(&self.id);
+    }
+}
+
+/// No operation leaves the map half changed, so one that panicked does not matter to the next.
+fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Uuid, (Call, Stage, Instant)>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}

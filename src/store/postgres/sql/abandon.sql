@@ -1,0 +1,1 @@
+SELECT tenant.idempotency_abandon($1, $2, $3) AS abandoned

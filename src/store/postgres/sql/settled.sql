@@ -1,0 +1,1 @@
+SELECT tenant.idempotency_settled($1, $2) AS settled

@@ -1,0 +1,273 @@
+//! A transaction from BEGIN to COMMIT.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::future::{join, join3};
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::{
+    Error, Row,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+use super::{
+    Transaction,
+    lookup::look_up,
+    session::{InTransaction, Session},
+};
+use crate::{
+    Isolation, UserId,
+    store::{
+        Begun, Claim, ClaimOutcome, CommitOutcome, Completion, OpenTransaction, ResourceTypes, StoreError,
+        StoreErrorKind, StoredResponse, TransactionOptions,
+        postgres::{
+            Columns, claim_outcome,
+            connection::{ATTEMPTS, Connections, connection_lost, kind, worth_another_attempt},
+            on_lease_ended, resource_column,
+        },
+    },
+    telemetry::Chain,
+};
+
+/// What a handler's writes are rolled back to where its error is recorded.
+const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
+const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
+
+/// The SQLSTATE by which `tenant.idempotency_commit` says that another call is recorded.
+const SUPERSEDED: &str = "TI001";
+
+/// The parameters of a statement, with their types.
+type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
+/// An open transaction, seen from the engine.
+#[derive(Debug)]
+pub(in crate::store::postgres) struct Open {
+    session: Arc<Session>,
+    connections: Connections,
+    claimed: Option<Claimed>,
+}
+
+/// The claim that the transaction holds, and what its record needs.
+#[derive(Debug)]
+struct Claimed {
+    claim: Claim,
+    resource_types: Arc<ResourceTypes>,
+}
+
+impl Open {
+    /// Begins, and claims. A lost connection is replaced: nothing was done on it.
+    pub(in crate::store::postgres) async fn begin(
+        connections: &Connections,
+        resource_types: &Arc<ResourceTypes>,
+        claim: &Claim,
+        options: TransactionOptions,
+    ) -> Result<Begun, StoreError> {
+        let (connection, row) = started(
+            connections,
+            options,
+            include_str!("../sql/begin.sql"),
+            &[
+                (claim.reservation.user.as_uuid(), Type::UUID),
+                (claim.reservation.key.as_uuid(), Type::UUID),
+                (&claim.reservation.token, Type::UUID),
+                (&claim.procedure, Type::TEXT),
+                (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
+                (&claim.lease.as_secs_f64(), Type::FLOAT8),
+                (&on_lease_ended(claim), Type::TEXT),
+                (&claim.resource_type, Type::TEXT),
+            ],
+        )
+        .await?;
+        let taken_over = match claim_outcome(claim, &row) {
+            Ok(ClaimOutcome::Acquired) => false,
+            Ok(ClaimOutcome::TakenOver) => true,
+            refused => {
+                tokio::spawn(roll_back(connection, connections.deadline()));
+                return refused.map(Begun::Refused);
+            }
+        };
+        let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types) };
+        let session = Arc::new(Session::new(connection));
+        let open = Self { session, connections: connections.clone(), claimed: Some(claimed) };
+        Ok(Begun::Open { transaction: Box::new(open), taken_over })
+    }
+
+    /// Begins for a call without a key.
+    pub(in crate::store::postgres) async fn begin_without_key(
+        connections: &Connections,
+        user: Option<UserId>,
+        idle: Duration,
+        options: TransactionOptions,
+    ) -> Result<Box<dyn OpenTransaction>, StoreError> {
+        let user = user.map(|user| *user.as_uuid());
+        let (connection, _) = started(
+            connections,
+            options,
+            include_str!("../sql/begin_without_key.sql"),
+            &[(&user, Type::UUID), (&idle.as_secs_f64(), Type::FLOAT8)],
+        )
+        .await?;
+        let session = Arc::new(Session::new(connection));
+        Ok(Box::new(Self { session, connections: connections.clone(), claimed: None }))
+    }
+
+    async fn committed(self, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
+        let deadline = self.connections.deadline();
+        let Some(connection) = self.session.end(deadline).await else {
+            return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler does not end"));
+        };
+        let sent = async {
+            if let Some(roll_back) = self.session.pending_roll_back() {
+                connection.batch_execute(&roll_back).await?;
+            }
+            match (&self.claimed, &completion) {
+                (Some(claimed), Some(completion)) => claimed.commit(&connection, completion).await,
+                _ => connection.batch_execute("COMMIT").await,
+            }
+        };
+        let lost = match timeout_at(deadline, sent).await {
+            Ok(Ok(())) => {
+                connection.give_back();
+                return Ok(CommitOutcome::Committed);
+            }
+            Ok(Err(error)) if !connection_lost(&error) => {
+                // The server has rolled back, or does so now.
+                tokio::spawn(roll_back(connection, deadline));
+                return match error.code().map(SqlState::code) {
+                    Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
+                    _ => Err(StoreError::new(kind(&error), error)),
+                };
+            }
+            Ok(Err(error)) => Chain(&error).to_string(),
+            Err(elapsed) => elapsed.to_string(),
+        };
+        drop(connection);
+        match &self.claimed {
+            Some(claimed) => {
+                look_up(&self.connections, &claimed.claim.reservation, self.connections.deadline(), lost).await
+            }
+            None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
+        }
+    }
+}
+
+impl OpenTransaction for Open {
+    fn hand_out(&self, extensions: &mut http::Extensions) {
+        extensions.insert(Transaction::new(Arc::clone(&self.session)));
+    }
+
+    fn was_used(&self) -> bool {
+        self.session.was_used()
+    }
+
+    fn is_in_conflict(&self) -> bool {
+        self.session.is_in_conflict()
+    }
+
+    fn commit(
+        self: Box<Self>,
+        completion: Option<Completion>,
+    ) -> Pin<Box<dyn Future<Output = Result<CommitOutcome, StoreError>> + Send>> {
+        Box::pin(self.committed(completion))
+    }
+
+    fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let deadline = self.connections.deadline();
+            if let Some(connection) = self.session.end(deadline).await {
+                roll_back(connection, deadline).await;
+            }
+        })
+    }
+}
+
+impl Claimed {
+    /// The record and COMMIT, in one round trip. That the record failed is what counts: COMMIT is answered with success
+    /// where it rolls back.
+    async fn commit(&self, connection: &InTransaction, completion: &Completion) -> Result<(), Error> {
+        let Claim { reservation, procedure, request_hash, lease, .. } = &self.claim;
+        let outcome = Columns::of(&completion.response);
+        let resource = resource_column(&self.resource_types, completion);
+        let (column, id) = resource.unzip();
+        let (request_hash, lease, retention) =
+            (request_hash.as_bytes().as_slice(), lease.as_secs_f64(), completion.retention.as_secs_f64());
+        let parameters: Parameters<'_> = &[
+            (reservation.user.as_uuid(), Type::UUID),
+            (reservation.key.as_uuid(), Type::UUID),
+            (&reservation.token, Type::UUID),
+            (procedure, Type::TEXT),
+            (&request_hash, Type::BYTEA),
+            (&lease, Type::FLOAT8),
+            (&on_lease_ended(&self.claim), Type::TEXT),
+            (&outcome.response, Type::BYTEA),
+            (&outcome.omitted, Type::BOOL),
+            (&outcome.error, Type::BYTEA),
+            (&retention, Type::FLOAT8),
+            (&column, Type::TEXT),
+            (&id, Type::UUID),
+        ];
+        let record = connection.query_typed_one(include_str!("../sql/commit.sql"), parameters);
+        let commit = connection.batch_execute("COMMIT");
+        let (record, commit) = match completion.response {
+            StoredResponse::Error(_) => {
+                let (rolled_back, record, commit) =
+                    join3(connection.batch_execute(ROLL_BACK_HANDLER), record, commit).await;
+                (rolled_back.and(record), commit)
+            }
+            StoredResponse::Message(_) | StoredResponse::Omitted => join(record, commit).await,
+        };
+        record?;
+        commit
+    }
+}
+
+/// A connection on which a transaction was begun, and the row that its first statement answered: one round trip.
+async fn started(
+    connections: &Connections,
+    options: TransactionOptions,
+    first: &str,
+    parameters: Parameters<'_>,
+) -> Result<(InTransaction, Row), StoreError> {
+    let deadline = connections.deadline();
+    let mut attempt = 1;
+    loop {
+        let connection = InTransaction::new(connections.connection(deadline).await?);
+        let error = match timeout_at(deadline, start(&connection, options, first, parameters)).await {
+            Ok(Ok(row)) => return Ok((connection, row)),
+            Ok(Err(error)) => error,
+            Err(elapsed) => return Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
+        };
+        if attempt == ATTEMPTS || !worth_another_attempt(&error) {
+            let kind = if connection_lost(&error) { StoreErrorKind::Unreachable } else { kind(&error) };
+            return Err(StoreError::new(kind, error));
+        }
+        attempt += 1;
+    }
+}
+
+async fn start(
+    connection: &InTransaction,
+    options: TransactionOptions,
+    first: &str,
+    parameters: Parameters<'_>,
+) -> Result<Row, Error> {
+    let begin = connection.batch_execute(match options.isolation {
+        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
+        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    });
+    let first = connection.query_typed_one(first, parameters);
+    if !options.savepoint {
+        let (begun, row) = join(begin, first).await;
+        return begun.and(row);
+    }
+    let (begun, row, savepoint) = join3(begin, first, connection.batch_execute(SAVEPOINT)).await;
+    begun.and(savepoint).and(row)
+}
+
+/// Gives a connection back to its pool, without its transaction; closes it if that cannot be done in time.
+async fn roll_back(connection: InTransaction, deadline: Instant) {
+    if let Ok(Ok(())) = timeout_at(deadline, connection.batch_execute("ROLLBACK")).await {
+        connection.give_back();
+    }
+}

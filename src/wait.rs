@@ -1,0 +1,114 @@
+//! Runs a call, and waits where another holds its key.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::Instrument as _;
+
+use crate::{
+    InProgressPolicy,
+    call::Call,
+    engine::{Attempt, Engine},
+    error::Rejection,
+    flight::{Flight, Joined},
+    wire::UnaryResponse,
+};
+
+/// How long to wait before the first second look at a key that another process holds, and at most.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+impl Engine {
+    /// Runs a call in a task that outlives the caller: the client may hang up any moment, and then tonic drops this future
+    /// wherever it stands. Waits, outside of that task and without a connection, where its procedure says so.
+    pub(crate) async fn call<H, F, E>(
+        self: Arc<Self>,
+        call: Call,
+        handler: H,
+        timeout: Option<Duration>,
+    ) -> Option<Result<UnaryResponse, E>>
+    where
+        H: FnOnce(http::Extensions) -> F + Send + 'static,
+        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
+            return self.spawned(call, handler, None).await.map(|attempt| match attempt {
+                Attempt::Answered(response) => response,
+                Attempt::InFlight(call, _) => call.reject(in_progress()),
+            });
+        }
+        let max_wait = call.procedure.policies().max_wait;
+        let deadline = Instant::now() + timeout.map_or(max_wait, |timeout| timeout.min(max_wait));
+        loop {
+            let mut others = match self.flights.join(&call) {
+                Joined::Leads(flight) => return self.lead(call, handler, flight, deadline).await,
+                Joined::Follows(others) => others,
+            };
+            let Some(_place) = self.flights.place() else { return Some(call.reject(in_progress())) };
+            let landed = async { others.wait_for(Option::is_some).await.ok().and_then(|response| response.clone()) };
+            let stopping = self.running.stopping();
+            match stopping.run_until_cancelled(timeout_at(deadline, landed)).await {
+                Some(Ok(Some(response))) => return Some(Ok(response)),
+                // It failed, and the key is free: somebody has to lead.
+                Some(Ok(None)) => {}
+                Some(Err(_)) => return Some(call.reject(in_progress())),
+                None => return Some(call.reject(Rejection::ShuttingDown)),
+            }
+        }
+    }
+
+    /// Runs a call that others of this process may wait for, or looks again and again until the process that does has ended.
+    async fn lead<H, F, E>(
+        self: Arc<Self>,
+        mut call: Call,
+        mut handler: H,
+        flight: Flight,
+        deadline: Instant,
+    ) -> Option<Result<UnaryResponse, E>>
+    where
+        H: FnOnce(http::Extensions) -> F + Send + 'static,
+        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let flight = Arc::new(flight);
+        let [mut pause, longest] = PAUSES;
+        let mut place = None;
+        loop {
+            (call, handler) = match self.spawned(call, handler, Some(Arc::clone(&flight))).await? {
+                Attempt::Answered(response) => return Some(response),
+                Attempt::InFlight(call, handler) => (call, handler),
+            };
+            place = place.or_else(|| self.flights.place());
+            let next = Instant::now() + pause;
+            if place.is_none() || next > deadline {
+                return Some(call.reject(in_progress()));
+            }
+            if self.running.stopping().run_until_cancelled(sleep_until(next)).await.is_none() {
+                return Some(call.reject(Rejection::ShuttingDown));
+            }
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime.
+    async fn spawned<H, F, E>(
+        self: &Arc<Self>,
+        call: Call,
+        handler: H,
+        flight: Option<Arc<Flight>>,
+    ) -> Option<Attempt<H, E>>
+    where
+        H: FnOnce(http::Extensions) -> F + Send + 'static,
+        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let engine = Arc::clone(self);
+        let attempt = async move { engine.run(call, handler, flight.as_deref()).await };
+        self.running.tasks().spawn(attempt.in_current_span()).await.ok()
+    }
+}
+
+/// Its lease is not known any more, and does not matter: the other call may end any moment.
+fn in_progress() -> Rejection {
+    Rejection::InProgress { lease_left: Duration::MAX }
+}
