@@ -10,7 +10,8 @@
 --
 --   reserved   neither response_bytes nor error_bytes; `token` fences, `lease_expires` says how long the reservation is
 --              believed, `attempts` how many calls have held it
---   unknown    reserved, with outcome_unknown: the call ended, and nobody knows whether it took effect
+--   unknown    reserved, with outcome_unknown, its lease ended: a call that held it has ended, and nobody knows whether it
+--              took effect. The mark stays when the reservation is taken over
 --   completed  response_bytes IS NOT NULL (an empty message is zero bytes)
 --   tombstone  completed, with response_omitted: the response was too large to keep
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. A FUN-15 server takes it for reserved

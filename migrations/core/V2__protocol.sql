@@ -43,11 +43,11 @@ LANGUAGE sql VOLATILE AS $state$
         WHEN k.response_omitted THEN 'tombstone'
         WHEN k.response_bytes IS NOT NULL THEN 'completed'
         WHEN k.error_bytes IS NOT NULL THEN 'failed'
-        WHEN k.outcome_unknown THEN 'unknown'
         WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
         WHEN k.token = p_token THEN 'taken_over'
         -- A FUN-15 server's reservation has no lease; it is given the caller's.
         WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
+        WHEN k.outcome_unknown THEN 'unknown'
         ELSE 'abandoned'
     END
 $state$;
@@ -134,11 +134,10 @@ BEGIN
               AND recorded_hash = p_request_hash THEN
             state := NULL;
             UPDATE tenant.idempotency_keys k
-            SET token           = p_token,
-                lease_expires   = clock_timestamp() + p_lease,
-                expires         = clock_timestamp() + greatest(p_lease, p_retention),
-                attempts        = k.attempts + 1,
-                outcome_unknown = false
+            SET token         = p_token,
+                lease_expires = clock_timestamp() + p_lease,
+                expires       = clock_timestamp() + greatest(p_lease, p_retention),
+                attempts      = k.attempts + 1
             WHERE k.idempotency_key = p_key
               AND k.user_id = p_user
               AND k.procedure = p_procedure
@@ -167,7 +166,8 @@ BEGIN
 END
 $claim$;
 
--- extend: a reservation's lease starts anew, by the holder of the token alone; whether there was such a reservation.
+-- extend: a reservation's lease starts anew, by the holder of the token alone; whether there was such a reservation. One that
+-- was abandoned has no lease any more.
 CREATE OR REPLACE FUNCTION tenant.idempotency_extend(p_user uuid, p_key uuid, p_token uuid, p_lease interval)
 RETURNS boolean
 LANGUAGE plpgsql AS $extend$
@@ -182,7 +182,7 @@ BEGIN
       AND k.token = p_token
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL
-      AND NOT k.outcome_unknown;
+      AND k.lease_expires > 'epoch';
     RETURN FOUND;
 END
 $extend$;
@@ -249,14 +249,29 @@ BEGIN
 END
 $complete$;
 
--- release: reserved → absent, by the holder of the token alone; whether there was such a reservation. Never touches a
--- row with an outcome.
+-- release: reserved → absent, by the holder of the token alone; whether there was such a reservation. Never touches a row
+-- with an outcome. A reservation that was taken over, or of which somebody does not know the outcome, stays: its lease ends, and
+-- the next claim decides as this one's could have. (The holder may not know that it took over: its claim's answer may be
+-- lost.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $release$
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     DELETE FROM tenant.idempotency_keys k
+    WHERE k.idempotency_key = p_key
+      AND k.user_id = p_user
+      AND k.token = p_token
+      AND k.attempts = 1
+      AND NOT k.outcome_unknown
+      AND k.response_bytes IS NULL
+      AND k.error_bytes IS NULL;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+
+    UPDATE tenant.idempotency_keys k
+    SET lease_expires = 'epoch'
     WHERE k.idempotency_key = p_key
       AND k.user_id = p_user
       AND k.token = p_token
@@ -267,14 +282,14 @@ END
 $release$;
 
 -- abandon: reserved → unknown, by the holder of the token alone; whether there was such a reservation. The lease ends with
--- it, and 'rerun' does not take it over.
+-- it, for good, and 'rerun' does not take it over.
 CREATE OR REPLACE FUNCTION tenant.idempotency_abandon(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $abandon$
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     UPDATE tenant.idempotency_keys k
-    SET lease_expires   = clock_timestamp(),
+    SET lease_expires   = 'epoch',
         outcome_unknown = true
     WHERE k.idempotency_key = p_key
       AND k.user_id = p_user

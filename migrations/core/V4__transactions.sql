@@ -42,8 +42,8 @@ $holder$;
 
 -- begin: absent → this transaction's, or what stands in the way: a state of tenant.idempotency_state, or of
 -- tenant.idempotency_holder where another transaction of the key is open. Writes nothing, and sets for this transaction
--- alone: the user; the token, by which tenant.idempotency_commit knows its transaction; and the lease, as the time that
--- the transaction may be idle before the server ends it.
+-- alone: the user; the token, by which tenant.idempotency_commit knows its transaction; the row that it may take the place
+-- of; and the lease, as the time that the transaction may be idle before the server ends it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,
@@ -68,6 +68,7 @@ LANGUAGE plpgsql AS $begin$
 DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
     v_request CONSTANT integer := tenant.idempotency_request_id(p_procedure, p_request_hash);
+    v_seen text;
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true),
             set_config('app.idempotency_token', p_token::text, true),
@@ -83,19 +84,24 @@ BEGIN
 
     SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
            coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
-           tenant.idempotency_resource_id(k)
-    INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource
+           tenant.idempotency_resource_id(k),
+           concat(k.id, ' ', k.token)
+    INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-    IF state IS NULL OR state = 'expired' THEN
+    IF state IS NULL THEN
         state := 'acquired';
+    ELSIF state = 'expired' THEN
+        state := 'acquired';
+        PERFORM set_config('app.idempotency_seen', v_seen, true);
     ELSIF recorded_procedure = p_procedure
           AND recorded_hash = p_request_hash
           AND (state = 'abandoned' AND p_on_lease_ended <> 'refuse'
                OR state = 'unknown' AND p_on_lease_ended = 'reconcile') THEN
         -- A reservation that a server in reserved mode has left behind.
         state := 'taken_over';
+        PERFORM set_config('app.idempotency_seen', v_seen, true);
     ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
         SELECT s.status, s.status_error INTO status, status_error
         FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
@@ -118,9 +124,10 @@ BEGIN
 END
 $idle$;
 
--- commit: inserts the record, complete. Raises an error, so that the COMMIT which follows rolls back, where the call may not
--- take effect: TI001 where another call is recorded (or was recorded and expired, and is being claimed anew), TI002 where this
--- is not the transaction that tenant.idempotency_begin began.
+-- commit: inserts the record, complete, in the place of the row that tenant.idempotency_begin saw and passed over, if that is
+-- as it was. Raises an error, so that the COMMIT which follows rolls back, where the call may not take effect: TI001 where
+-- another call is recorded or has reserved the key, TI002 where this is not the transaction that tenant.idempotency_begin
+-- began.
 CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_user            uuid,
     p_key             uuid,
@@ -164,10 +171,10 @@ BEGIN
             RETURN;
         END IF;
 
-        -- What tenant.idempotency_begin passed over: an expired row, or a reservation that is taken over.
         DELETE FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key
           AND k.user_id = p_user
+          AND concat(k.id, ' ', k.token) = current_setting('app.idempotency_seen', true)
           AND (k.expires <= clock_timestamp()
                OR (p_on_lease_ended <> 'refuse'
                    AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile')

@@ -35,9 +35,10 @@ struct Record {
     request_hash: RequestHash,
     attempts: u32,
     created: Instant,
-    lease_expires: Instant,
+    /// `None` where it ended for good.
+    lease_expires: Option<Instant>,
     expires: Instant,
-    /// Nobody knows whether it took effect.
+    /// A call that held it has ended, and nobody knows whether it took effect.
     unknown: bool,
     outcome: Option<(StoredResponse, Option<Resource>)>,
 }
@@ -50,7 +51,7 @@ impl Record {
             request_hash: claim.request_hash,
             attempts: 1,
             created: now,
-            lease_expires: now + claim.lease,
+            lease_expires: Some(now + claim.lease),
             expires: now + claim.lease.max(claim.retention),
             unknown: false,
             outcome: None,
@@ -58,20 +59,23 @@ impl Record {
     }
 
     fn take_over(&mut self, claim: &Claim, now: Instant) {
-        let Self { attempts, created, .. } = *self;
-        *self = Self { attempts: attempts + 1, created, ..Self::reserved(claim, now) };
+        let Self { attempts, created, unknown, .. } = *self;
+        *self = Self { attempts: attempts + 1, created, unknown, ..Self::reserved(claim, now) };
     }
 
     /// What a claim of the same request comes to, while there is no outcome.
     fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
         match claim.on_lease_ended {
-            LeasePolicy::Reconcile if self.unknown => Claimed::TakeOver,
-            _ if self.unknown => Claimed::Refused,
             _ if self.token == claim.reservation.token => Claimed::Held,
-            _ if self.lease_expires > now => Claimed::InFlight,
-            LeasePolicy::Refuse => Claimed::Refused,
-            LeasePolicy::Reconcile | LeasePolicy::Rerun => Claimed::TakeOver,
+            _ if self.lease_left(now) > Duration::ZERO => Claimed::InFlight { lease_left: self.lease_left(now) },
+            LeasePolicy::Reconcile => Claimed::TakeOver,
+            LeasePolicy::Rerun if !self.unknown => Claimed::TakeOver,
+            LeasePolicy::Refuse | LeasePolicy::Rerun => Claimed::Refused,
         }
+    }
+
+    fn lease_left(&self, now: Instant) -> Duration {
+        self.lease_expires.map_or(Duration::ZERO, |expires| expires.saturating_duration_since(now))
     }
 
     fn is_held_by(&self, reservation: &Reservation) -> bool {
@@ -86,7 +90,7 @@ impl Record {
 /// What a claim of a reserved key comes to.
 enum Claimed {
     Held,
-    InFlight,
+    InFlight { lease_left: Duration },
     Refused,
     TakeOver,
 }
@@ -146,7 +150,7 @@ impl Store for MemoryStore {
         Ok(match record.claimed(claim, now) {
             Claimed::Held if record.attempts == 1 => ClaimOutcome::Acquired,
             Claimed::Held => ClaimOutcome::TakenOver,
-            Claimed::InFlight => ClaimOutcome::InFlight { lease_left: record.lease_expires - now },
+            Claimed::InFlight { lease_left } => ClaimOutcome::InFlight { lease_left },
             Claimed::Refused => ClaimOutcome::OutcomeUnknown,
             Claimed::TakeOver => {
                 record.take_over(claim, now);
@@ -159,11 +163,12 @@ impl Store for MemoryStore {
         let now = Instant::now();
         let mut state = self.lock();
         let record = state.records.get_mut(&(reservation.user, reservation.key));
-        let Some(record) = record.filter(|record| record.is_held_by(reservation) && !record.unknown) else {
+        let Some(record) = record.filter(|record| record.is_held_by(reservation) && record.lease_expires.is_some())
+        else {
             return Ok(ExtendOutcome::NotHeld);
         };
-        record.lease_expires = now + lease;
-        record.expires = record.expires.max(record.lease_expires);
+        record.lease_expires = Some(now + lease);
+        record.expires = record.expires.max(now + lease);
         Ok(ExtendOutcome::Extended)
     }
 
@@ -190,8 +195,13 @@ impl Store for MemoryStore {
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
         let mut state = self.lock();
         match state.records.entry((reservation.user, reservation.key)) {
-            Entry::Occupied(entry) if entry.get().is_held_by(reservation) => {
-                entry.remove();
+            Entry::Occupied(mut entry) if entry.get().is_held_by(reservation) => {
+                if entry.get().attempts == 1 && !entry.get().unknown {
+                    entry.remove();
+                } else {
+                    // The next claim decides as this one's could have.
+                    entry.get_mut().lease_expires = None;
+                }
                 Ok(ReleaseOutcome::Released)
             }
             _ => Ok(ReleaseOutcome::NotHeld),
@@ -204,7 +214,7 @@ impl Store for MemoryStore {
         let Some(record) = record.filter(|record| record.is_held_by(reservation)) else {
             return Ok(AbandonOutcome::NotHeld);
         };
-        record.lease_expires = Instant::now();
+        record.lease_expires = None;
         record.unknown = true;
         Ok(AbandonOutcome::Abandoned)
     }
@@ -217,7 +227,7 @@ impl Store for MemoryStore {
             .iter()
             .filter(|(_, record)| {
                 record.outcome.is_none()
-                    && record.lease_expires <= now
+                    && record.lease_left(now).is_zero()
                     && record.is_live(now)
                     && record.attempts < search.max_attempts
                     && search.lookback.is_none_or(|lookback| now.duration_since(record.created) <= lookback)

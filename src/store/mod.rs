@@ -87,7 +87,8 @@ pub trait Store: Send + Sync + 'static {
         completion: &Completion,
     ) -> impl Future<Output = Result<CompleteOutcome, StoreError>> + Send;
 
-    /// Deletes the caller's reservation, so that the key can be claimed again.
+    /// Deletes the caller's reservation, so that the key can be claimed again. One that was taken over is not forgotten: its
+    /// lease ends, and it can be taken over again, by the policy of whoever claims it.
     ///
     /// # Errors
     ///

@@ -89,6 +89,7 @@ macro_rules! store_suite {
             does_not_complete_what_was_not_claimed
             does_not_complete_what_was_released
             releases_a_reservation_held_by_the_caller
+            releases_a_reservation_that_was_taken_over_without_forgetting_it
             does_not_release_a_completed_record
             does_not_release_after_the_lease_was_taken_over
             extends_a_lease_held_by_the_caller
@@ -533,6 +534,32 @@ pub async fn releases_a_reservation_held_by_the_caller(harness: &impl Harness) {
     acquire(&store, &again(&first)).await;
     assert_eq!(released(&store, &first).await, ReleaseOutcome::NotHeld);
     assert_in_flight(&store, &again(&first)).await;
+}
+
+/// Whoever took a reservation over may release it without knowing that it did, its claim's answer lost. That somebody held it
+/// before is not forgotten.
+pub async fn releases_a_reservation_that_was_taken_over_without_forgetting_it(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = Claim { lease: NONE, ..claim() };
+    acquire(&store, &first).await;
+    let second = Claim { lease: HOUR, ..again(&first) };
+    take_over(&store, &second).await;
+    assert_eq!(released(&store, &second).await, ReleaseOutcome::Released);
+    assert_eq!(extended(&store, &second, HOUR).await, ExtendOutcome::NotHeld);
+    assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Refuse, ..again(&first) }).await;
+    take_over(&store, &Claim { lease: HOUR, ..again(&first) }).await;
+
+    // Nor that nobody knows whether it took effect.
+    let first = claim();
+    acquire(&store, &first).await;
+    assert_eq!(abandoned(&store, &first).await, AbandonOutcome::Abandoned);
+    let reconciler = Claim { on_lease_ended: LeasePolicy::Reconcile, ..again(&first) };
+    take_over(&store, &reconciler).await;
+    assert_eq!(released(&store, &reconciler).await, ReleaseOutcome::Released);
+    assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&first) }).await;
+    take_over(&store, &Claim { lease: NONE, ..again(&reconciler) }).await;
+    // A server with another policy, after that one died.
+    assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&first) }).await;
 }
 
 /// A completed record is final.

@@ -1,0 +1,163 @@
+//! Beside servers that use the table in another way: FUN-15's own, and ours in reserved mode.
+
+use std::sync::Arc;
+
+use organization::proto::CreateProjectResponse;
+use prost::Message as _;
+use tokio_postgres::{Client, types::Type};
+use tonic_idempotency::{LeasePolicy, ProcedureBuilder, Reason};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::harness::{CREATE_PROJECT, Call, Service, reason, rows};
+
+/// A FUN-15 server's statements on the only key that there is, run by the superuser.
+struct Fun15 {
+    owner: Client,
+    user: Uuid,
+    key: Uuid,
+}
+
+impl Fun15 {
+    async fn beside(database: &Database, service: &Service) -> Self {
+        let (user, key) = (service.user.expect("a user"), service.key.expect("a key"));
+        Self { owner: database.owner().await, user, key }
+    }
+
+    /// Reserves the key for the request of `probe`, which has just been completed by us.
+    async fn reserve(&self, hash: &[u8], age: &str) {
+        let insert = format!(
+            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, created, expires)
+             VALUES ($1, $2, $3, $4, now() - interval '{age}', now() - interval '{age}' + interval '24 hours')"
+        );
+        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+            &[(&self.key, Type::UUID), (&self.user, Type::UUID), (&CREATE_PROJECT, Type::TEXT), (&hash, Type::BYTEA)];
+        self.owner.execute_typed(&insert, parameters).await.expect("the reservation");
+    }
+
+    async fn complete(&self, project: Uuid) {
+        let response = CreateProjectResponse { project_id: project.to_string() }.encode_to_vec();
+        let update = "UPDATE tenant.idempotency_keys SET response_bytes = $1 WHERE idempotency_key = $2";
+        self.owner.execute(update, &[&response, &self.key]).await.expect("the completion");
+    }
+}
+
+/// The hash of the request that creates a project with this name, as a record of ours has it.
+async fn hash(database: &Database, service: &Service, name: &str) -> Vec<u8> {
+    let other = service.with_key(Some(Uuid::new_v4()));
+    other.create(name).await.expect("a call");
+    let owner = database.owner().await;
+    let select = "SELECT request_hash FROM tenant.idempotency_keys WHERE idempotency_key = $1";
+    let hash = owner.query_one(select, &[&other.key]).await.expect("the record").get(0);
+    owner.batch_execute("DELETE FROM tenant.idempotency_keys; DELETE FROM tenant.projects;").await.expect("clean");
+    hash
+}
+
+async fn plain(database: &Database) -> Service {
+    Service::new(database, database.pool(4), |call: Call| async move { call.insert().await }).await
+}
+
+#[tokio::test]
+async fn what_another_holds_is_in_progress_and_then_replayed() {
+    let database = Database::new().await;
+    let service = plain(&database).await;
+    let hash = hash(&database, &service, "shop").await;
+    let go = Fun15::beside(&database, &service).await;
+    go.reserve(&hash, "0").await;
+    assert_eq!(reason(service.create("shop").await), Reason::InProgress);
+    assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
+    let project = Uuid::new_v4();
+    go.complete(project).await;
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.project, replay.replayed), (project, true));
+    assert_eq!(rows(&go.owner).await, [0, 0, 1]);
+}
+
+/// The other server reserves after we looked: its unique constraint does not know of our lock. Ours is undone.
+#[tokio::test]
+async fn what_another_does_in_the_meantime_wins() {
+    for completes in [false, true] {
+        let database = Database::new().await;
+        let probe = plain(&database).await;
+        let hash = hash(&database, &probe, "shop").await;
+        let (key, project) = (Uuid::new_v4(), Uuid::new_v4());
+        let go = Arc::new(Fun15 { key, user: probe.user.expect("a user"), owner: database.owner().await });
+        let other = Arc::clone(&go);
+        let service = Service::new(&database, database.pool(4), move |call: Call| {
+            let (go, hash) = (Arc::clone(&other), hash.clone());
+            async move {
+                let mine = call.insert().await?;
+                go.reserve(&hash, "0").await;
+                if completes {
+                    go.complete(project).await;
+                }
+                Ok(mine)
+            }
+        })
+        .await;
+        let service = Service { user: probe.user, key: Some(key), ..service };
+        let outcome = service.create("shop").await;
+        match completes {
+            true => {
+                let replay = outcome.expect("the other's response");
+                assert_eq!((replay.project, replay.replayed), (project, true));
+            }
+            false => assert_eq!(reason(outcome), Reason::InProgress),
+        }
+        assert_eq!(rows(&go.owner).await, [0, 0, 1], "nothing of ours is left");
+    }
+}
+
+/// A reservation that came and was left behind while we ran: its call may have taken effect, so ours may not.
+#[tokio::test]
+async fn what_another_left_behind_in_the_meantime_is_not_taken_over() {
+    let database = Database::new().await;
+    let probe = plain(&database).await;
+    let hash = hash(&database, &probe, "shop").await;
+    let key = Uuid::new_v4();
+    let go = Arc::new(Fun15 { key, user: probe.user.expect("a user"), owner: database.owner().await });
+    let other = Arc::clone(&go);
+    let service = Service::new(&database, database.pool(4), move |call: Call| {
+        let (go, hash) = (Arc::clone(&other), hash.clone());
+        async move {
+            let mine = call.insert().await?;
+            if rows(&go.owner).await[2] == 0 {
+                go.reserve(&hash, "2 hours").await;
+            }
+            Ok(mine)
+        }
+    })
+    .await;
+    let service = Service { user: probe.user, key: Some(key), ..service };
+    assert_eq!(reason(service.create("shop").await), Reason::Conflict);
+    assert_eq!(rows(&go.owner).await, [0, 0, 1], "nothing of ours is left");
+    // A retry sees it from the start, and takes it over as its policy says.
+    assert!(!service.create("shop").await.expect("it runs").replayed);
+    assert_eq!(rows(&go.owner).await, [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn what_another_left_behind_is_taken_over_or_refused() {
+    for (policy, age) in
+        [(LeasePolicy::Rerun, "2 hours"), (LeasePolicy::Refuse, "2 hours"), (LeasePolicy::Refuse, "2 days")]
+    {
+        let database = Database::new().await;
+        let describe = |procedure: ProcedureBuilder| procedure.on_lease_ended(policy);
+        let service =
+            Service::with(&database, database.pool(4), describe, |call: Call| async move { call.insert().await }).await;
+        let hash = hash(&database, &service, "shop").await;
+        let go = Fun15::beside(&database, &service).await;
+        go.reserve(&hash, age).await;
+        let outcome = service.create("shop").await;
+        if policy == LeasePolicy::Refuse && age == "2 hours" {
+            assert_eq!(reason(outcome), Reason::OutcomeUnknown);
+            assert_eq!(rows(&go.owner).await, [0, 0, 1]);
+            continue;
+        }
+        let first = outcome.expect("it runs");
+        assert!(!first.replayed);
+        assert_eq!(rows(&go.owner).await, [1, 1, 1]);
+        let replay = service.create("shop").await.expect("a replay");
+        assert_eq!((replay.project, replay.replayed), (first.project, true));
+    }
+}

@@ -1,0 +1,201 @@
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::Pool;
+use organization::{
+    FILE_DESCRIPTOR_SET,
+    proto::{
+        AddProjectMemberRequest, AddProjectMemberResponse, CreateProjectRequest, CreateProjectResponse,
+        GetProjectRequest, GetProjectResponse, ListProjectsRequest, ListProjectsResponse,
+        project_service_client::ProjectServiceClient,
+        project_service_server::{ProjectService, ProjectServiceServer},
+    },
+};
+use tokio_postgres::{Client, types::Type};
+use tonic::{
+    Request, Response, Status,
+    service::{Routes, interceptor::InterceptedService},
+    transport::Channel,
+};
+use tonic_idempotency::{
+    IdempotencyLayer, Mode, PostgresStore, Procedure, ProcedureBuilder, Reason, ResourceTypes, Transaction,
+    TransactionError,
+};
+use tonic_idempotency_tests::{Database, shop};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+pub(crate) const CREATE_PROJECT: &str = "/organization.v1.ProjectService/CreateProject";
+
+/// What a script gets: what a handler does with a call.
+pub(crate) struct Call {
+    pub(crate) transaction: Result<Transaction, TransactionError>,
+    pub(crate) name: String,
+}
+
+impl Call {
+    pub(crate) fn transaction(&self) -> Transaction {
+        self.transaction.as_ref().expect("a transaction").clone()
+    }
+
+    /// Inserts the project.
+    pub(crate) async fn insert(&self) -> Result<Uuid, Status> {
+        insert(self.transaction.as_ref().expect("a transaction"), &self.name).await
+    }
+}
+
+/// Inserts a project with this name.
+pub(crate) async fn insert(transaction: &Transaction, name: &str) -> Result<Uuid, Status> {
+    let insert = "INSERT INTO tenant.projects (cluster_id, name) SELECT id, $1 FROM tenant.clusters RETURNING id";
+    Ok(transaction.query_typed_one(insert, &[(&name, Type::TEXT)]).await?.get("id"))
+}
+
+type Script = dyn Fn(Call) -> Pin<Box<dyn Future<Output = Result<Uuid, Status>> + Send>> + Send + Sync;
+
+/// A `ProjectService` whose handler does what a test says.
+struct Scripted {
+    script: Arc<Script>,
+    runs: Arc<AtomicUsize>,
+}
+
+#[tonic::async_trait]
+impl ProjectService for Scripted {
+    async fn create_project(
+        &self,
+        request: Request<CreateProjectRequest>,
+    ) -> Result<Response<CreateProjectResponse>, Status> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        let transaction = Transaction::of(&request);
+        let project = (self.script)(Call { transaction, name: request.into_inner().name }).await?;
+        Ok(Response::new(CreateProjectResponse { project_id: project.to_string() }))
+    }
+
+    async fn add_project_member(
+        &self,
+        _: Request<AddProjectMemberRequest>,
+    ) -> Result<Response<AddProjectMemberResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn get_project(&self, _: Request<GetProjectRequest>) -> Result<Response<GetProjectResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn list_projects(&self, _: Request<ListProjectsRequest>) -> Result<Response<ListProjectsResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+}
+
+/// A wrapped service that listens, a client, a user of the organisation, and a key.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) client: ProjectServiceClient<Channel>,
+    pub(crate) user: Option<Uuid>,
+    pub(crate) key: Option<Uuid>,
+    pub(crate) runs: Arc<AtomicUsize>,
+}
+
+impl Service {
+    /// On the pool, with a handler that does what the script says.
+    pub(crate) async fn new<F>(
+        database: &Database,
+        pool: Pool,
+        script: impl Fn(Call) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Uuid, Status>> + Send + 'static,
+    {
+        Self::with(database, pool, |procedure| procedure, script).await
+    }
+
+    /// With another description of the procedure.
+    pub(crate) async fn with<F>(
+        database: &Database,
+        pool: Pool,
+        describe: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder,
+        script: impl Fn(Call) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Uuid, Status>> + Send + 'static,
+    {
+        let procedure = Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(Mode::Transactional);
+        let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(60));
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(store)
+            .reconciler("/organization.v1.InviteService/InviteMember", |_| async {
+                Ok(tonic_idempotency::Reconciliation::Unknown)
+            })
+            .procedure(describe(procedure))
+            .build()
+            .expect("the layer can be built");
+        let runs = Arc::new(AtomicUsize::new(0));
+        let handler = Scripted { script: Arc::new(move |call| Box::pin(script(call))), runs: Arc::clone(&runs) };
+        let wrapped = layer.layer(ProjectServiceServer::new(handler));
+        let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+        let client = ProjectServiceClient::new(shop::channel(address).await);
+        let user = Some(database.user().await.id);
+        Self { client, user, key: Some(Uuid::new_v4()), runs }
+    }
+
+    /// A call that creates a project with this name.
+    pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {
+        let message = CreateProjectRequest { name: name.to_owned(), ..CreateProjectRequest::default() };
+        let response = self.client.clone().create_project(shop::with(message, self.user, self.key)).await?;
+        let header = |name| Some(response.metadata().get(name)?.to_str().expect("text").to_owned());
+        Ok(Seen {
+            status: header("idempotency-status"),
+            replayed: header("idempotent-replayed").is_some(),
+            project: response.get_ref().project_id.parse().expect("a UUID"),
+        })
+    }
+
+    /// The same in the background.
+    pub(crate) fn spawn(&self, name: &'static str) -> tokio::task::JoinHandle<Result<Seen, Status>> {
+        let service = self.clone();
+        tokio::spawn(async move { service.create(name).await })
+    }
+
+    pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {
+        Self { key, ..self.clone() }
+    }
+
+    /// How often the handler has run.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+/// What a client sees of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) status: Option<String>,
+    pub(crate) replayed: bool,
+    pub(crate) project: Uuid,
+}
+
+/// What is in the tables: projects, their outbox rows, records.
+pub(crate) async fn rows(owner: &Client) -> [i64; 3] {
+    let select = "SELECT (SELECT count(*) FROM tenant.projects), (SELECT count(*) FROM authz.outbox WHERE project_id IS NOT NULL),
+                         (SELECT count(*) FROM tenant.idempotency_keys)";
+    let row = owner.query_one(select, &[]).await.expect("the counts");
+    [row.get(0), row.get(1), row.get(2)]
+}
+
+/// How many transactions are open in the database, and not working.
+pub(crate) async fn open_transactions(owner: &Client) -> i64 {
+    let select = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    owner.query_one(select, &[]).await.expect("the activity").get(0)
+}
+
+/// The reason of a refusal.
+pub(crate) fn reason(refused: Result<Seen, Status>) -> Reason {
+    let status = refused.expect_err("a refusal");
+    Reason::of(&status).unwrap_or_else(|| panic!("no refusal of the layer: {status:?}"))
+}

@@ -1,0 +1,104 @@
+//! Isolation levels, and what is lost against another transaction.
+
+use std::sync::Arc;
+
+use tokio::sync::Barrier;
+use tonic::{Code, Status};
+use tonic_idempotency::{Isolation, ProcedureBuilder, Reason, TransactionErrorKind};
+use tonic_idempotency_tests::Database;
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+use crate::harness::{Call, Service, insert, open_transactions, rows};
+
+#[tokio::test]
+async fn is_as_the_procedure_says() {
+    for (isolation, expected) in [
+        (Isolation::ReadCommitted, "read committed"),
+        (Isolation::RepeatableRead, "repeatable read"),
+        (Isolation::Serializable, "serializable"),
+    ] {
+        let database = Database::new().await;
+        let describe = |procedure: ProcedureBuilder| procedure.isolation(isolation);
+        // Whatever the role's default is.
+        let pool = database.pool_with(2, "SET default_transaction_isolation = 'repeatable read'");
+        let service = Service::with(&database, pool, describe, |call: Call| async move {
+            let row = call.transaction().query_one("SHOW transaction_isolation", &[]).await?;
+            insert(&call.transaction(), row.get(0)).await
+        })
+        .await;
+        for key in [service.key, None] {
+            service.with_key(key).create("shop").await.expect("a call");
+        }
+        assert!(service.create("shop").await.expect("a replay").replayed);
+        let owner = database.owner().await;
+        let names = owner.query("SELECT DISTINCT name FROM tenant.projects", &[]).await.expect("the projects");
+        assert_eq!(names.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+/// Two calls that each read what the other writes: one of them has to give way.
+async fn write_skew(answer: fn(Status) -> Status) {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let both = Arc::new(Barrier::new(2));
+    let describe = |procedure: ProcedureBuilder| procedure.isolation(Isolation::Serializable);
+    let service = Service::with(&database, database.pool(4), describe, move |call: Call| {
+        let both = Arc::clone(&both);
+        async move {
+            let projects = call.transaction().query("SELECT id FROM tenant.projects", &[]).await?;
+            if call.name != "retry" && projects.is_empty() {
+                both.wait().await;
+            }
+            call.insert().await.map_err(answer)
+        }
+    })
+    .await;
+    let services = [Some(Uuid::new_v4()), Some(Uuid::new_v4())].map(|key| service.with_key(key));
+    let calls = [services[0].spawn("shop"), services[1].spawn("shop")];
+    let [one, other] = calls;
+    let outcomes = [one.await.expect("no panic"), other.await.expect("no panic")];
+    let lost: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    let [status] = lost[..] else { panic!("one of two is lost: {outcomes:?}") };
+    assert_eq!((status.code(), Reason::of(status)), (Code::Aborted, Some(Reason::Conflict)));
+    assert!(status.get_details_retry_info().is_some());
+    assert_eq!((rows(&owner).await, open_transactions(&owner).await), ([1, 1, 1], 0));
+
+    // The same key again.
+    for service in services {
+        service.create("shop").await.expect("a response");
+    }
+    assert_eq!(rows(&owner).await, [2, 2, 2]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_lost_against_another_may_be_tried_again() {
+    write_skew(|status| status).await;
+}
+
+/// The handler does not know that it could be tried again; the layer does.
+#[tokio::test]
+async fn whatever_its_handler_makes_of_it() {
+    write_skew(|_| Status::internal("something is wrong")).await;
+}
+
+/// What was lost inside of a savepoint, and rolled back with it, is not held against the call.
+#[tokio::test]
+async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_forgotten() {
+    let database = Database::new().await;
+    let service = Service::new(&database, database.pool(2), |call: Call| async move {
+        let transaction = call.transaction();
+        let savepoint = transaction.savepoint().await?;
+        let raise = "DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected'; END $$";
+        let lost = savepoint.batch_execute(raise).await.expect_err("a deadlock");
+        assert_eq!(lost.kind(), TransactionErrorKind::Conflict);
+        savepoint.roll_back().await?;
+        match call.name.as_str() {
+            "fail" => Err(Status::not_found("for another reason")),
+            _ => call.insert().await,
+        }
+    })
+    .await;
+    assert_eq!(service.create("fail").await.expect_err("it fails").code(), Code::NotFound);
+    service.create("shop").await.expect("a call");
+}

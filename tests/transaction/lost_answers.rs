@@ -1,0 +1,98 @@
+//! A COMMIT whose answer is lost is looked up, never guessed.
+
+use std::sync::Arc;
+
+use tokio_postgres::Client;
+use tonic_idempotency::Reason;
+use tonic_idempotency_tests::{Database, Proxy, until};
+
+use crate::harness::{Call, Service, reason, rows};
+
+/// A database in which the COMMIT of a project waits for an advisory lock.
+async fn slow_commits(database: &Database) -> Client {
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE FUNCTION tenant.wait() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$;
+             CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON tenant.projects DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW EXECUTE FUNCTION tenant.wait();
+             SELECT pg_advisory_lock(42);",
+        )
+        .await
+        .expect("the trigger");
+    owner
+}
+
+/// A call whose COMMIT is under way in the server while the connection is cut.
+async fn cut_in_the_commit(database: &Database) -> (Service, Client, tokio::task::JoinHandle<Outcome>) {
+    let owner = slow_commits(database).await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let proxy: Arc<Proxy> = Arc::new(proxy);
+    let service = Service::new(database, pool, |call: Call| async move { call.insert().await }).await;
+    let call = service.spawn("shop");
+    until("the COMMIT waits", async || waiting(&owner).await == 1).await;
+    proxy.cut();
+    proxy.mend();
+    let keep = Arc::clone(&proxy);
+    let call = tokio::spawn(async move {
+        let outcome = call.await.expect("no panic");
+        drop(keep);
+        outcome
+    });
+    until("it is looked up", async || looked_up(&owner).await).await;
+    (service, owner, call)
+}
+
+type Outcome = Result<crate::harness::Seen, tonic::Status>;
+
+async fn waiting(owner: &Client) -> i64 {
+    let select = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
+    owner.query_one(select, &[]).await.expect("the locks").get(0)
+}
+
+/// Whether somebody has asked for what became of it.
+async fn looked_up(owner: &Client) -> bool {
+    let select = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                                 WHERE datname = current_database() AND query LIKE '%idempotency_committed%'
+                                   AND pid <> pg_backend_pid())";
+    owner.query_one(select, &[]).await.expect("the activity").get(0)
+}
+
+#[tokio::test]
+async fn it_is_committed_where_the_server_commits_after_all() {
+    let database = Database::new().await;
+    let (service, owner, call) = cut_in_the_commit(&database).await;
+    assert!(!call.is_finished(), "it says nothing before it knows");
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
+    let first = call.await.expect("no panic").expect("it was committed");
+    assert!(!first.replayed);
+    assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 1));
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.project, replay.replayed), (first.project, true));
+}
+
+#[tokio::test]
+async fn it_is_refused_where_the_server_rolls_back() {
+    let database = Database::new().await;
+    let (service, owner, call) = cut_in_the_commit(&database).await;
+    let kill =
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
+    owner.batch_execute(kill).await.expect("the COMMIT is ended");
+    assert_eq!(reason(call.await.expect("no panic")), Reason::StoreUnavailable);
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the next one need not wait");
+    service.create("shop").await.expect("the key is free");
+    assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 2));
+}
+
+/// A retry that comes in between does not run: the transaction may yet be committed.
+#[tokio::test]
+async fn a_retry_does_not_run_while_that_is_open() {
+    let database = Database::new().await;
+    let (service, owner, call) = cut_in_the_commit(&database).await;
+    assert_eq!(reason(service.create("shop").await), Reason::InProgress);
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
+    call.await.expect("no panic").expect("it was committed");
+    assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 1));
+}

@@ -1,0 +1,11 @@
+//! Transactional mode, on a real PostgreSQL: what a handler writes and the record of its key are one.
+
+mod atomicity;
+mod beside;
+mod connections;
+mod duplicates;
+mod handle;
+mod harness;
+mod isolation;
+mod lost_answers;
+mod without_key;
