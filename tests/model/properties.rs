@@ -1,0 +1,151 @@
+//! What holds in every state.
+
+use stateright::{Model, Property};
+
+use crate::{
+    record::{self, View},
+    scenario::{Mode, Policy, Scenario},
+    world::{Answer, Attempt, AttemptId, Outcome, World},
+};
+
+/// A condition by name. `main.rs` has a table of them.
+pub(crate) type Condition = (&'static str, fn(&Scenario, &World) -> bool);
+
+/// The properties of a scenario.
+pub(crate) fn of(scenario: &Scenario) -> Vec<Property<Scenario>> {
+    let transactional = if scenario.has(Mode::Transactional) { TRANSACTIONAL } else { &[] };
+    let one_effect: &[Condition] = if scenario.allows_one_effect_at_most() { &[ONE_EFFECT] } else { &[] };
+    let always = [EVERYWHERE, transactional, one_effect].concat();
+    always
+        .into_iter()
+        .map(|(name, condition)| Property::always(name, condition))
+        .chain(scenario.sights.iter().map(|&(name, condition)| Property::sometimes(name, condition)))
+        .collect()
+}
+
+const EVERYWHERE: &[Condition] = &[
+    ABANDONED_IS_ANSWERED,
+    ABANDONED_IS_NOT_RERUN,
+    ANSWERS_AGREE,
+    ANSWERS_WERE_DONE,
+    EVERY_RUN_COMES_TO_REST,
+    FENCED_CHANGE_NOTHING,
+    NOBODY_WAITS_FOR_ITSELF,
+    NO_KEY_IS_STUCK,
+    NOTHING_DONE_IS_TRUE,
+    ONE_EFFECT_UNLESS_LEASE_ENDED,
+    RECORDS_ARE_FINAL,
+    REPLAYS_WERE_RECORDED,
+];
+
+const TRANSACTIONAL: &[Condition] = &[EFFECT_AND_RECORD_ARE_ONE, ONE_TRANSACTION_AT_A_TIME, TRANSACTIONAL_ANSWERS];
+
+pub(crate) const ABANDONED_IS_ANSWERED: Condition = ("an abandoned key is not in flight", |_, world| {
+    !world.record.as_ref().is_some_and(|record| record.lease_runs && record.abandoned == Some(record.takeovers))
+});
+
+pub(crate) const ABANDONED_IS_NOT_RERUN: Condition =
+    ("an abandoned call is run again only on a reconciler's word", |_, world| !world.history.reran_abandoned);
+
+const ANSWERS_AGREE: Condition = ("all answers of one life agree, unless a lease ended in it", |_, world| {
+    (0..world.history.lives.len()).all(|life| {
+        let mut outcomes = answers(world, life).filter_map(Answer::outcome);
+        let first = outcomes.next();
+        world.history.lives[life].lease_ended || outcomes.all(|outcome| Some(outcome) == first)
+    })
+});
+
+const ANSWERS_WERE_DONE: Condition = ("what is answered or recorded was done", |_, world| {
+    let answered = world.attempts.iter().filter_map(|attempt| attempt.answer?.outcome());
+    let recorded = world.history.lives.iter().filter_map(|life| life.recorded);
+    answered.chain(recorded).all(|outcome| match outcome {
+        Outcome::FinalError(id) => world.attempts[id].effect.is_none(),
+        Outcome::Response(id) => world.attempts[id].effect.is_some(),
+    })
+});
+
+pub(crate) const EFFECT_AND_RECORD_ARE_ONE: Condition =
+    ("a transactional effect is there exactly if its record is", |scenario, world| {
+        transactional(scenario, world).all(|(id, attempt)| {
+            let recorded = |life: usize| world.history.lives[life].recorded == Some(Outcome::Response(id));
+            (0..world.history.lives.len()).all(|life| recorded(life) == (attempt.effect == Some(life)))
+        })
+    });
+
+/// Every run is finite (`scenarios::ends_every_run`), so this says that each of them, from wherever it is, comes to
+/// rest. It is a statement about the states that nothing leads out of, and not an `eventually`: the checker may believe
+/// that one too early where two paths join, and the initial state, at rest as it is, would satisfy it.
+pub(crate) const EVERY_RUN_COMES_TO_REST: Condition = ("a run that can go no further is at rest", |scenario, world| {
+    let mut actions = Vec::new();
+    if !world.is_at_rest() {
+        scenario.actions(world, &mut actions);
+    }
+    world.is_at_rest() || !actions.is_empty()
+});
+
+pub(crate) const FENCED_CHANGE_NOTHING: Condition =
+    ("a worker whose reservation was taken over changes nothing", |_, world| !world.history.trespassed);
+
+pub(crate) const NOBODY_WAITS_FOR_ITSELF: Condition =
+    ("no attempt is told to wait for itself", |_, world| !world.history.waited_for_itself);
+
+/// Whoever claims next, in either mode, gets the key, a replay, or (by policy) the news that the outcome is unknown.
+pub(crate) const NO_KEY_IS_STUCK: Condition = ("at rest the next claim is answered", |scenario, world| {
+    let record = world.record.as_ref();
+    let abandoned = record.is_some_and(|record| record.abandoned.is_some());
+    let is_answered = |policy| match record::view_as(scenario, record, None, policy) {
+        View::Completed(_) | View::Free | View::LeaseEnded => true,
+        View::InFlight | View::Mine => false,
+        View::OutcomeUnknown => policy == Policy::Refuse || abandoned,
+    };
+    let are_answered = [Policy::Reconcile, Policy::Refuse, Policy::Rerun].into_iter().all(is_answered);
+    !world.is_at_rest() || (world.lock.is_none() && are_answered)
+});
+
+pub(crate) const NOTHING_DONE_IS_TRUE: Condition =
+    ("who is told that nothing was done is told the truth", |_, world| {
+        let told = |attempt: &&Attempt| matches!(attempt.answer, Some(Answer::Failed | Answer::RolledBack));
+        world.attempts.iter().filter(told).all(|attempt| attempt.effect.is_none())
+    });
+
+pub(crate) const ONE_EFFECT: Condition =
+    ("at most one effect", |_, world| (0..world.history.lives.len()).all(|life| world.effects_in(life) <= 1));
+
+pub(crate) const ONE_EFFECT_UNLESS_LEASE_ENDED: Condition =
+    ("at most one effect, unless a lease ended without an outcome", |_, world| {
+        let ended = |life: usize| world.history.lives[life].lease_ended;
+        (0..world.history.lives.len()).all(|life| ended(life) || world.effects_in(life) <= 1)
+    });
+
+pub(crate) const ONE_TRANSACTION_AT_A_TIME: Condition = ("one transaction at a time", |_, world| {
+    world.attempts.iter().filter(|attempt| attempt.transaction.is_running()).count() <= 1
+});
+
+pub(crate) const RECORDS_ARE_FINAL: Condition =
+    ("a completed record does not change while it lives", |_, world| !world.history.rewritten);
+
+const REPLAYS_WERE_RECORDED: Condition = ("a replay repeats what was recorded", |_, world| {
+    world.attempts.iter().all(|attempt| match (attempt.answer, attempt.life) {
+        (Some(Answer::Replayed(outcome)), Some(life)) => world.history.lives[life].recorded == Some(outcome),
+        (Some(Answer::Replayed(_)), None) => false,
+        _ => true,
+    })
+});
+
+pub(crate) const TRANSACTIONAL_ANSWERS: Condition =
+    ("a transactional server answers what the record says", |scenario, world| {
+        transactional(scenario, world).all(|(_, attempt)| {
+            let outcome = attempt.answer.and_then(Answer::outcome);
+            let recorded = attempt.life.and_then(|life| world.history.lives[life].recorded);
+            outcome.is_none() || outcome == recorded
+        })
+    });
+
+fn answers(world: &World, life: usize) -> impl Iterator<Item = Answer> {
+    world.attempts.iter().filter(move |attempt| attempt.life == Some(life)).filter_map(|attempt| attempt.answer)
+}
+
+fn transactional<'a>(scenario: &'a Scenario, world: &'a World) -> impl Iterator<Item = (AttemptId, &'a Attempt)> {
+    let is_transactional = |&(id, _): &(AttemptId, _)| scenario.servers[id].mode == Mode::Transactional;
+    world.attempts.iter().enumerate().filter(is_transactional)
+}

@@ -1,0 +1,171 @@
+//! The statements on the record: each of them one atomic step, guarded.
+
+use crate::{
+    guards::Guard,
+    scenario::{Mode, Policy, Scenario},
+    world::{AttemptId, Outcome, Record, Token, World},
+};
+
+/// What a claimant sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    Completed(Outcome),
+    Free,
+    InFlight,
+    /// A reservation that it may take over.
+    LeaseEnded,
+    /// Its own reservation.
+    Mine,
+    OutcomeUnknown,
+}
+
+pub(crate) fn view(scenario: &Scenario, world: &World, id: AttemptId) -> View {
+    view_as(scenario, world.record.as_ref(), world.attempts[id].token, scenario.servers[id].on_lease_ended)
+}
+
+pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Option<Token>, policy: Policy) -> View {
+    let Some(record) = record else {
+        return View::Free;
+    };
+    if let Some(outcome) = record.outcome {
+        return View::Completed(outcome);
+    }
+    if token.is_some() && record.token == token && scenario.holds(Guard::ClaimKnowsItsToken) {
+        return View::Mine;
+    }
+    if record.lease_runs && scenario.holds(Guard::TakeoverWaitsForLease) {
+        return View::InFlight;
+    }
+    match policy {
+        Policy::Refuse => View::OutcomeUnknown,
+        Policy::Rerun if record.outcome_unknown && scenario.holds(Guard::RerunSparesAbandoned) => View::OutcomeUnknown,
+        Policy::Reconcile | Policy::Rerun => View::LeaseEnded,
+    }
+}
+
+/// Gives the key to an attempt: a new reservation, where there is none that counts.
+pub(crate) fn reserve(world: &mut World, id: AttemptId) {
+    forget_completed(world);
+    world.record = Some(Record::reserved(world.attempts[id].token, id));
+}
+
+/// Gives the key to an attempt: the reservation of another, whose lease has ended.
+pub(crate) fn take_over(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    note_rerun(scenario, world, id);
+    let attempt = &mut world.attempts[id];
+    let record = world.record.as_mut().expect("it was seen");
+    if scenario.holds(Guard::TakeoverRenewsToken) {
+        record.token = attempt.token;
+    } else {
+        attempt.token = record.token;
+    }
+    record.outcome_unknown &= scenario.holds(Guard::TakeoverKeepsMark);
+    record.owner = id;
+    record.takeovers += 1;
+    record.lease_runs = true;
+}
+
+/// Remembers that a call was abandoned before it is run again, unless a reconciler is to be asked first.
+pub(crate) fn note_rerun(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let abandoned = world.record.as_ref().is_some_and(|record| record.abandoned.is_some());
+    world.history.reran_abandoned |= abandoned && scenario.servers[id].on_lease_ended == Policy::Rerun;
+}
+
+/// Stores an outcome, and says whether the record was the attempt's to complete.
+pub(crate) fn complete(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcome) -> bool {
+    if !addresses(scenario, world, id, Guard::CompleteChecksToken) {
+        return false;
+    }
+    if looks_completed(scenario, world, id) && scenario.holds(Guard::CompleteSparesCompleted) {
+        return true;
+    }
+    note_trespass(world, id);
+    if let Some(record) = &mut world.record {
+        let changes = record.outcome.is_some_and(|recorded| recorded != outcome);
+        record.outcome = Some(outcome);
+        record.outcome_unknown = false;
+        record.abandoned = None;
+        record.lease_runs = false;
+        world.history.rewritten |= changes;
+        world.life_mut().recorded = Some(outcome);
+    }
+    true
+}
+
+/// Frees the key, and says whether it was the attempt's to free.
+///
+/// A reservation that was taken over is given back as it was found, its lease ended: what became of the call before is
+/// still to be learnt, and an attempt whose claim had no answer does not even know that there was one.
+pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
+    if !addresses(scenario, world, id, Guard::ReleaseChecksToken)
+        || (looks_completed(scenario, world, id) && scenario.holds(Guard::ReleaseSparesCompleted))
+    {
+        return false;
+    }
+    note_trespass(world, id);
+    let gives_back = scenario.servers[id].mode != Mode::Fun15 && scenario.holds(Guard::ReleaseGivesBack);
+    match &mut world.record {
+        Some(record) if gives_back && record.takeovers > 0 => record.lease_runs = false,
+        _ => {
+            forget_completed(world);
+            world.record = None;
+        }
+    }
+    true
+}
+
+/// Marks the reservation, and says whether it was the attempt's to mark.
+pub(crate) fn abandon(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
+    if !addresses(scenario, world, id, Guard::AbandonChecksToken) || looks_completed(scenario, world, id) {
+        return false;
+    }
+    note_trespass(world, id);
+    if let Some(record) = &mut world.record {
+        record.outcome_unknown = true;
+        record.abandoned = Some(record.takeovers);
+        record.lease_runs = false;
+    }
+    true
+}
+
+/// Whether a heartbeat of the attempt would give the lease a new beginning.
+pub(crate) fn extends(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
+    addresses(scenario, world, id, Guard::ExtendChecksToken)
+        && world.record.as_ref().is_some_and(|record| {
+            record.outcome.is_none()
+                && !record.lease_runs
+                && !(record.outcome_unknown && scenario.holds(Guard::ExtendSparesAbandoned))
+        })
+}
+
+pub(crate) fn extend(world: &mut World, id: AttemptId) {
+    note_trespass(world, id);
+    if let Some(record) = &mut world.record {
+        record.lease_runs = true;
+    }
+}
+
+/// Whether a statement of the attempt finds the row: by key and token, or, of FUN-15, by key alone.
+fn addresses(scenario: &Scenario, world: &World, id: AttemptId, guard: Guard) -> bool {
+    let by_key_alone = scenario.servers[id].mode == Mode::Fun15 || !scenario.holds(guard);
+    world.record.as_ref().is_some_and(|record| by_key_alone || record.token == world.attempts[id].token)
+}
+
+/// FUN-15 knows a completed record by its response, and takes a kept error for a reservation.
+fn looks_completed(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
+    match world.record.as_ref().and_then(|record| record.outcome) {
+        Some(Outcome::Response(_)) => true,
+        Some(Outcome::FinalError(_)) => scenario.servers[id].mode != Mode::Fun15,
+        None => false,
+    }
+}
+
+fn forget_completed(world: &mut World) {
+    world.history.rewritten |= world.record.as_ref().is_some_and(|record| record.outcome.is_some());
+}
+
+/// FUN-15 cannot but trespass.
+fn note_trespass(world: &mut World, id: AttemptId) {
+    let others = world.record.as_ref().is_some_and(|record| record.owner != id);
+    world.history.trespassed |= others && world.attempts[id].token.is_some();
+}

@@ -1,0 +1,251 @@
+//! A server in reserved mode: claim, run the handler in transactions of its own, settle.
+
+use crate::{
+    guards::Guard,
+    record::{self, View},
+    scenario::{Policy, Scenario},
+    world::{Answer, AttemptId, Outcome, Settlement, Stage, World},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Claim(Fate),
+    /// The outcome could not be recorded while the lease lasted, or the claim never had an answer.
+    GiveUp,
+    /// The second half of a claim that is not one statement.
+    Insert,
+    /// The reconciler is asked before the key is had.
+    Peek,
+    Reconcile(Word),
+    Run(Ending),
+    Settle(Fate),
+}
+
+/// What becomes of a request to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered,
+    /// It is done, and the answer is lost.
+    AnswerLost,
+    /// The connection is lost before it is done. A claim may still be done, at any time.
+    Lost,
+}
+
+/// How a handler ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// An error or a panic; nothing was done.
+    Fails,
+    /// An error that is kept; nothing was done.
+    FailsFinally,
+    /// An error or a panic after the effect was committed, and the handler had said so.
+    FailsLate,
+    Succeeds,
+}
+
+/// What the reconciler says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Truth,
+    Unknown,
+}
+
+pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<Step> {
+    let attempt = &world.attempts[id];
+    match attempt.stage {
+        Stage::Waiting if !scenario.may_be_sent(world, id) => vec![],
+        Stage::Waiting if scenario.reconciles(id) && !scenario.holds(Guard::ReconcileLooksLast) => vec![Step::Peek],
+        Stage::Waiting | Stage::Peeked(_) => fates(world).map(Step::Claim).collect(),
+        Stage::Claiming => fates(world).map(Step::Claim).chain([Step::GiveUp]).collect(),
+        Stage::Looked => vec![Step::Insert],
+        Stage::Reconciling(_) => vec![Step::Reconcile(Word::Truth), Step::Reconcile(Word::Unknown)],
+        Stage::Handling => {
+            let kept = scenario.chaos.final_errors.then_some(Ending::FailsFinally);
+            let endings = [Ending::Succeeds, Ending::Fails, Ending::FailsLate].into_iter().chain(kept);
+            endings.map(Step::Run).collect()
+        }
+        Stage::Settling(_) => {
+            let gives_up = attempt.answer.is_some() && !holds_lease(world, id);
+            fates(world).map(Step::Settle).chain(gives_up.then_some(Step::GiveUp)).collect()
+        }
+        Stage::LookingUp(..) | Stage::Ended | Stage::Crashed => vec![],
+    }
+}
+
+pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
+    match step {
+        Step::Claim(fate) => ask(scenario, world, id, fate),
+        Step::GiveUp => give_up(world, id),
+        Step::Insert => {
+            record::reserve(world, id);
+            acquire(world, id, Stage::Handling);
+        }
+        Step::Peek => world.attempts[id].stage = Stage::Peeked(world.effect()),
+        Step::Reconcile(word) => reconcile(world, id, word),
+        Step::Run(ending) => run(scenario, world, id, ending),
+        Step::Settle(fate) => settle(scenario, world, id, fate),
+    }
+}
+
+/// A claim, by an attempt that waits for the answer.
+fn ask(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
+    let peeked = match world.attempts[id].stage {
+        Stage::Peeked(look) => Some(look),
+        _ => None,
+    };
+    match fate {
+        Fate::Answered => {
+            world.attempts[id].stage = Stage::Claiming;
+            match claim(scenario, world, id) {
+                Claimed::Acquired { taken_over } if taken_over && scenario.reconciles(id) => {
+                    acquire(world, id, Stage::Reconciling(peeked));
+                }
+                Claimed::Acquired { .. } => acquire(world, id, Stage::Handling),
+                Claimed::Looked => world.attempts[id].stage = Stage::Looked,
+                Claimed::Refused(answer) => {
+                    world.history.waited_for_itself |= answer == Answer::InFlight && holds_lease(world, id);
+                    world.attempts[id].life = Some(world.life());
+                    world.attempts[id].end(answer);
+                }
+            }
+        }
+        Fate::AnswerLost => {
+            world.left.losses -= 1;
+            claim(scenario, world, id);
+            world.attempts[id].stage = Stage::Claiming;
+        }
+        Fate::Lost => {
+            world.left.losses -= 1;
+            world.attempts[id].stray_claim = true;
+            world.attempts[id].stage = Stage::Claiming;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    Acquired {
+        taken_over: bool,
+    },
+    /// Only with a guard left out.
+    Looked,
+    Refused(Answer),
+}
+
+/// The claim, as the database does it, whoever waits for its answer.
+pub(crate) fn claim(scenario: &Scenario, world: &mut World, id: AttemptId) -> Claimed {
+    match record::view(scenario, world, id) {
+        View::Completed(outcome) => Claimed::Refused(Answer::Replayed(outcome)),
+        View::Free if !scenario.holds(Guard::ClaimIsOneStep) => Claimed::Looked,
+        View::Free => {
+            record::reserve(world, id);
+            Claimed::Acquired { taken_over: false }
+        }
+        View::InFlight => Claimed::Refused(Answer::InFlight),
+        View::LeaseEnded => {
+            if !scenario.reconciles(id) || scenario.holds(Guard::ReconcileTakesOver) {
+                record::take_over(scenario, world, id);
+            }
+            Claimed::Acquired { taken_over: true }
+        }
+        View::Mine => {
+            let taken_over = world.record.as_ref().is_some_and(|record| record.takeovers > 0);
+            Claimed::Acquired { taken_over: taken_over && scenario.holds(Guard::ClaimRemembersTakeover) }
+        }
+        View::OutcomeUnknown => Claimed::Refused(Answer::OutcomeUnknown),
+    }
+}
+
+fn acquire(world: &mut World, id: AttemptId, next: Stage) {
+    world.attempts[id].life = Some(world.life());
+    world.attempts[id].stage = next;
+}
+
+fn reconcile(world: &mut World, id: AttemptId, word: Word) {
+    let seen = match world.attempts[id].stage {
+        Stage::Reconciling(Some(peeked)) => peeked,
+        _ => world.effect(),
+    };
+    world.attempts[id].stage = match (word, seen) {
+        (Word::Truth, Some(executed)) => Stage::Settling(Settlement::Complete(Outcome::Response(executed))),
+        (Word::Truth, None) => Stage::Handling,
+        (Word::Unknown, _) => {
+            world.attempts[id].answer = Some(Answer::OutcomeUnknown);
+            Stage::Settling(Settlement::Abandon)
+        }
+    };
+}
+
+fn run(scenario: &Scenario, world: &mut World, id: AttemptId, ending: Ending) {
+    let attempt = &mut world.attempts[id];
+    if matches!(ending, Ending::Succeeds | Ending::FailsLate) {
+        attempt.effect = attempt.life;
+    }
+    attempt.stage = Stage::Settling(match ending {
+        Ending::Fails => Settlement::Release,
+        Ending::FailsFinally => Settlement::Complete(Outcome::FinalError(id)),
+        Ending::FailsLate if scenario.holds(Guard::LateFailureAbandons) => Settlement::Abandon,
+        Ending::FailsLate => Settlement::Release,
+        Ending::Succeeds => Settlement::Complete(Outcome::Response(id)),
+    });
+}
+
+/// Tries to record the outcome. The client has its answer after the first try, whatever came of it.
+fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
+    let Stage::Settling(settlement) = world.attempts[id].stage else {
+        return;
+    };
+    let answer = first_answer(world, id, settlement);
+    world.attempts[id].answer.get_or_insert(answer);
+    if fate != Fate::Answered {
+        world.left.losses -= 1;
+    }
+    if fate == Fate::Lost {
+        return;
+    }
+    let settled = match settlement {
+        Settlement::Abandon => record::abandon(scenario, world, id),
+        Settlement::Complete(outcome) => record::complete(scenario, world, id, outcome),
+        Settlement::Release => record::release(scenario, world, id),
+    };
+    if fate == Fate::Answered {
+        world.attempts[id].stage = Stage::Ended;
+        world.attempts[id].fenced = !settled;
+    }
+}
+
+fn first_answer(world: &World, id: AttemptId, settlement: Settlement) -> Answer {
+    match settlement {
+        Settlement::Complete(outcome) if outcome.by() == id => Answer::Own(outcome),
+        Settlement::Complete(outcome) => Answer::Reconciled(outcome),
+        _ if world.attempts[id].effect.is_some() => Answer::Doubtful,
+        _ => Answer::Failed,
+    }
+}
+
+fn give_up(world: &mut World, id: AttemptId) {
+    let attempt = &mut world.attempts[id];
+    if attempt.stage == Stage::Claiming {
+        attempt.answer = Some(Answer::Unavailable);
+        attempt.stage = Stage::Settling(Settlement::Release);
+    } else {
+        attempt.stage = Stage::Ended;
+    }
+}
+
+fn holds_lease(world: &World, id: AttemptId) -> bool {
+    world.lease_runs() && world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token)
+}
+
+/// Requests go astray while there are losses left.
+fn fates(world: &World) -> impl Iterator<Item = Fate> + use<> {
+    let fates: &[Fate] =
+        if world.left.losses > 0 { &[Fate::Answered, Fate::AnswerLost, Fate::Lost] } else { &[Fate::Answered] };
+    fates.iter().copied()
+}
+
+impl Scenario {
+    fn reconciles(&self, id: AttemptId) -> bool {
+        self.servers[id].on_lease_ended == Policy::Reconcile
+    }
+}

@@ -1,0 +1,147 @@
+//! One exploration: which servers handle the attempts, what may go wrong, and which guard is left out.
+
+use stateright::{Model, Property};
+
+use crate::{
+    environment, fun15,
+    guards::Guard,
+    properties::{self, Condition},
+    reserved, transactional,
+    world::{AttemptId, Stage, World},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// The server of each attempt.
+    pub(crate) servers: Vec<Server>,
+    pub(crate) chaos: Chaos,
+    /// What has to be seen at least once, so that the scenario is about something.
+    pub(crate) sights: Vec<Condition>,
+    pub(crate) left_out: Option<Guard>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) mode: Mode,
+    /// What it does with a reservation whose lease ended without an outcome.
+    pub(crate) on_lease_ended: Policy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// As FUN-15 has it: reserved, with neither token nor lease of its own.
+    Fun15,
+    Reserved,
+    Transactional,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Reconcile,
+    Refuse,
+    Rerun,
+}
+
+/// What may go wrong, and how often.
+#[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
+pub(crate) struct Chaos {
+    /// Server processes that crash.
+    pub(crate) crashes: u8,
+    /// Records whose retention ends.
+    pub(crate) expiries: u8,
+    /// Handlers may end with an error that is kept.
+    pub(crate) final_errors: bool,
+    /// Heartbeats that land after the lease has ended.
+    pub(crate) heartbeats: u8,
+    /// Requests or answers that are lost on the way to the database or back.
+    pub(crate) losses: u8,
+    /// Restarts of the database.
+    pub(crate) restarts: u8,
+    /// A lease may end while its holder still works.
+    pub(crate) zombies: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Crash(AttemptId),
+    Environment(environment::Event),
+    Fun15(AttemptId, fun15::Step),
+    Reserved(AttemptId, reserved::Step),
+    Transactional(AttemptId, transactional::Step),
+}
+
+impl Scenario {
+    pub(crate) fn holds(&self, guard: Guard) -> bool {
+        self.left_out != Some(guard)
+    }
+
+    pub(crate) fn without(self, guard: Guard) -> Self {
+        Self { left_out: Some(guard), ..self }
+    }
+
+    pub(crate) fn has(&self, mode: Mode) -> bool {
+        self.servers.iter().any(|server| server.mode == mode)
+    }
+
+    /// Attempts with equal servers are sent in their order: any other order is the same with other names.
+    pub(crate) fn may_be_sent(&self, world: &World, id: AttemptId) -> bool {
+        (0..id).all(|other| self.servers[other] != self.servers[id] || world.attempts[other].stage != Stage::Waiting)
+    }
+
+    /// There is one effect at most, whatever the clock does.
+    pub(crate) fn allows_one_effect_at_most(&self) -> bool {
+        let all = |holds: fn(&Server) -> bool| self.servers.iter().all(holds);
+        all(|server| server.mode == Mode::Transactional)
+            || all(|server| server.on_lease_ended == Policy::Refuse)
+            || (all(|server| server.on_lease_ended == Policy::Reconcile) && !self.chaos.zombies)
+    }
+}
+
+impl Model for Scenario {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    /// Only what can happen: each of these leads to a next state.
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        for (id, server) in self.servers.iter().enumerate() {
+            match server.mode {
+                Mode::Fun15 => actions.extend(fun15::steps(self, world, id).map(|step| Action::Fun15(id, step))),
+                Mode::Reserved => {
+                    actions.extend(reserved::steps(self, world, id).into_iter().map(|step| Action::Reserved(id, step)));
+                }
+                Mode::Transactional => actions.extend(
+                    transactional::steps(self, world, id).into_iter().map(|step| Action::Transactional(id, step)),
+                ),
+            }
+            if world.left.crashes > 0 && world.attempts[id].stage.is_at_work() {
+                actions.push(Action::Crash(id));
+            }
+        }
+        actions.extend(environment::events(self, world).into_iter().map(Action::Environment));
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut world = world.clone();
+        match action {
+            Action::Crash(id) => {
+                world.left.crashes -= 1;
+                transactional::lose_answer(&mut world, id);
+                world.attempts[id].stage = Stage::Crashed;
+            }
+            Action::Environment(event) => environment::happen(self, &mut world, event),
+            Action::Fun15(id, step) => fun15::take(self, &mut world, id, step),
+            Action::Reserved(id, step) => reserved::take(self, &mut world, id, step),
+            Action::Transactional(id, step) => transactional::take(self, &mut world, id, step),
+        }
+        Some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::of(self)
+    }
+}

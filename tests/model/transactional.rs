@@ -1,0 +1,269 @@
+//! A server in transactional mode: BEGIN with a look at the record, run the handler in the transaction, commit the
+//! record and the effect as one.
+//!
+//! What the server knows (its stage) and what the database knows (the transaction) come apart when either dies or the
+//! connection between them does.
+
+use crate::{
+    guards::Guard,
+    record::{self, View},
+    reserved::Word,
+    scenario::{Policy, Scenario},
+    world::{Answer, AttemptId, Outcome, Record, Settlement, Stage, Transaction, World},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// BEGIN, the lock, and a look at the record.
+    Begin,
+    /// The connection is lost, whatever is under way on it.
+    Disconnect,
+    /// The handler fails: ROLLBACK.
+    Fail,
+    /// The handler fails with an error that is kept.
+    FailFinally,
+    /// The lock was not to be had in time.
+    GiveUp,
+    /// The answer of COMMIT.
+    Hear,
+    /// The same lock on another connection, and a look for the record.
+    LookUp,
+    /// The look for the record is taken before the lock.
+    Peek,
+    /// The reconciler is asked, the transaction being open.
+    Reconcile(Word),
+    /// COMMIT, as it arrives at the database; or the news that the transaction is gone.
+    SendCommit,
+    Succeed,
+}
+
+pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<Step> {
+    let attempt = &world.attempts[id];
+    let disconnect = (world.left.losses > 0 && attempt.transaction != Transaction::None).then_some(Step::Disconnect);
+    match attempt.stage {
+        Stage::Waiting if scenario.may_be_sent(world, id) => vec![Step::Begin],
+        Stage::Reconciling(_) => {
+            [Word::Truth, Word::Unknown].map(Step::Reconcile).into_iter().chain(disconnect).collect()
+        }
+        Stage::Handling => {
+            let kept = scenario.chaos.final_errors.then_some(Step::FailFinally);
+            [Step::Succeed, Step::Fail].into_iter().chain(kept).chain(disconnect).collect()
+        }
+        Stage::Settling(_) => {
+            let next = match attempt.transaction {
+                Transaction::None | Transaction::Open => Some(Step::SendCommit),
+                Transaction::Committing(_) => None,
+                Transaction::Committed | Transaction::Refused => Some(Step::Hear),
+            };
+            next.into_iter().chain(disconnect).collect()
+        }
+        Stage::LookingUp(_, None) if !scenario.holds(Guard::LookUpLooksLast) => vec![Step::Peek, Step::GiveUp],
+        Stage::LookingUp(..) => {
+            let may_look = world.lock.is_none() || !scenario.holds(Guard::LookUpTakesLock);
+            may_look.then_some(Step::LookUp).into_iter().chain([Step::GiveUp]).collect()
+        }
+        _ => vec![],
+    }
+}
+
+pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
+    match step {
+        Step::Begin => begin(scenario, world, id),
+        Step::Disconnect => {
+            world.left.losses -= 1;
+            lose_answer(world, id);
+            doubt(scenario, world, id);
+        }
+        Step::Fail => {
+            end(world, id);
+            world.attempts[id].end(Answer::Failed);
+        }
+        Step::FailFinally => world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::FinalError(id))),
+        Step::GiveUp => world.attempts[id].end(Answer::Unavailable),
+        Step::Hear => hear(scenario, world, id),
+        Step::LookUp => look_up(scenario, world, id),
+        Step::Peek => {
+            let seen = Some(sees_its_record(scenario, world, id));
+            if let Stage::LookingUp(outcome, _) = world.attempts[id].stage {
+                world.attempts[id].stage = Stage::LookingUp(outcome, seen);
+            }
+        }
+        Step::Reconcile(word) => reconcile(world, id, word),
+        Step::SendCommit => send_commit(scenario, world, id),
+        Step::Succeed => {
+            if !scenario.holds(Guard::EffectInTransaction) {
+                world.attempts[id].effect = Some(world.life());
+            }
+            world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::Response(id)));
+        }
+    }
+}
+
+/// What becomes of a COMMIT once it has arrived: the record and the effect, or neither.
+pub(crate) fn execute(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let Transaction::Committing(outcome) = world.attempts[id].transaction else {
+        return;
+    };
+    let committed = insert(scenario, world, id, outcome) || !scenario.holds(Guard::CommitRaises);
+    end(world, id);
+    if committed {
+        let life = world.life();
+        let attempt = &mut world.attempts[id];
+        attempt.life = Some(life);
+        if outcome == Outcome::Response(id) && scenario.holds(Guard::EffectInTransaction) {
+            attempt.effect = Some(life);
+        }
+    }
+    if matches!(world.attempts[id].stage, Stage::Settling(_)) {
+        world.attempts[id].transaction = if committed { Transaction::Committed } else { Transaction::Refused };
+    }
+}
+
+/// The transaction ends, whichever way, and the lock with it.
+pub(crate) fn end(world: &mut World, id: AttemptId) {
+    world.attempts[id].transaction = Transaction::None;
+    world.attempts[id].saw = None;
+    if world.lock == Some(id) {
+        world.lock = None;
+    }
+}
+
+/// The transaction of a client that is gone ends, or of all clients when the database restarts.
+pub(crate) fn reap(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let lock = world.lock;
+    end(world, id);
+    if !scenario.holds(Guard::LockEndsWithTransaction) {
+        world.lock = lock;
+    }
+}
+
+/// Nobody is there any more to hear how the COMMIT went.
+pub(crate) fn lose_answer(world: &mut World, id: AttemptId) {
+    let transaction = &mut world.attempts[id].transaction;
+    if !transaction.is_running() {
+        *transaction = Transaction::None;
+    }
+}
+
+fn begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let life = world.life();
+    world.attempts[id].life = Some(life);
+    if world.lock.is_some() && scenario.holds(Guard::BeginTakesLock) {
+        return world.attempts[id].end(Answer::InFlight);
+    }
+    let view = record::view(scenario, world, id);
+    if let Some(answer) = refusal(view) {
+        return world.attempts[id].end(answer);
+    }
+    if scenario.holds(Guard::BeginTakesLock) {
+        world.lock = Some(id);
+    }
+    let asks = view == View::LeaseEnded && scenario.servers[id].on_lease_ended == Policy::Reconcile;
+    let attempt = &mut world.attempts[id];
+    attempt.saw = world.record.as_ref().map(|record| (record.owner, record.takeovers));
+    attempt.transaction = Transaction::Open;
+    attempt.stage = if asks { Stage::Reconciling(None) } else { Stage::Handling };
+}
+
+/// What a duplicate is told; `None` where the handler is to run.
+fn refusal(view: View) -> Option<Answer> {
+    match view {
+        View::Completed(outcome) => Some(Answer::Replayed(outcome)),
+        View::Free | View::LeaseEnded | View::Mine => None,
+        View::InFlight => Some(Answer::InFlight),
+        View::OutcomeUnknown => Some(Answer::OutcomeUnknown),
+    }
+}
+
+fn reconcile(world: &mut World, id: AttemptId, word: Word) {
+    match (word, world.effect()) {
+        (Word::Truth, Some(executed)) => {
+            world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::Response(executed)));
+        }
+        (Word::Truth, None) => world.attempts[id].stage = Stage::Handling,
+        (Word::Unknown, _) => {
+            end(world, id);
+            world.attempts[id].end(Answer::OutcomeUnknown);
+        }
+    }
+}
+
+fn send_commit(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let Stage::Settling(Settlement::Complete(outcome)) = world.attempts[id].stage else {
+        return;
+    };
+    if world.attempts[id].transaction == Transaction::Open {
+        world.attempts[id].transaction = Transaction::Committing(outcome);
+    } else {
+        doubt(scenario, world, id);
+    }
+}
+
+/// The record, by the unique constraint; `false` where somebody else's stands in the way.
+fn insert(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcome) -> bool {
+    let free = match record::view(scenario, world, id) {
+        View::Free => true,
+        View::LeaseEnded => saw_it(world, id) || !scenario.holds(Guard::CommitTakesOverWhatItSaw),
+        View::InFlight | View::OutcomeUnknown => !scenario.holds(Guard::CommitSparesReservations),
+        View::Completed(_) | View::Mine => false,
+    };
+    if free {
+        record::note_rerun(scenario, world, id);
+        let completed = Record::reserved(world.attempts[id].token, id);
+        world.record = Some(Record { lease_runs: false, outcome: Some(outcome), ..completed });
+        world.life_mut().recorded = Some(outcome);
+    }
+    free
+}
+
+/// The reservation is the very one that there was when the attempt began, so that what was decided then still holds.
+fn saw_it(world: &World, id: AttemptId) -> bool {
+    let reservation = world.record.as_ref().map(|record| (record.owner, record.takeovers));
+    reservation.is_some() && reservation == world.attempts[id].saw
+}
+
+fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let transaction = world.attempts[id].transaction;
+    lose_answer(world, id);
+    let answer = match (transaction, world.attempts[id].stage) {
+        (Transaction::Committed, Stage::Settling(Settlement::Complete(outcome))) => {
+            if outcome.by() == id {
+                Answer::Own(outcome)
+            } else {
+                Answer::Reconciled(outcome)
+            }
+        }
+        _ => {
+            world.attempts[id].life = Some(world.life());
+            refusal(record::view(scenario, world, id)).unwrap_or(Answer::Unavailable)
+        }
+    };
+    world.attempts[id].end(answer);
+}
+
+/// The connection is lost. Before COMMIT was sent, nothing can have come of it.
+fn doubt(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    match world.attempts[id].stage {
+        Stage::Settling(Settlement::Complete(_)) if !scenario.holds(Guard::LostCommitIsNotRolledBack) => {
+            world.attempts[id].end(Answer::RolledBack);
+        }
+        Stage::Settling(Settlement::Complete(outcome)) if !scenario.holds(Guard::LostCommitIsNotCommitted) => {
+            world.attempts[id].end(Answer::Own(outcome));
+        }
+        Stage::Settling(Settlement::Complete(outcome)) => world.attempts[id].stage = Stage::LookingUp(outcome, None),
+        _ => world.attempts[id].end(Answer::Unavailable),
+    }
+}
+
+fn look_up(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let Stage::LookingUp(outcome, peeked) = world.attempts[id].stage else {
+        return;
+    };
+    let committed = peeked.unwrap_or_else(|| sees_its_record(scenario, world, id));
+    world.attempts[id].end(if committed { Answer::FoundCommitted(outcome) } else { Answer::RolledBack });
+}
+
+fn sees_its_record(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
+    let ours = |record: &Record| record.token == world.attempts[id].token || !scenario.holds(Guard::LookUpChecksToken);
+    world.record.as_ref().is_some_and(|record| record.outcome.is_some() && ours(record))
+}
