@@ -1,7 +1,11 @@
 //! Idempotency keys for [tonic](https://docs.rs/tonic) services, with their state in PostgreSQL under row-level security.
 //!
-//! > At-least-once delivery + this layer = exactly-once effect, as long as no process dies in the middle of a call. For one
-//! > user and one key, every retry of a call that succeeded gets that call's response while the record lives.
+//! > At-least-once delivery + this layer = exactly-once effect. For one user and one key, the handler's effect happens at
+//! > most once while the record lives, and every retry of a call that succeeded gets that call's response.
+//!
+//! Where the handler's writes and the record meet is a procedure's [`Mode`]: a transactional handler writes with the
+//! [`Transaction`] that it is given, and the promise holds whatever crashes; a reserved one writes wherever it likes, and where
+//! its process dies its [`LeasePolicy`] decides.
 //!
 //! Start with [`IdempotencyLayer`]; it takes a [`PostgresStore`] and the descriptors of the services, and finds in them the
 //! procedures that are opted in ([`procedure`]). The README has the ten lines, and the sample
@@ -15,13 +19,15 @@
 //! | without a key | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`]) |
 //! | with a malformed key | `INVALID_ARGUMENT` |
 //! | without an authenticated user | the handler's answer and a warning in the log, or `UNAUTHENTICATED` ([`UserPolicy`]) |
-//! | while the store is away | the handler's answer and a warning in the log, or `UNAVAILABLE` ([`StorePolicy`]) |
+//! | while the store is away | the handler's answer and a warning in the log, or `UNAVAILABLE` ([`StorePolicy`], [`Mode`]) |
 //! | the first with its key | the handler's answer, `idempotency-status: processing` |
 //! | with a key of another procedure or request | `INVALID_ARGUMENT` |
-//! | while the first with its key runs | `ABORTED`, retry later |
+//! | while the first with its key runs | `ABORTED`, retry later; or it waits ([`InProgressPolicy`]) |
 //! | after the first with its key succeeded | its response, `idempotent-replayed: true`, and the newest `idempotency-status` |
-//! | after the first with its key failed | the handler's answer: the key was free again |
-//! | after the lease of the first ended without an outcome | the handler's answer, or `FAILED_PRECONDITION` ([`LeasePolicy`]) |
+//! | after the first with its key failed | the handler's answer: the key was free again; or the same error ([`FinalErrors`]) |
+//! | after the lease of the first ended without an outcome | the handler's answer, what the [`Reconciler`] found, or `FAILED_PRECONDITION` ([`LeasePolicy`]) |
+//! | whose transaction lost against another | `ABORTED`, retry |
+//! | while the layer shuts down | `UNAVAILABLE`, retry elsewhere |
 //!
 //! What the layer refuses is in the docs of [`Reason`], the life of a record in those of [`Store`], what operators see in
 //! [`telemetry`].
@@ -29,8 +35,9 @@
 //! # Hang-ups
 //!
 //! tonic drops a handler's future wherever it stands when the client hangs up, resets its stream or runs into its deadline.
-//! A call with a key therefore runs in a task of its own that goes on to its end. [`IdempotencyLayer::shut_down`] waits for these
-//! tasks before the process ends. A panic of the handler is caught in that task, and answered with `INTERNAL`.
+//! A call with a key therefore runs in a task of its own that goes on to its end (a transactional one may be rolled back
+//! instead: [`HangUpPolicy`]). [`IdempotencyLayer::shut_down`] waits for these tasks before the process ends. A panic of the
+//! handler is caught in that task, and answered with `INTERNAL`.
 
 pub mod canonical;
 #[cfg(feature = "postgres")]
