@@ -15,7 +15,7 @@ use crate::{
     background, connection,
     error::{Cause, chain},
     server::Started,
-    settings,
+    settings::{self, Durability},
     supervisor::Supervisor,
 };
 
@@ -80,14 +80,14 @@ impl fmt::Debug for Container {
 /// # Errors
 ///
 /// No engine answers, the image cannot be had, or the server does not answer within 60 s.
-pub(crate) async fn start() -> Result<Started<Container>, Cause> {
+pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, Cause> {
     let image = env::var(IMAGE_VARIABLE).unwrap_or_else(|_| IMAGE.to_owned());
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let password = Uuid::new_v4().simple().to_string();
 
     // First, so that there is no moment in which nobody would remove the container.
     let mut supervisor = Supervisor::spawn(SCRIPT, [&name], None)?;
-    let starting = time::timeout(PATIENCE, request(&image, &name, &password).start()).await;
+    let starting = time::timeout(PATIENCE, request(&image, &name, &password, durability).start()).await;
     let outcome = match starting {
         Ok(outcome) => outcome.map_err(|error| why(&error, &image)),
         Err(_) => Err(format!("{image} did not start within {PATIENCE:?}; pull it beforehand").into()),
@@ -120,14 +120,14 @@ pub(crate) async fn start() -> Result<Started<Container>, Cause> {
     }
 }
 
-fn request(image: &str, name: &str, password: &str) -> ContainerRequest<Postgres> {
+fn request(image: &str, name: &str, password: &str, durability: Durability) -> ContainerRequest<Postgres> {
     let (image, tag) = name_and_tag(image);
     Postgres::default()
         .with_password(password)
         .with_name(image)
         .with_tag(tag)
         .with_container_name(name)
-        .with_cmd(settings::arguments())
+        .with_cmd(settings::arguments(durability))
         .with_startup_timeout(START)
 }
 

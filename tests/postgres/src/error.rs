@@ -1,4 +1,4 @@
-//! Why no server could be had.
+//! Why no server could be had, or not be made to crash.
 
 use std::{error::Error, fmt};
 
@@ -49,6 +49,24 @@ impl fmt::Debug for StartError {
 }
 
 impl Error for StartError {}
+
+/// A server could not be killed, or not be started again.
+pub struct CrashError(pub(crate) Cause);
+
+impl fmt::Display for CrashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self.0.as_ref()))
+    }
+}
+
+/// The same text, because `main` and `expect` print errors this way.
+impl fmt::Debug for CrashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for CrashError {}
 
 /// An error with what caused it: `tokio_postgres` says no more than `error connecting to server` by itself.
 pub(crate) fn chain(error: &dyn Error) -> String {

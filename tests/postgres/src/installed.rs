@@ -6,7 +6,13 @@ use tokio::task;
 use uuid::Uuid;
 
 use crate::{
-    account::Account, binaries::Binaries, connection, error::Cause, server::Started, settings, supervisor::Supervisor,
+    account::Account,
+    binaries::Binaries,
+    connection,
+    error::Cause,
+    server::Started,
+    settings::{self, Durability},
+    supervisor::Supervisor,
 };
 
 /// How long a server may take to answer, the making of its data directory included.
@@ -27,26 +33,57 @@ const SCRIPT: &str = include_str!("installed.sh");
 ///
 /// The binaries are missing, there is no user to run them as, or the server does not answer within 30 s; then with the
 /// last of its log.
-pub(crate) async fn start() -> Result<Started<Supervisor>, Cause> {
+pub(crate) async fn start(durability: Durability) -> Result<Started<Supervisor>, Cause> {
     let binaries = Binaries::find().await?;
     let account = Account::for_postgres()?;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match launch(&binaries, account.as_ref(), free_port()?).await {
+        match launch(&binaries, account.as_ref(), free_port()?, durability).await {
             Err(cause) if attempts < PORTS && cause.to_string().contains(PORT_TAKEN) => {}
             outcome => return outcome,
         }
     }
 }
 
+/// Kills every process of the server, and waits until they are gone.
+///
+/// # Errors
+///
+/// The script is gone, or could not do it.
+pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
+    match supervisor.ask("kill")?.as_str() {
+        "killed" => Ok(()),
+        "" => Err("the script that looks after the server has ended".into()),
+        said => Err(said.into()),
+    }
+}
+
+/// Starts a server that was killed once more, on its data and its port, and waits until it answers.
+///
+/// # Errors
+///
+/// It does not within 30 s.
+pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<(), Cause> {
+    supervisor.tell("restart")?;
+    match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {
+        Ok(_version) => Ok(()),
+        Err(cause) => Err(format!("the server did not come up again: {cause}").into()),
+    }
+}
+
 /// Starts a server at `port` of 127.0.0.1.
-async fn launch(binaries: &Binaries, account: Option<&Account>, port: u16) -> Result<Started<Supervisor>, Cause> {
+async fn launch(
+    binaries: &Binaries,
+    account: Option<&Account>,
+    port: u16,
+    durability: Durability,
+) -> Result<Started<Supervisor>, Cause> {
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let password = Uuid::new_v4().simple().to_string();
     let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
 
-    let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port), account)?;
+    let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port, durability), account)?;
     // When the script is gone already, that shows below, with its reason.
     let _ = supervisor.tell(&password);
     match connection::answers(&url, PATIENCE, || supervisor.has_ended()).await {
@@ -63,7 +100,7 @@ async fn launch(binaries: &Binaries, account: Option<&Account>, port: u16) -> Re
     }
 }
 
-fn arguments(binaries: &Binaries, name: &str, port: u16) -> Vec<OsString> {
+fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
     // The one of this process may be closed to the user that the server runs as.
     arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
@@ -73,7 +110,7 @@ fn arguments(binaries: &Binaries, name: &str, port: u16) -> Vec<OsString> {
     for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", &port] {
         arguments.extend(["-c".into(), setting.into()]);
     }
-    arguments.extend(settings::arguments().map(OsString::from));
+    arguments.extend(settings::arguments(durability).map(OsString::from));
     arguments
 }
 
@@ -95,7 +132,7 @@ mod tests {
         let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = taken.local_addr().expect("a port").port();
 
-        let outcome = launch(&binaries, account.as_ref(), port).await;
+        let outcome = launch(&binaries, account.as_ref(), port, Durability::Nothing).await;
 
         let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
         assert!(text.contains(PORT_TAKEN), "{text}");

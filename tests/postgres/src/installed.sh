@@ -3,8 +3,10 @@
 #   sh -c SCRIPT scratch-postgres BINARIES NAME PARENT… -- OPTION…
 #
 # BINARIES has initdb and postgres. The server's directory is NAME in the first PARENT where one can be made. The
-# OPTIONs are postgres's. The first line of standard input is the password of the superuser, postgres. At the end,
-# standard output gets the last of the log; never more than a pipe takes, because nobody may be left to read it.
+# OPTIONs are postgres's. The first line of standard input is the password of the superuser, postgres. Further lines:
+# "kill" ends every process of the server, which is answered with "killed" or else with what went wrong, and "restart"
+# starts it again. At the end, standard output gets the last of the log; never more than a pipe takes, because nobody may
+# be left to read it.
 
 # Neither a terminal nor the reader's end may end this script before it is done.
 trap '' HUP INT PIPE QUIT TERM
@@ -31,10 +33,71 @@ make() {
       -E UTF8 --locale=C --no-sync >"$log" 2>&1 3<&-
 }
 
-# Stops the server when standard input ends. Signals are repeated: one that comes before postgres has its handlers is
-# lost.
-stop_in_time() {
-  while read -r _; do :; done
+# Runs the server until it ends, and again whenever it was killed and is to be restarted.
+run() {
+  while :; do
+    "$binaries/postgres" -D "$directory/data" "$@" >>"$log" 2>&1 3<&- &
+    server=$!
+    echo "$server" >"$directory/server"
+    # Whoever stops the server may have looked for it a moment too early.
+    if [ -e "$directory/stopping" ]; then stop & fi
+    wait "$server"
+    rm -f "$directory/server"
+    [ -e "$directory/killed" ] || return
+    while [ -e "$directory/killed" ]; do sleep 0.02; done
+    [ ! -e "$directory/stopping" ] || return
+  done
+}
+
+# Does what the further lines of standard input say, and stops the server when they end.
+obey() {
+  while read -r order; do
+    case $order in
+      kill) kill_all && echo killed >&4 || echo 'it does not run, or there is no ps to find its processes' >&4 ;;
+      restart) rm -f "$directory/killed" ;;
+    esac
+  done
+  : >"$directory/stopping"
+  rm -f "$directory/killed"
+  stop
+}
+
+# Kills the server and its children, and waits until they are gone: a new one does not start beside one of them.
+kill_all() {
+  command -v ps && server=$(cat "$directory/server") && : >"$directory/killed" || return
+  # Stopped, it has no new ones.
+  kill -s STOP "$server" && children=$(children) || return
+  # One that has just ended is no failure.
+  kill -s KILL "$server" $children
+  tries=200
+  while alive "$server" $children; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || return
+    sleep 0.02
+  done
+}
+
+# The processes that the server has started.
+children() {
+  ps -A -o ppid= -o pid= | while read -r parent process; do
+    [ "$parent" != "$server" ] || echo "$process"
+  done
+}
+
+# Whether one of these processes is there. What has ended stays visible, as Z, until somebody takes note.
+alive() {
+  for process in "$@"; do
+    case $(ps -o stat= -p "$process") in
+      '' | Z*) ;;
+      *) return 0 ;;
+    esac
+  done
+  return 1
+}
+
+# Stops the server. Signals are repeated: one that comes before postgres has its handlers is lost.
+stop() {
+  server=$(cat "$directory/server") || return
   for signal in INT QUIT KILL; do # fast, immediate, by force
     tries=50
     while [ "$tries" -gt 0 ]; do
@@ -46,13 +109,15 @@ stop_in_time() {
 }
 
 if make; then
-  "$binaries/postgres" -D "$directory/data" "$@" >>"$log" 2>&1 3<&- &
-  server=$!
-  stop_in_time <&3 >/dev/null 2>&1 &
-  stopper=$!
-  wait "$server"
-  kill -s KILL "$stopper"
+  obey 4>&1 <&3 >/dev/null 2>&1 &
+  obeying=$!
+  run "$@" 2>/dev/null
+  kill -s KILL "$obeying"
 fi
 tail -c 4000 "$log"
+# A server that ended by force has left a block of shared memory.
+if [ -f "$directory/data/postmaster.pid" ]; then
+  sed -n 7p "$directory/data/postmaster.pid" | { read -r _ block && ipcrm -m "$block"; } >/dev/null 2>&1
+fi
 # A server stopped by force may have processes that still write for a moment.
 rm -rf "$directory" 2>/dev/null || { sleep 1 && rm -rf "$directory"; }

@@ -15,7 +15,8 @@
 //! and `curl` on `PATH`, which [`Server::describe`] then says.
 //!
 //! Private servers are set up for speed and not for keeping data: no `fsync`, no synchronous commit. Never measure
-//! durability, or the price of it, on one.
+//! durability, or the price of it, on one. [`Server::start_durable`] gives one that keeps what was committed when its
+//! processes are killed, which [`Server::kill`] does; the machine itself must not go down.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), scratch_postgres::StartError> {
@@ -65,7 +66,7 @@ mod test_database;
 mod test_server;
 mod url;
 
-pub use error::StartError;
+pub use error::{CrashError, StartError};
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;

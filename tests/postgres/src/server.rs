@@ -5,10 +5,11 @@ use std::{fmt, thread};
 use tokio::sync::oneshot;
 
 use crate::{
-    Source, StartError, background, connection,
+    CrashError, Source, StartError, background, connection,
     container::{self, Container},
     error::{Cause, chain},
     installed,
+    settings::Durability,
     supervisor::Supervisor,
     url,
 };
@@ -36,14 +37,60 @@ impl Server {
     ///
     /// A server that nobody waits for any more is removed once it has started.
     pub async fn start(sources: &[Source]) -> Result<Self, StartError> {
-        let sources = sources.to_vec();
-        let (give, take) = oneshot::channel();
-        background::runtime().spawn(async move {
-            if let Err(Ok(unwanted)) = give.send(Self::first_of(&sources).await) {
-                unwanted.stop().await;
-            }
-        });
-        take.await.expect("starting a server does not panic")
+        Self::start_in_background(sources, Durability::Nothing).await
+    }
+
+    /// As [`start`](Self::start), and a private server keeps what was committed when it is [killed](Self::kill): commits
+    /// are synchronous. They are not flushed to the disk, so that all may be lost when the machine goes down.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_durable(sources: &[Source]) -> Result<Self, StartError> {
+        Self::start_in_background(sources, Durability::Commits).await
+    }
+
+    /// Ends every process of the server at once, as `kill -9` does, and waits until they are gone. Whoever is connected
+    /// loses the connection; what was committed is there after [`restart`](Self::restart), if the server was
+    /// [started so](Self::start_durable). At most a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// It is not a server from installed binaries, it does not run, or there is no program `ps` to find its processes.
+    ///
+    /// # Cancel safety
+    ///
+    /// A server that is being killed when nobody waits for that any more is removed.
+    pub async fn kill(&mut self) -> Result<(), CrashError> {
+        let mut supervisor = self.supervisor()?;
+        let killing = background::runtime().spawn_blocking(move || (installed::kill(&mut supervisor), supervisor));
+        let (killed, supervisor) = killing.await.expect("killing a server does not panic");
+        self.keeper = Some(Keeper::Installed(supervisor));
+        killed.map_err(CrashError)
+    }
+
+    /// Starts a [killed](Self::kill) server again, with its data and under the same [URL](Self::url), and waits until it
+    /// answers: at most 30 s.
+    ///
+    /// # Errors
+    ///
+    /// It is not a server from installed binaries, or it does not come up.
+    ///
+    /// # Cancel safety
+    ///
+    /// A server that is being started when nobody waits for that any more is removed.
+    pub async fn restart(&mut self) -> Result<(), CrashError> {
+        let mut supervisor = self.supervisor()?;
+        let url = self.url.clone();
+        let starting =
+            background::runtime().spawn(async move { (installed::restart(&mut supervisor, &url).await, supervisor) });
+        let (started, supervisor) = starting.await.expect("starting a server does not panic");
+        self.keeper = Some(Keeper::Installed(supervisor));
+        started.map_err(CrashError)
     }
 
     /// The address for `tokio_postgres` and others: of a private server, `postgres://…` of a superuser and the database
@@ -72,10 +119,32 @@ impl Server {
         }
     }
 
-    async fn first_of(sources: &[Source]) -> Result<Self, StartError> {
+    /// What runs the server, to be put back into `keeper`.
+    fn supervisor(&mut self) -> Result<Supervisor, CrashError> {
+        match self.keeper.take() {
+            Some(Keeper::Installed(supervisor)) => Ok(supervisor),
+            other => {
+                self.keeper = other;
+                Err(CrashError("only a server from installed binaries can be killed and started again".into()))
+            }
+        }
+    }
+
+    async fn start_in_background(sources: &[Source], durability: Durability) -> Result<Self, StartError> {
+        let sources = sources.to_vec();
+        let (give, take) = oneshot::channel();
+        background::runtime().spawn(async move {
+            if let Err(Ok(unwanted)) = give.send(Self::first_of(&sources, durability).await) {
+                unwanted.stop().await;
+            }
+        });
+        take.await.expect("starting a server does not panic")
+    }
+
+    async fn first_of(sources: &[Source], durability: Durability) -> Result<Self, StartError> {
         let mut attempts = Vec::new();
         for source in sources {
-            match Self::from(source).await {
+            match Self::from(source, durability).await {
                 Ok(server) => return Ok(server),
                 Err(cause) => attempts.push((source.clone(), cause)),
             }
@@ -83,10 +152,12 @@ impl Server {
         Err(StartError::new(attempts))
     }
 
-    async fn from(source: &Source) -> Result<Self, Cause> {
+    async fn from(source: &Source, durability: Durability) -> Result<Self, Cause> {
         let started = match source {
-            Source::Container => container::start().await?.map(|container| Keeper::Container(Box::new(container))),
-            Source::Installed => installed::start().await?.map(Keeper::Installed),
+            Source::Container => {
+                container::start(durability).await?.map(|container| Keeper::Container(Box::new(container)))
+            }
+            Source::Installed => installed::start(durability).await?.map(Keeper::Installed),
             Source::Url(url) => given(url).await?,
         };
         Ok(Self {

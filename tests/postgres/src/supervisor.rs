@@ -2,9 +2,9 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, Read, Write},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use crate::account::Account;
@@ -18,6 +18,7 @@ pub(crate) struct Supervisor {
     child: Child,
     /// Closed on exec, so that no other child of this process keeps it open.
     input: Option<ChildStdin>,
+    output: Option<BufReader<ChildStdout>>,
 }
 
 impl Supervisor {
@@ -42,7 +43,8 @@ impl Supervisor {
         }
         let mut child = command.spawn()?;
         let input = child.stdin.take();
-        Ok(Self { child, input })
+        let output = child.stdout.take().map(BufReader::new);
+        Ok(Self { child, input, output })
     }
 
     /// Gives the script one line.
@@ -51,6 +53,16 @@ impl Supervisor {
             Some(input) => writeln!(input, "{line}"),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
+    }
+
+    /// Gives the script one line, and waits for the line that it answers; empty if it has ended. Blocks the thread.
+    pub(crate) fn ask(&mut self, line: &str) -> io::Result<String> {
+        self.tell(line)?;
+        let mut answer = String::new();
+        if let Some(output) = &mut self.output {
+            output.read_line(&mut answer)?;
+        }
+        Ok(answer.trim_end().to_owned())
     }
 
     /// Whether the script has ended by itself.
@@ -66,7 +78,7 @@ impl Supervisor {
     fn finish(&mut self) -> String {
         drop(self.input.take());
         let mut said = Vec::new();
-        if let Some(mut output) = self.child.stdout.take() {
+        if let Some(mut output) = self.output.take() {
             let _ = output.read_to_end(&mut said);
         }
         let _ = self.child.wait();

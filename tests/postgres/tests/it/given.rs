@@ -21,6 +21,18 @@ async fn is_used_as_given_and_left_running() {
 }
 
 #[tokio::test]
+async fn cannot_be_killed() {
+    let Ok(private) = Server::start(&[Source::Installed]).await else {
+        return skip("installed-postgres", "no server to give");
+    };
+    let mut given = Server::start(&[Source::Url(private.url().to_owned())]).await.expect("it answers");
+
+    given.kill().await.expect_err("it is not ours");
+
+    assert_eq!(ask(given.url(), "SELECT 'here'").await, "here");
+}
+
+#[tokio::test]
 async fn databases_on_it_are_gone_with_their_value() {
     let Ok(private) = Server::start(&[Source::Installed]).await else {
         return skip("installed-postgres", "no server to give");

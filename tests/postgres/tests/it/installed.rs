@@ -4,12 +4,18 @@ use scratch_postgres::{Server, Source, skip};
 
 use crate::{
     owner::{ENDINGS, Ending, Owner, Scene},
-    traces::{Traces, ask, output, wait_until},
+    traces::{Traces, ask, output, runs, wait_until},
 };
+use tokio_postgres::NoTls;
 
 /// A server, or `None` where none can be had.
 async fn server() -> Option<Server> {
     Server::start(&[Source::Installed]).await.map_err(|error| skip("installed-postgres", error)).ok()
+}
+
+/// The same, and it keeps what was committed.
+async fn durable_server() -> Option<Server> {
+    Server::start_durable(&[Source::Installed]).await.map_err(|error| skip("installed-postgres", error)).ok()
 }
 
 #[tokio::test]
@@ -65,6 +71,58 @@ async fn is_gone_after_a_panic() {
 
     assert!(panicked.await.is_err());
     assert!(!traces.are_there(), "{traces:?}");
+}
+
+#[tokio::test]
+async fn keeps_what_was_committed_when_it_is_killed() {
+    let Some(mut server) = durable_server().await else { return };
+    let url = server.url().to_owned();
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the server answers");
+    let connection = tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE seen (round integer)").await.expect("a table");
+
+    for round in 1..=3 {
+        let (writer, of_writer) = tokio_postgres::connect(&url, NoTls).await.expect("the server answers");
+        tokio::spawn(of_writer);
+        writer.execute("INSERT INTO seen VALUES ($1)", &[&round]).await.expect("a row");
+        let processes = Traces::processes(&url).await;
+        assert!(processes.len() > 3, "{processes:?}");
+
+        server.kill().await.expect("it runs");
+
+        assert!(!processes.into_iter().any(runs));
+        assert!(tokio_postgres::connect(&url, NoTls).await.is_err());
+        server.restart().await.expect("it comes up");
+        assert_eq!(ask(&url, "SELECT max(round)::text FROM seen").await, round.to_string());
+    }
+    assert!(connection.await.expect("no panic").is_err(), "a connection outlived its server");
+}
+
+#[tokio::test]
+async fn is_gone_after_stop_while_it_is_killed() {
+    let Some(mut server) = durable_server().await else { return };
+    let traces = Traces::of(server.url()).await;
+    let block = r"SELECT substring(split_part(pg_read_file('postmaster.pid'), E'\n', 7) FROM '(\d+)\s*$')";
+    let block = ask(server.url(), block).await;
+    let is_there = || output("ipcs", &["-m"]).split_whitespace().any(|word| word == block);
+    assert!(is_there(), "no shared memory {block}");
+    server.kill().await.expect("it runs");
+    assert!(traces.directory.exists());
+
+    server.stop().await;
+
+    assert!(!traces.are_there(), "{traces:?}");
+    assert!(!is_there(), "shared memory {block} is left");
+}
+
+#[tokio::test]
+async fn a_second_kill_is_refused_and_a_second_restart_changes_nothing() {
+    let Some(mut server) = durable_server().await else { return };
+    server.kill().await.expect("it runs");
+    server.kill().await.expect_err("it does not run");
+    server.restart().await.expect("it comes up");
+    server.restart().await.expect("it is up");
+    assert_eq!(ask(server.url(), "SELECT 'here'").await, "here");
 }
 
 #[tokio::test]

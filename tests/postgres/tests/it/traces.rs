@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -30,6 +30,18 @@ impl Traces {
         Self { directory, postmaster, user: user.trim().parse().expect("a user id") }
     }
 
+    /// All the processes of the server at `url`.
+    pub(crate) async fn processes(url: &str) -> Vec<u32> {
+        let postmaster = Self::of(url).await.postmaster;
+        let processes = output("ps", &["-A", "-o", "ppid=", "-o", "pid="]);
+        let processes = processes.lines().filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+            let (parent, process) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+            (parent == postmaster).then_some(process)
+        });
+        processes.chain([postmaster]).collect()
+    }
+
     pub(crate) fn are_there(&self) -> bool {
         self.directory.exists() || runs(self.postmaster)
     }
@@ -42,9 +54,10 @@ pub(crate) async fn ask(url: &str, query: &str) -> String {
     client.query_one(query, &[]).await.expect("the query is right").get(0)
 }
 
+/// Whether there is such a process. One that has ended stays in the list, as `Z`, until its parent takes note.
 pub(crate) fn runs(process: u32) -> bool {
-    let status = Command::new("ps").args(["-p", &process.to_string()]).stdout(Stdio::null()).status();
-    status.expect("there is ps").success()
+    let state = output("ps", &["-o", "stat=", "-p", &process.to_string()]);
+    !state.trim().is_empty() && !state.starts_with('Z')
 }
 
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
