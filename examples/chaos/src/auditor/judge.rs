@@ -1,0 +1,195 @@
+use std::time::Duration;
+
+use tonic::Code;
+use uuid::Uuid;
+
+use super::{Evidence, Promise, Verdict, Violation};
+use crate::{
+    journal::{Attempt, Purpose},
+    operation::Variant,
+    outcome::{Acknowledgement, Failure, Outcome, Reason},
+};
+
+/// Looks at everything.
+pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let mut attempts: Vec<Vec<&Attempt>> = vec![Vec::new(); evidence.operations.len()];
+    for attempt in &evidence.entries.attempts {
+        if let Some(attempts) = attempts.get_mut(attempt.operation as usize) {
+            attempts.push(attempt);
+        }
+    }
+    let mut verdict = Verdict::default();
+    for (operation, attempts) in evidence.operations.iter().zip(attempts) {
+        Case::new(evidence, operation.number, &attempts, &mut verdict).judge();
+    }
+    for name in &evidence.rows.strangers {
+        let what = format!("there is a row {name:?}, which nobody asked for");
+        verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
+    }
+    for (at, server) in &evidence.entries.unexpected_ends {
+        let what = format!("server {server} ended by itself after {at:.1?}");
+        verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
+    }
+    verdict
+}
+
+/// One operation.
+struct Case<'a> {
+    /// With its own request.
+    asked: Vec<&'a Attempt>,
+    /// With another one.
+    changed: Vec<&'a Attempt>,
+    evidence: &'a Evidence<'a>,
+    number: u32,
+    verdict: &'a mut Verdict,
+}
+
+/// The first response that a client got.
+#[derive(Clone, Copy)]
+struct First {
+    at: Duration,
+    id: Option<Uuid>,
+}
+
+impl<'a> Case<'a> {
+    fn new(evidence: &'a Evidence<'a>, number: u32, attempts: &[&'a Attempt], verdict: &'a mut Verdict) -> Self {
+        let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
+        Self { asked, changed, evidence, number, verdict }
+    }
+
+    fn judge(mut self) {
+        let acknowledged = |attempt: &&'a Attempt| {
+            let (at, outcome) = attempt.ended.as_ref()?;
+            Some((*attempt, *at, *outcome.acknowledgement()?))
+        };
+        let mut acknowledged: Vec<_> = self.asked.iter().filter_map(acknowledged).collect();
+        acknowledged.sort_by_key(|(_, at, _)| *at);
+        let first = acknowledged.first().map(|(_, at, acknowledgement)| First { at: *at, id: acknowledgement.id });
+
+        self.effects();
+        for (number, (attempt, _, acknowledgement)) in acknowledged.iter().enumerate() {
+            self.acknowledgement(attempt, *acknowledgement, first.filter(|_| number > 0));
+        }
+        for attempt in self.asked.clone() {
+            if let Some(Outcome::Failed(failure)) = attempt.outcome() {
+                self.failure(attempt, failure, first);
+            }
+        }
+        for attempt in self.changed.clone() {
+            self.changed_request(attempt);
+        }
+        self.last_word(first);
+    }
+
+    /// What there is of it.
+    fn effects(&mut self) {
+        let rows = self.evidence.rows.of(self.number, Variant::Asked).len();
+        if rows > 1 {
+            if self.may_be_rerun() {
+                self.verdict.reruns += rows - 1;
+            } else {
+                self.broken(Promise::NothingTwice, format!("it was executed {rows} times"));
+            }
+        }
+        let rows = self.evidence.rows.of(self.number, Variant::Changed).len();
+        if rows > 0 {
+            self.broken(Promise::NothingThoughRefused, "another request was executed with its key".to_owned());
+        }
+    }
+
+    /// A response to its own request; `first` is the one before all others, if it is not this one.
+    fn acknowledgement(&mut self, attempt: &Attempt, given: Acknowledgement, first: Option<First>) {
+        if !given.protected {
+            self.broken(Promise::NothingElse, format!("a call ran unprotected, after {:.3?}", attempt.begun));
+        }
+        let Some(id) = given.id else {
+            return self.broken(Promise::NothingElse, "a response had no id".to_owned());
+        };
+        match self.evidence.rows.owner(id) {
+            Some(owner) if owner == (self.number, Variant::Asked) => {}
+            Some((other, _)) => {
+                return self.broken(Promise::NoWrongReplay, format!("it got the response of operation {other}: {id}"));
+            }
+            None => {
+                return self.broken(Promise::NothingLost, format!("{id} was acknowledged, and there is no such row"));
+            }
+        }
+        let Some(first) = first else { return };
+        let later = attempt.begun >= first.at;
+        let text = |id: Option<Uuid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+        if first.id != Some(id) {
+            let what = format!("its first response was of {}, and another of {id}", text(first.id));
+            if given.replayed || !later {
+                // A rerun gives what it did itself, and its later replays the same.
+                if !self.may_be_rerun() {
+                    self.broken(Promise::NoWrongReplay, what);
+                }
+            } else if !self.may_be_rerun() {
+                self.broken(Promise::NothingLost, format!("{what}, executed once more"));
+            }
+        } else if later && !given.replayed {
+            self.broken(Promise::NothingLost, format!("a later response of {id} does not say that it is a replay"));
+        }
+    }
+
+    /// An answer other than a response, to its own request.
+    fn failure(&mut self, attempt: &Attempt, failure: &Failure, first: Option<First>) {
+        if failure.is_transient() {
+            return;
+        }
+        let unknown = failure.reason == Some(Reason::OutcomeUnknown) && failure.code == Code::FailedPrecondition;
+        if !unknown || !self.evidence.rules.allow_unknown() {
+            let what = format!("it was refused after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
+            self.broken(Promise::NothingElse, what);
+        } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit() {
+            self.broken(Promise::NothingLost, "it was acknowledged, and its outcome is unknown since".to_owned());
+        }
+    }
+
+    /// A request that used its key for something else. It was made after the operation was acknowledged.
+    fn changed_request(&mut self, attempt: &Attempt) {
+        match attempt.outcome() {
+            Some(Outcome::Acknowledged(given)) => {
+                let promise = match given.replayed {
+                    true => Promise::NoWrongReplay,
+                    false => Promise::NothingThoughRefused,
+                };
+                self.broken(promise, format!("another request with its key was acknowledged: {:?}", given.id));
+            }
+            Some(Outcome::Failed(failure)) => {
+                let mismatch = failure.code == Code::InvalidArgument && failure.reason == Some(Reason::KeyReused);
+                if !mismatch && !failure.is_transient() {
+                    let what = Outcome::Failed(failure.clone());
+                    self.broken(Promise::NothingElse, format!("another request with its key was answered {what}"));
+                }
+            }
+            Some(Outcome::HungUp | Outcome::TimedOut) | None => {}
+        }
+    }
+
+    /// What the last retry got, when there were no faults any more.
+    fn last_word(&mut self, first: Option<First>) {
+        let last = self.asked.iter().rev().find(|attempt| attempt.purpose == Purpose::Final);
+        match last.and_then(|attempt| attempt.outcome()) {
+            Some(Outcome::Acknowledged(_)) => {}
+            Some(outcome) if outcome.reason() == Some(Reason::OutcomeUnknown) => {
+                self.verdict.unknown += 1;
+                self.verdict.refused_after_acknowledgement += usize::from(first.is_some());
+            }
+            Some(outcome) => self.broken(Promise::NothingStuck, format!("its last retry got: {outcome}")),
+            None => self.broken(Promise::NothingStuck, "its last retry got no answer".to_owned()),
+        }
+    }
+
+    fn may_be_rerun(&self) -> bool {
+        self.evidence.rules.allow_reruns() && self.hit()
+    }
+
+    fn hit(&self) -> bool {
+        self.evidence.rules.hit(&self.asked, &self.evidence.entries.faults)
+    }
+
+    fn broken(&mut self, promise: Promise, what: String) {
+        self.verdict.violations.push(Violation { operation: Some(self.number), promise, what });
+    }
+}

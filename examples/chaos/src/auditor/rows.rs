@@ -1,0 +1,59 @@
+use std::collections::HashMap;
+
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::{
+    error::Error,
+    operation::{Operation, Variant},
+};
+
+/// Everything that the operations can have created, of all users. The sample has one cluster to begin with.
+const SELECT: &str = "SELECT id, name FROM tenant.projects
+    UNION ALL SELECT id, name FROM tenant.clusters WHERE name <> 'first'
+    UNION ALL SELECT id, email FROM tenant.organization_users";
+
+/// The effects: what there is in the business tables.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    /// Whose each is.
+    by_id: HashMap<Uuid, (u32, Variant)>,
+    by_request: HashMap<(u32, Variant), Vec<Uuid>>,
+    /// Names of rows that are nobody's.
+    pub(super) strangers: Vec<String>,
+}
+
+impl Rows {
+    /// Reads them, as a superuser, whom row-level security does not bind.
+    ///
+    /// # Errors
+    ///
+    /// The database does not answer.
+    pub(crate) async fn read(client: &Client) -> Result<Self, Error> {
+        let mut rows = Self::default();
+        for row in client.query(SELECT, &[]).await? {
+            rows.add(row.try_get(0)?, row.try_get(1)?);
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn add(&mut self, id: Uuid, name: &str) {
+        match Operation::of_name(name) {
+            Some(request) => {
+                self.by_id.insert(id, request);
+                self.by_request.entry(request).or_default().push(id);
+            }
+            None => self.strangers.push(name.to_owned()),
+        }
+    }
+
+    /// The rows of a request.
+    pub(super) fn of(&self, operation: u32, variant: Variant) -> &[Uuid] {
+        self.by_request.get(&(operation, variant)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whose row this is.
+    pub(super) fn owner(&self, id: Uuid) -> Option<(u32, Variant)> {
+        self.by_id.get(&id).copied()
+    }
+}

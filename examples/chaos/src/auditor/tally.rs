@@ -1,0 +1,80 @@
+use std::collections::{BTreeMap, HashSet};
+
+use crate::{
+    fault::FaultKind,
+    journal::{Entries, Purpose},
+    outcome::{Outcome, Reason},
+};
+
+/// What happened, in numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) calls: usize,
+    pub(crate) faults: BTreeMap<FaultKind, usize>,
+    pub(crate) starts: usize,
+    pub(crate) failed_starts: usize,
+    pub(crate) takeovers: usize,
+    pub(crate) given_up: usize,
+    pub(crate) acknowledged_calls: usize,
+    pub(crate) replays: usize,
+    /// Operations that a client has a response for, the last retries aside.
+    pub(crate) acknowledged: usize,
+    /// Operations that only the last retry carried out, or found carried out.
+    pub(crate) acknowledged_last: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) mismatches: usize,
+    pub(crate) store_unavailable: usize,
+    pub(crate) unknown: usize,
+    pub(crate) other_failures: usize,
+    pub(crate) broken_connections: usize,
+    pub(crate) timeouts: usize,
+    pub(crate) hang_ups: usize,
+}
+
+impl Tally {
+    pub(crate) fn new(entries: &Entries) -> Self {
+        let mut tally = Self {
+            calls: entries.attempts.len(),
+            starts: entries.starts,
+            failed_starts: entries.failed_starts,
+            takeovers: entries.takeovers,
+            given_up: entries.given_up.len(),
+            ..Self::default()
+        };
+        for fault in &entries.faults {
+            *tally.faults.entry(fault.kind).or_default() += 1;
+        }
+        let (mut before, mut last) = (HashSet::new(), HashSet::new());
+        for attempt in &entries.attempts {
+            let Some(outcome) = attempt.outcome() else { continue };
+            tally.add(outcome);
+            if outcome.acknowledgement().is_some() {
+                let acknowledged = if attempt.purpose == Purpose::Final { &mut last } else { &mut before };
+                acknowledged.insert(attempt.operation);
+            }
+        }
+        tally.acknowledged = before.len();
+        tally.acknowledged_last = last.difference(&before).count();
+        tally
+    }
+
+    fn add(&mut self, outcome: &Outcome) {
+        let counter = match outcome {
+            Outcome::Acknowledged(acknowledgement) => {
+                self.replays += usize::from(acknowledgement.replayed);
+                &mut self.acknowledged_calls
+            }
+            Outcome::Failed(failure) => match failure.reason {
+                _ if !failure.answered => &mut self.broken_connections,
+                Some(Reason::InProgress) => &mut self.in_flight,
+                Some(Reason::KeyReused) => &mut self.mismatches,
+                Some(Reason::OutcomeUnknown) => &mut self.unknown,
+                Some(Reason::StoreUnavailable) => &mut self.store_unavailable,
+                Some(Reason::Other) | None => &mut self.other_failures,
+            },
+            Outcome::HungUp => &mut self.hang_ups,
+            Outcome::TimedOut => &mut self.timeouts,
+        };
+        *counter += 1;
+    }
+}

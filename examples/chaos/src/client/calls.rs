@@ -1,0 +1,83 @@
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    fault::FaultKind,
+    fleet::{Backend, Rotation},
+    journal::{Journal, Purpose, Whom},
+    operation::{Operation, Variant},
+    outcome::Outcome,
+};
+use rand::Rng;
+use tokio::{task::JoinSet, time};
+
+/// How long a client waits for a server that takes calls.
+const NO_SERVER: Duration = Duration::from_secs(10);
+
+/// Calls, each of which is in the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls {
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) rotation: Arc<Rotation>,
+}
+
+impl Calls {
+    /// Calls any server, and waits for the answer. Without a server there is none.
+    pub(crate) async fn call(
+        &self,
+        operation: &Operation,
+        variant: Variant,
+        purpose: Purpose,
+        rng: &mut impl Rng,
+    ) -> Outcome {
+        match self.any(rng).await {
+            Some(backend) => one(&self.journal, &backend, operation, variant, purpose).await,
+            None => Outcome::TimedOut,
+        }
+    }
+
+    /// Calls any server, and hangs up after this long unless it has answered.
+    pub(crate) async fn hang_up(&self, operation: &Operation, after: Duration, rng: &mut impl Rng) -> Outcome {
+        let Some(backend) = self.any(rng).await else { return Outcome::TimedOut };
+        let running = self.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
+        let calling = backend.call(operation, Variant::Asked, operation.habits.patience);
+        let outcome = time::timeout(after, calling).await.unwrap_or(Outcome::HungUp);
+        if matches!(outcome, Outcome::HungUp) {
+            let now = self.journal.now();
+            self.journal.fault(FaultKind::ClientHungUp, Whom::Server(backend.server()), now);
+        }
+        self.journal.end(running, outcome.clone());
+        outcome
+    }
+
+    /// Calls several servers at the same time, or one of them several times, and waits for all answers: the best of them.
+    pub(crate) async fn hedge(&self, operation: &Operation, further: usize, rng: &mut impl Rng) -> Outcome {
+        let mut calls = JoinSet::new();
+        for number in 0..=further {
+            let purpose = if number == 0 { Purpose::Ask } else { Purpose::Hedge };
+            if let Some(backend) = self.any(rng).await {
+                let (journal, operation) = (Arc::clone(&self.journal), operation.clone());
+                calls.spawn(async move { one(&journal, &backend, &operation, Variant::Asked, purpose).await });
+            }
+        }
+        let outcomes = calls.join_all().await;
+        let best = outcomes.into_iter().max_by_key(|outcome| (outcome.acknowledgement().is_some(), outcome.is_final()));
+        best.unwrap_or(Outcome::TimedOut)
+    }
+
+    async fn any(&self, rng: &mut impl Rng) -> Option<Arc<Backend>> {
+        time::timeout(NO_SERVER, self.rotation.any(rng)).await.ok()
+    }
+}
+
+async fn one(
+    journal: &Journal,
+    backend: &Backend,
+    operation: &Operation,
+    variant: Variant,
+    purpose: Purpose,
+) -> Outcome {
+    let running = journal.begin(operation.number, variant, purpose, backend.server());
+    let outcome = backend.call(operation, variant, operation.habits.patience).await;
+    journal.end(running, outcome.clone());
+    outcome
+}

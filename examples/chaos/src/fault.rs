@@ -1,0 +1,99 @@
+//! The vocabulary of faults.
+
+use std::fmt;
+
+use crate::{
+    named::{Named, SomeOf},
+    step::Step,
+};
+
+/// Something that went wrong because the harness made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum FaultKind {
+    /// A client dropped its call.
+    ClientHungUp,
+    /// One connection between a server and the database was cut, in the middle of what went over it.
+    ConnectionCut,
+    /// All connections between a server and the database were cut at once.
+    ConnectionsCut,
+    /// Every process of the database was killed; it was started again on the same data.
+    DatabaseKilled,
+    /// What went between a server and the database was held back for a while, or each answer was late.
+    DatabaseStalled,
+    /// The table of keys was locked, and more calls came than a server has connections for.
+    PoolFull,
+    /// A server was killed at a moment of no meaning.
+    ServerKilled,
+    /// A server killed itself on passing a step.
+    ServerKilledAt(Step),
+    /// A server was stopped on passing a step, and went on once its leases were over.
+    ServerPausedAt(Step),
+}
+
+impl FaultKind {
+    /// Whether it is a client's own doing, which changes nothing for its operation.
+    pub(crate) fn is_of_clients(self) -> bool {
+        self == Self::ClientHungUp
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientHungUp => f.write_str("client hung up"),
+            Self::ConnectionCut => f.write_str("one database connection cut mid-flight"),
+            Self::ConnectionsCut => f.write_str("all database connections of a server cut"),
+            Self::DatabaseKilled => f.write_str("PostgreSQL killed and restarted"),
+            Self::DatabaseStalled => f.write_str("database connections of a server stalled"),
+            Self::PoolFull => f.write_str("pool of a server full"),
+            Self::ServerKilled => f.write_str("server killed at a random moment"),
+            Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
+            Self::ServerPausedAt(step) => write!(f, "server paused at {step} beyond its lease"),
+        }
+    }
+}
+
+/// Faults that are switched on and off together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Family {
+    ConnectionCut,
+    ConnectionsCut,
+    DatabaseKill,
+    FullPool,
+    HangUp,
+    ServerKill,
+    Stall,
+    StepKill,
+    Zombie,
+}
+
+impl Named for Family {
+    const ALL: &'static [Self] = &[
+        Self::ConnectionCut,
+        Self::ConnectionsCut,
+        Self::DatabaseKill,
+        Self::FullPool,
+        Self::HangUp,
+        Self::ServerKill,
+        Self::Stall,
+        Self::StepKill,
+        Self::Zombie,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConnectionCut => "connection-cut",
+            Self::ConnectionsCut => "connections-cut",
+            Self::DatabaseKill => "database-kill",
+            Self::FullPool => "full-pool",
+            Self::HangUp => "hang-up",
+            Self::ServerKill => "server-kill",
+            Self::Stall => "stall",
+            Self::StepKill => "step-kill",
+            Self::Zombie => "zombie",
+        }
+    }
+}
+
+/// Which faults there are.
+pub(crate) type FaultSet = SomeOf<Family>;

@@ -1,0 +1,172 @@
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::{JoinHandle, JoinSet},
+    time,
+};
+
+use super::{full_pool::FullPool, outage};
+use crate::{
+    database::Database,
+    error::Error,
+    fault::FaultKind,
+    fleet::{Orders, Rotation},
+    journal::{Journal, Whom},
+    operation::Operation,
+    pace::Pace,
+    proxy::{Done, Proxy},
+    schedule::{Due, Planned, Stall},
+};
+
+/// How long the last faults may take.
+const LAST: Duration = Duration::from_secs(60);
+
+/// How often it is counted how many faults wait.
+const COUNT: Duration = Duration::from_millis(20);
+
+/// Whom faults befall.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) database: Arc<Database>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) operations: Arc<[Operation]>,
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) pace: Arc<Pace>,
+    pub(crate) proxies: Vec<Arc<Proxy>>,
+    pub(crate) rotation: Arc<Rotation>,
+}
+
+/// Makes faults happen when they are due. Dropped, it makes no more.
+#[derive(Debug)]
+pub(crate) struct Director {
+    /// Why no more faults can be made.
+    failure: watch::Receiver<Option<String>>,
+    outages: JoinHandle<()>,
+    tasks: JoinSet<()>,
+}
+
+/// A fault that takes the database from the servers, or some of it: one at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outage {
+    Crash { down: Duration },
+    FullPool { hold: Duration },
+    Stall { slot: usize, stall: Stall },
+}
+
+impl Director {
+    pub(crate) fn start(stage: Stage, schedule: Vec<Due>) -> Self {
+        let (outages, queue) = mpsc::channel(schedule.len().max(1));
+        let mut tasks = JoinSet::new();
+        for (slot, proxy) in stage.proxies.iter().enumerate() {
+            tasks.spawn(note_cuts(slot, Arc::clone(&stage.journal), proxy.done()));
+        }
+        tasks.spawn(keep_count(stage.clone(), outages.clone().downgrade()));
+        tasks.spawn(direct(stage.clone(), schedule, outages));
+        let (failed, failure) = watch::channel(None);
+        let outages = tokio::spawn(async move {
+            if let Err(error) = carry_out(stage, queue).await {
+                failed.send_replace(Some(error.to_string()));
+            }
+        });
+        Self { failure, outages, tasks }
+    }
+
+    /// Makes no new faults, and waits for the end of the one that is under way.
+    ///
+    /// # Errors
+    ///
+    /// The database does not come back.
+    pub(crate) async fn finish(mut self) -> Result<(), Error> {
+        self.tasks.shutdown().await;
+        time::timeout(LAST, &mut self.outages).await.map_err(|_| format!("a fault did not end within {LAST:?}"))??;
+        match &*self.failure.borrow() {
+            Some(why) => Err(why.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns if the database does not come back, with why.
+    pub(crate) async fn failed(&self) -> Error {
+        let mut failure = self.failure.clone();
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default().into(),
+            // It ended well.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Director {
+    fn drop(&mut self) {
+        self.outages.abort();
+    }
+}
+
+/// Begins each fault when it is due.
+async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>) {
+    for Due { at, fault } in schedule {
+        stage.pace.reached(at).await;
+        let outage = match fault {
+            Planned::Cut { slot, cut } => {
+                if let Some(proxy) = stage.proxies.get(slot) {
+                    proxy.cut_later(cut);
+                }
+                continue;
+            }
+            Planned::Server(order) => {
+                stage.orders.add(order);
+                continue;
+            }
+            Planned::DatabaseKill { down } => Outage::Crash { down },
+            Planned::FullPool { hold } => Outage::FullPool { hold },
+            Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
+        };
+        // There is room for all of them.
+        let _ = outages.send(outage).await;
+    }
+    // Not before the end: without a sender the outages end.
+    std::future::pending().await
+}
+
+/// One outage after the other, until no more can come.
+async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<(), Error> {
+    let full_pool = FullPool::new(&stage);
+    while let Some(outage) = queue.recv().await {
+        match outage {
+            Outage::Crash { down } => outage::crash(&stage, down).await?,
+            Outage::FullPool { hold } => full_pool.happen(hold).await,
+            Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,
+        }
+        if queue.is_closed() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Notes the cuts that a proxy has made.
+async fn note_cuts(slot: usize, journal: Arc<Journal>, mut cuts: watch::Receiver<Done>) {
+    let mut noted = Done::default();
+    while cuts.changed().await.is_ok() {
+        let done = *cuts.borrow_and_update();
+        let now = journal.now();
+        for _ in noted.of_all..done.of_all {
+            journal.fault(FaultKind::ConnectionsCut, Whom::Slot(slot), now);
+        }
+        for _ in noted.of_one..done.of_one {
+            journal.fault(FaultKind::ConnectionCut, Whom::Slot(slot), now);
+        }
+        noted = done;
+    }
+}
+
+/// Tells the clients how many faults wait.
+async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
+    let mut looks = time::interval(COUNT);
+    while let Some(outages) = outages.upgrade() {
+        let outages = outages.max_capacity() - outages.capacity();
+        stage.pace.set_waiting(stage.orders.waiting() + outages);
+        looks.tick().await;
+    }
+}

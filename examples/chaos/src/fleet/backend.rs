@@ -1,0 +1,119 @@
+use std::time::Duration;
+
+use organization::proto::{
+    CreateClusterRequest, CreateProjectRequest, InviteMemberRequest, cluster_service_client::ClusterServiceClient,
+    invite_service_client::InviteServiceClient, project_service_client::ProjectServiceClient,
+};
+use tokio::time;
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataMap, MetadataValue},
+    transport::{Channel, Endpoint},
+};
+use uuid::Uuid;
+
+use crate::{
+    error::Error,
+    journal::ServerId,
+    operation::{Kind, Operation, User, Variant},
+    outcome::{Acknowledgement, Outcome},
+    server::Ready,
+};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// A server that takes calls.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    alice: MetadataValue<Ascii>,
+    bob: MetadataValue<Ascii>,
+    channel: Channel,
+    cluster: Uuid,
+    server: ServerId,
+}
+
+impl Backend {
+    pub(crate) fn new(server: ServerId, ready: &Ready) -> Result<Self, Error> {
+        let bearer = |token: &str| format!("Bearer {token}").parse();
+        let endpoint = Endpoint::from_shared(format!("http://{}", ready.address))?.connect_timeout(CONNECT);
+        Ok(Self {
+            alice: bearer(&ready.tokens.alice)?,
+            bob: bearer(&ready.tokens.bob)?,
+            channel: endpoint.connect_lazy(),
+            cluster: ready.cluster_id,
+            server,
+        })
+    }
+
+    /// Which one it is.
+    pub(crate) fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// Asks it for an operation, or for what uses the operation's key otherwise.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the client has hung up.
+    pub(crate) async fn call(&self, operation: &Operation, variant: Variant, patience: Duration) -> Outcome {
+        match time::timeout(patience, self.ask(operation, variant)).await {
+            Ok(Ok(acknowledgement)) => Outcome::Acknowledged(acknowledgement),
+            Ok(Err(status)) => Outcome::Failed(status.into()),
+            Err(_) => Outcome::TimedOut,
+        }
+    }
+
+    async fn ask(&self, operation: &Operation, variant: Variant) -> Result<Acknowledgement, Status> {
+        let name = operation.name(variant);
+        match operation.kind {
+            Kind::Cluster => {
+                let request = CreateClusterRequest { name, region: "nl-1".to_owned() };
+                let mut client = ClusterServiceClient::new(self.channel.clone());
+                let response = client.create_cluster(self.request(operation, request)).await?;
+                Ok(acknowledgement(&response, &response.get_ref().cluster_id))
+            }
+            Kind::Invitation => {
+                let request = InviteMemberRequest { email: name, role: "viewer".to_owned() };
+                let mut client = InviteServiceClient::new(self.channel.clone());
+                let response = client.invite_member(self.request(operation, request)).await?;
+                Ok(acknowledgement(&response, &response.get_ref().invitation_id))
+            }
+            Kind::Project => {
+                let labels = [("tier", "gold"), ("team", "a"), ("stage", "test")];
+                let request = CreateProjectRequest {
+                    cluster_id: self.cluster.to_string(),
+                    name,
+                    alias: None,
+                    labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+                };
+                let mut client = ProjectServiceClient::new(self.channel.clone());
+                let response = client.create_project(self.request(operation, request)).await?;
+                Ok(acknowledgement(&response, &response.get_ref().project_id))
+            }
+        }
+    }
+
+    fn request<T>(&self, operation: &Operation, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let token = match operation.user {
+            User::Alice => &self.alice,
+            User::Bob => &self.bob,
+        };
+        request.metadata_mut().insert("authorization", token.clone());
+        if let Ok(key) = operation.key.to_string().parse() {
+            request.metadata_mut().insert("idempotency-key", key);
+        }
+        request
+    }
+}
+
+fn acknowledgement<T>(response: &Response<T>, id: &str) -> Acknowledgement {
+    let says = |metadata: &MetadataMap, name, value| metadata.get(name).is_some_and(|said| said == value);
+    let metadata = response.metadata();
+    Acknowledgement {
+        id: id.parse().ok(),
+        replayed: says(metadata, "idempotent-replayed", "true"),
+        protected: metadata.contains_key("idempotency-status"),
+    }
+}

@@ -1,0 +1,193 @@
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use rustix::process::Signal;
+use tokio::{sync::watch, time};
+use tokio_util::sync::CancellationToken;
+
+use super::{Backend, Process, Setting};
+use crate::{
+    fault::FaultKind,
+    journal::{ServerId, Whom},
+    proxy::Proxy,
+    schedule::Order,
+    server::{Action, Arm, Instruction, Saying},
+    step::Step,
+};
+
+/// Between two attempts to start a server.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a server may take to stop when it is asked to.
+const STOP: Duration = Duration::from_secs(10);
+
+/// How long a process that was killed may take to be gone.
+const END: Duration = Duration::from_secs(10);
+
+/// How much longer than its lease a paused server sleeps.
+const SLACK: Duration = Duration::from_millis(300);
+
+/// How much longer it sleeps, at most, until others have taken over what it was at.
+const TAKEOVER: Duration = Duration::from_millis(1500);
+
+/// How often one looks whether they have.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The place of one server, which is started again whenever it has ended.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) calm: watch::Receiver<bool>,
+    pub(super) database_url: String,
+    pub(super) number: usize,
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) setting: Setting,
+    pub(super) stopping: CancellationToken,
+}
+
+impl Slot {
+    /// Runs servers, one after the other, until told to stop.
+    pub(super) async fn run(self) {
+        let mut life = 0;
+        while !self.stopping.is_cancelled() {
+            life += 1;
+            let server = ServerId { slot: self.number, life };
+            let started = tokio::select! {
+                started = Process::start(server, &self.setting, &self.database_url) => started,
+                () = self.stopping.cancelled() => return,
+            };
+            match started.and_then(|(process, ready)| Ok((process, Arc::new(Backend::new(server, &ready)?)))) {
+                Ok((process, backend)) => self.live(server, process, backend).await,
+                Err(error) => self.did_not_start(server, &error.to_string()).await,
+            }
+        }
+    }
+
+    async fn did_not_start(&self, server: ServerId, why: &str) {
+        self.setting.journal.line(server, why.to_owned());
+        self.setting.journal.entries().failed_starts += 1;
+        time::sleep(PAUSE).await;
+    }
+
+    /// One life of a server: it takes calls, and orders, until it ends.
+    async fn live(&self, server: ServerId, process: Process, backend: Arc<Backend>) {
+        let Setting { journal, orders, rotation, .. } = &self.setting;
+        journal.entries().starts += 1;
+        let mut life = Life { backend: Arc::clone(&backend), order: None, process, server, slot: self };
+        rotation.add(backend);
+        let end = life.go_on().await;
+        rotation.remove(&life.backend);
+        let now = journal.now();
+        match end {
+            End::Killed(kind) => {
+                life.order = None;
+                journal.fault(kind, Whom::Server(server), now);
+                life.process.ended(END).await;
+            }
+            End::Stopped => {
+                life.process.stop(STOP).await;
+            }
+            End::Unexpected => {
+                journal.entries().unexpected_ends.push((now, server));
+                life.process.ended(END).await;
+            }
+        }
+        if let Some(order) = life.order {
+            orders.put_back(order);
+        }
+    }
+}
+
+/// How a life ends.
+enum End {
+    Killed(FaultKind),
+    Stopped,
+    Unexpected,
+}
+
+/// A server that runs.
+struct Life<'a> {
+    backend: Arc<Backend>,
+    /// What is to happen to it.
+    order: Option<Order>,
+    process: Process,
+    server: ServerId,
+    slot: &'a Slot,
+}
+
+impl Life<'_> {
+    /// Lives until something ends it.
+    async fn go_on(&mut self) -> End {
+        let slot = self.slot;
+        let mut calm = slot.calm.clone();
+        let mut is_calm = *calm.borrow_and_update();
+        let mut kill = pin!(time::sleep(Duration::ZERO));
+        loop {
+            let to_be_killed = matches!(self.order, Some(Order::Kill { .. }));
+            tokio::select! {
+                said = self.process.said() => match said {
+                    Some(Saying::Reached(Action::Die, step)) => return End::Killed(FaultKind::ServerKilledAt(step)),
+                    Some(Saying::Reached(Action::Pause, step)) => self.be_paused(step).await,
+                    Some(Saying::Ready(_)) => {}
+                    None => return End::Unexpected,
+                },
+                order = slot.setting.orders.take(), if self.order.is_none() && !is_calm => {
+                    self.order = Some(order);
+                    match order {
+                        Order::Kill { after } => kill.as_mut().reset(time::Instant::now() + after),
+                        Order::DieAt { step, nth } => self.arm(Action::Die, step, nth).await,
+                        Order::PauseAt { step, nth, .. } => self.arm(Action::Pause, step, nth).await,
+                    }
+                }
+                () = &mut kill, if to_be_killed => {
+                    self.process.signal(Signal::KILL);
+                    return End::Killed(FaultKind::ServerKilled);
+                }
+                Ok(()) = calm.changed(), if !is_calm => {
+                    is_calm = true;
+                    self.order = None;
+                    self.process.tell(Instruction::Forget).await;
+                }
+                () = slot.stopping.cancelled() => return End::Stopped,
+            }
+        }
+    }
+
+    async fn arm(&mut self, action: Action, step: Step, nth: u32) {
+        self.process.tell(Instruction::Arm(Arm { action, left: nth, step })).await;
+    }
+
+    /// The server has stopped itself: lets it sleep until its leases are over and others have taken over what it was at,
+    /// and then go on as if nothing had happened.
+    async fn be_paused(&mut self, step: Step) {
+        let slot = self.slot;
+        let Setting { journal, lease, rotation, .. } = &slot.setting;
+        let partitioned = matches!(self.order.take(), Some(Order::PauseAt { partitioned: true, .. }));
+        // A load balancer notices. Calls that it has got wait for their answers.
+        rotation.remove(&self.backend);
+        let begun = journal.now();
+        let asked = journal.asked_of(self.server);
+        if partitioned {
+            slot.proxy.part();
+        }
+        let sleeping = async {
+            time::sleep(*lease + SLACK).await;
+            let deadline = time::Instant::now() + TAKEOVER;
+            while journal.answered_since(begun, &asked, self.server) < asked.len() && time::Instant::now() < deadline {
+                time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = sleeping => {}
+            () = slot.stopping.cancelled() => {}
+        }
+        if journal.answered_since(begun, &asked, self.server) > 0 {
+            journal.entries().takeovers += 1;
+        }
+        if partitioned {
+            slot.proxy.mend();
+        }
+        self.process.signal(Signal::CONT);
+        self.process.tell(Instruction::Resume).await;
+        journal.fault(FaultKind::ServerPausedAt(step), Whom::Server(self.server), begun);
+        rotation.add(Arc::clone(&self.backend));
+    }
+}

@@ -1,0 +1,171 @@
+use std::{fmt, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+/// The domain of what the layer itself refuses.
+const DOMAIN: &str = "tonic-idempotency";
+
+/// How a call ended, as its client saw it.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// It was acknowledged.
+    Acknowledged(Acknowledgement),
+    /// It failed, or was refused.
+    Failed(Failure),
+    /// The client hung up.
+    HungUp,
+    /// No answer came in the time that the client has.
+    TimedOut,
+}
+
+/// A response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Acknowledgement {
+    /// The id of what was created; `None` where it is no id.
+    pub(crate) id: Option<Uuid>,
+    /// Whether it says that it is a replay.
+    pub(crate) replayed: bool,
+    /// Whether the layer took part: whether there is an `idempotency-status`.
+    pub(crate) protected: bool,
+}
+
+/// A status other than OK.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) message: String,
+    /// How long the client is asked to wait.
+    pub(crate) retry_after: Option<Duration>,
+    /// Whether a server said so, and not the connection to it.
+    pub(crate) answered: bool,
+}
+
+/// What the layer's `google.rpc.ErrorInfo` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    InProgress,
+    KeyReused,
+    Other,
+    OutcomeUnknown,
+    StoreUnavailable,
+}
+
+impl Outcome {
+    /// Whether a client takes this for the answer, and does not try again.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::Acknowledged(_) => true,
+            Self::Failed(failure) => !failure.is_transient(),
+            Self::HungUp | Self::TimedOut => false,
+        }
+    }
+
+    pub(crate) fn acknowledgement(&self) -> Option<&Acknowledgement> {
+        match self {
+            Self::Acknowledged(acknowledgement) => Some(acknowledgement),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Failed(failure) => failure.reason,
+            _ => None,
+        }
+    }
+}
+
+impl Failure {
+    /// Whether a client tries again, with the same key.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(
+            self.code,
+            Code::Aborted
+                | Code::Cancelled
+                | Code::DeadlineExceeded
+                | Code::Internal
+                | Code::Unavailable
+                | Code::Unknown
+        )
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        let info = status.get_details_error_info().filter(|info| info.domain == DOMAIN);
+        let retry = status.get_details_retry_info();
+        Self {
+            code: status.code(),
+            reason: info.map(|info| match info.reason.as_str() {
+                "IDEMPOTENCY_IN_PROGRESS" => Reason::InProgress,
+                "IDEMPOTENCY_KEY_REUSED" => Reason::KeyReused,
+                "IDEMPOTENCY_OUTCOME_UNKNOWN" => Reason::OutcomeUnknown,
+                "IDEMPOTENCY_STORE_UNAVAILABLE" => Reason::StoreUnavailable,
+                _ => Reason::Other,
+            }),
+            message: status.message().to_owned(),
+            retry_after: retry.and_then(|retry| retry.retry_delay),
+            // A status that was made here, from an error of the connection, has that for its source.
+            answered: std::error::Error::source(&status).is_none(),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acknowledged(Acknowledgement { id, replayed, protected }) => {
+                f.write_str(if *replayed { "replayed" } else { "acknowledged" })?;
+                match id {
+                    Some(id) => write!(f, " {id}")?,
+                    None => f.write_str(" without an id")?,
+                }
+                if *protected { Ok(()) } else { f.write_str(", unprotected") }
+            }
+            Self::Failed(failure) => {
+                write!(f, "{:?}", failure.code)?;
+                if let Some(reason) = failure.reason {
+                    write!(f, " ({reason:?})")?;
+                }
+                if !failure.answered {
+                    f.write_str(" by the connection")?;
+                }
+                write!(f, ": {}", failure.message)
+            }
+            Self::HungUp => f.write_str("hung up"),
+            Self::TimedOut => f.write_str("no answer in time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::{ErrorDetails, StatusExt as _};
+
+    use super::*;
+
+    #[test]
+    fn takes_the_reason_from_the_layer_and_from_nobody_else() {
+        let reason = |domain: &str| {
+            let details = ErrorDetails::with_error_info("IDEMPOTENCY_IN_PROGRESS", domain, []);
+            Failure::from(Status::with_error_details(Code::Aborted, "", details)).reason
+        };
+        assert_eq!(reason(DOMAIN), Some(Reason::InProgress));
+        assert_eq!(reason("elsewhere"), None);
+    }
+
+    #[test]
+    fn a_refusal_is_final_and_an_outage_is_not() {
+        for (code, last) in [
+            (Code::Aborted, false),
+            (Code::FailedPrecondition, true),
+            (Code::InvalidArgument, true),
+            (Code::Unavailable, false),
+        ] {
+            assert_eq!(Outcome::Failed(Status::new(code, "").into()).is_final(), last, "{code:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The file that tells how a promise was broken.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    auditor::Violation,
+    journal::{Attempt, Fault, Purpose, Whom},
+    operation::{Operation, Variant},
+    plan::Plan,
+    trial::Trial,
+};
+
+/// More operations than this are named without their story.
+const MOST: usize = 50;
+
+/// More lines of the servers' logs than this are left out of a story.
+const MOST_LINES: usize = 60;
+
+/// Writes the story of every operation for which a promise was broken: where to.
+///
+/// # Errors
+///
+/// It cannot be written there.
+pub(crate) fn write_stories(plan: &Plan, trial: &Trial, directory: &Path) -> io::Result<PathBuf> {
+    let path = directory.join(format!("chaos-{}-{}.txt", plan.seed.0, trial.mode));
+    let mut text = format!("What went wrong with seed {} in {} mode.\n", plan.seed.0, trial.mode);
+    let mut by_operation: BTreeMap<Option<u32>, Vec<&Violation>> = BTreeMap::new();
+    for violation in &trial.verdict.violations {
+        by_operation.entry(violation.operation).or_default().push(violation);
+    }
+    for (number, (operation, violations)) in by_operation.into_iter().enumerate() {
+        let operation = operation.and_then(|operation| plan.operations.get(operation as usize));
+        let mut line = |line: &str| {
+            text.push_str(line);
+            text.push('\n');
+        };
+        match operation {
+            Some(operation) => line(&title(operation)),
+            None => line("\nNo operation"),
+        }
+        for violation in violations {
+            line(&format!("  {}: {}", violation.promise, violation.what));
+        }
+        if let Some(operation) = operation.filter(|_| number < MOST) {
+            line(&story(plan, trial, operation));
+        }
+    }
+    fs::write(&path, text)?;
+    Ok(path)
+}
+
+fn title(operation: &Operation) -> String {
+    let Operation { number, key, kind, user, .. } = operation;
+    format!("\nOperation {number}, {} ({kind:?} of {user:?}), key {key}", operation.name(Variant::Asked))
+}
+
+/// What happened to an operation and around it, in order.
+fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
+    let of_operation = |attempt: &&Attempt| attempt.operation == operation.number;
+    let attempts: Vec<_> = trial.entries.attempts.iter().filter(of_operation).collect();
+    let mut events: Vec<(Duration, String)> = Vec::new();
+    for attempt in &attempts {
+        let Attempt { purpose, server, variant, .. } = attempt;
+        let what = if *variant == Variant::Changed { "another request with the key" } else { "call" };
+        events.push((attempt.begun, format!("{what} to server {server} ({purpose:?})")));
+        if let Some((ended, outcome)) = &attempt.ended {
+            let after = *ended - attempt.begun;
+            events.push((*ended, format!("{what} to server {server} ended, after {after:.3?}: {outcome}")));
+        }
+    }
+    let near = |at: Duration| near(plan, &attempts, at);
+    for fault in trial.entries.faults.iter().filter(|fault| near(fault.begun) || near(fault.ended)) {
+        if concerns(fault, &attempts) {
+            let lasted = fault.ended - fault.begun;
+            events.push((fault.begun, format!("FAULT: {}, {}, for {lasted:.3?}", fault.kind, fault.whom)));
+        }
+    }
+    let met = |slot| attempts.iter().any(|attempt| attempt.server.slot == slot);
+    let lines = trial.entries.lines.iter().filter(|line| met(line.server.slot) && near(line.at));
+    events.extend(lines.take(MOST_LINES).map(|line| (line.at, format!("  server {}: {}", line.server, line.text))));
+
+    events.sort_by_key(|(at, _)| *at);
+    events.into_iter().fold(String::new(), |mut story, (at, what)| {
+        // Writing to a String does not fail.
+        let _ = writeln!(story, "  {:10.3} s  {what}", at.as_secs_f64());
+        story
+    })
+}
+
+/// Whether this was during one of the calls, but for the last retry, or within a lease of it.
+fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
+    attempts.iter().filter(|attempt| attempt.purpose != Purpose::Final).any(|attempt| {
+        let ended = attempt.ended.as_ref().map_or(attempt.begun, |(ended, _)| *ended);
+        attempt.begun <= at && at <= ended + plan.lease
+    })
+}
+
+/// Whether a fault befell a server that was called.
+fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
+    attempts.iter().any(|attempt| match fault.whom {
+        Whom::All => true,
+        Whom::Server(server) => server == attempt.server,
+        Whom::Slot(slot) => slot == attempt.server.slot,
+    })
+}

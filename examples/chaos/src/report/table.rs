@@ -1,0 +1,92 @@
+use std::fmt;
+
+use crate::{
+    args::{LeasePolicy, Mode},
+    plan::Plan,
+    trial::Trial,
+};
+
+/// What the numbers mean that do not speak for themselves.
+pub(crate) const LEGEND: &str = "\
+Every operation is tried once more when all faults are over and every lease has ended, on a new server: that is its last
+retry. A fault is counted when it has happened. Calls without the store are refused in both modes
+(`--on-store-unavailable reject`). What must be 0 counts operations.";
+
+/// One run, as a table in Markdown.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) trial: &'a Trial,
+}
+
+impl Table<'_> {
+    fn title(&self) -> String {
+        match self.trial.mode {
+            Mode::Transactional => "Transactional mode".to_owned(),
+            Mode::Reserved => format!("Reserved mode, `{}` after a lease without an outcome", self.plan.on_lease_ended),
+        }
+    }
+
+    fn rows(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        let mut row = |name: &str, value: &dyn fmt::Display| rows.push((name.to_owned(), value.to_string()));
+        let Trial { tally, took, verdict, .. } = self.trial;
+        let seconds = std::time::Duration::from_secs(took.as_secs().max(1));
+        row("seed", &self.plan.seed.0);
+        row("operations", &self.plan.operations.len());
+        row("servers, clients", &format_args!("{}, {}", self.plan.servers, self.plan.clients));
+        row("lease", &humantime::format_duration(self.plan.lease));
+        row("time", &humantime::format_duration(seconds));
+        row("**faults**", &format_args!("**{}**", tally.faults.values().sum::<usize>()));
+        for (kind, count) in &tally.faults {
+            row(&kind.to_string(), count);
+        }
+        row("paused servers that went on after a takeover", &tally.takeovers);
+        row("server starts, and some that failed", &format_args!("{}, {}", tally.starts, tally.failed_starts));
+        row("**calls**", &format_args!("**{}**", tally.calls));
+        row("acknowledged", &tally.acknowledged_calls);
+        row("of these, replays", &tally.replays);
+        row("refused: the first call is in flight", &tally.in_flight);
+        row("refused: the key is of another request", &tally.mismatches);
+        row("refused: the outcome is unknown", &tally.unknown);
+        row("refused: no store", &tally.store_unavailable);
+        row("other failures", &tally.other_failures);
+        row("broken connections", &tally.broken_connections);
+        row("no answer in time", &tally.timeouts);
+        row("hung up by the client", &tally.hang_ups);
+        row("**acknowledged operations**", &format_args!("**{}**", tally.acknowledged));
+        row("given up by their clients", &tally.given_up);
+        row("acknowledged to the last retry alone", &tally.acknowledged_last);
+        row("outcome unknown to the last retry, too", &verdict.unknown);
+        if self.trial.mode == Mode::Reserved {
+            row("of these, acknowledged once", &verdict.refused_after_acknowledgement);
+            if self.plan.on_lease_ended == LeasePolicy::Rerun {
+                row("reruns that the policy allows", &verdict.reruns);
+            }
+        }
+        for (promise, count) in verdict.counts() {
+            row(&format!("**{promise}** (must be 0)"), &format_args!("**{count}**"));
+        }
+        rows
+    }
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows();
+        let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or_default();
+        let (names, values) = (width(|row| row.0.chars().count()), width(|row| row.1.chars().count()));
+        writeln!(f, "## {}\n", self.title())?;
+        writeln!(f, "| {:names$} | {:>values$} |", "", "")?;
+        writeln!(f, "|{:-<width$}|{:->right$}:|", "", "", width = names + 2, right = values + 1)?;
+        for (name, value) in &rows {
+            writeln!(f, "| {name:names$} | {value:>values$} |")?;
+        }
+        let kept = if self.trial.verdict.violations.is_empty() {
+            "All promises were kept."
+        } else {
+            "**PROMISES WERE BROKEN.**"
+        };
+        write!(f, "\n{kept}")
+    }
+}

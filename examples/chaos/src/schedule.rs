@@ -1,0 +1,249 @@
+//! Which faults there will be, and when: all of it decided before the first call.
+
+use std::time::Duration;
+
+use rand::{Rng, RngExt as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
+
+use crate::{
+    fault::{Family, FaultSet},
+    seed::{Seed, Subject},
+    step::Step,
+};
+
+/// One in how many operations a fault of a family comes, on average; and how many there are at least. Often enough that
+/// every operation is near one, seldom enough that most of the time something works.
+const RATES: [(Family, u32, u32); 8] = [
+    (Family::ConnectionCut, 40, 3),
+    (Family::ConnectionsCut, 200, 1),
+    (Family::DatabaseKill, 250, 1),
+    (Family::FullPool, 500, 1),
+    (Family::ServerKill, 200, 1),
+    (Family::Stall, 250, 1),
+    (Family::StepKill, 25, 7),
+    (Family::Zombie, 200, 1),
+];
+
+/// Where a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
+const PAUSES: [Step; 2] = [Step::HandlerWrote, Step::BeforeSettle];
+
+/// A fault, and after how many begun operations it is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Due {
+    pub(crate) at: u32,
+    pub(crate) fault: Planned,
+}
+
+/// A fault that is to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Planned {
+    Cut {
+        slot: usize,
+        cut: Cut,
+    },
+    /// The database stays away for this long.
+    DatabaseKill {
+        down: Duration,
+    },
+    /// The table of keys is locked for this long.
+    FullPool {
+        hold: Duration,
+    },
+    Server(Order),
+    Stall {
+        slot: usize,
+        stall: Stall,
+    },
+}
+
+/// The cut of a connection between a server and the database, in the middle of what goes over it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cut {
+    pub(crate) direction: Direction,
+    /// How many bytes still pass in that direction, over whatever connection of the server.
+    pub(crate) after: usize,
+    /// Whether all connections of the server are cut then, or only the one that carries the last of these bytes.
+    pub(crate) all: bool,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the database.
+    Answers,
+    /// To the database.
+    Requests,
+}
+
+/// The connections between a server and the database become unusable for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stall {
+    pub(crate) hold: Duration,
+    pub(crate) manner: Manner,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Manner {
+    /// Nothing passes.
+    Held,
+    /// Nothing passes, and then they are cut.
+    HeldAndCut,
+    /// Everything passes, each answer late by this much.
+    Late(Duration),
+}
+
+/// What is to happen to a server, whichever is free for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Order {
+    /// It kills itself on passing the step for the `nth` time.
+    DieAt { step: Step, nth: u32 },
+    /// It is killed after this long.
+    Kill { after: Duration },
+    /// It is stopped on passing the step for the `nth` time, and goes on when its leases are over. `partitioned`: its
+    /// connections to the database are cut meanwhile, so that the database believes it dead.
+    PauseAt { step: Step, nth: u32, partitioned: bool },
+}
+
+/// All faults of a run, in the order in which they are due.
+pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &FaultSet, steps: &[Step]) -> Vec<Due> {
+    let mut schedule = Vec::new();
+    for (family, gap, least) in RATES.into_iter().filter(|(family, ..)| faults.has(*family)) {
+        let mut rng = seed.rng(Subject::Faults(family));
+        let count = (operations / gap).max(least);
+        let mut steps = Shuffled::new(steps);
+        let mut pauses = Shuffled::new(&PAUSES);
+        for number in 0..count {
+            let at = position(&mut rng, operations, number, count);
+            let slot = rng.random_range(0..servers as usize);
+            let fault = match family {
+                Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
+                Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
+                Family::DatabaseKill => Planned::DatabaseKill { down: milliseconds(&mut rng, 0, 500) },
+                Family::FullPool => Planned::FullPool { hold: milliseconds(&mut rng, 500, 2000) },
+                Family::HangUp => continue,
+                Family::ServerKill => Planned::Server(Order::Kill { after: milliseconds(&mut rng, 0, 100) }),
+                Family::Stall => Planned::Stall { slot, stall: stall(&mut rng) },
+                Family::StepKill => {
+                    Planned::Server(Order::DieAt { step: steps.next(&mut rng), nth: rng.random_range(1..=4) })
+                }
+                Family::Zombie => Planned::Server(Order::PauseAt {
+                    step: pauses.next(&mut rng),
+                    nth: rng.random_range(1..=4),
+                    partitioned: rng.random(),
+                }),
+            };
+            schedule.push(Due { at, fault });
+        }
+    }
+    schedule.sort_by_key(|due| due.at);
+    schedule
+}
+
+/// The place of fault `number` of `count`: anywhere in its own equal share of the run, but for the very end, where there
+/// would be nobody left to feel it.
+fn position(rng: &mut impl Rng, operations: u32, number: u32, count: u32) -> u32 {
+    let share = f64::from(operations) * 0.95 / f64::from(count);
+    let at = share * (f64::from(number) + rng.random::<f64>());
+    // In range, and not negative.
+    (at as u32).min(operations)
+}
+
+fn cut(rng: &mut impl Rng, all: bool) -> Cut {
+    let direction = if rng.random() { Direction::Answers } else { Direction::Requests };
+    // A claim or a completion is some 300 bytes each way.
+    Cut { direction, after: rng.random_range(0..1500), all }
+}
+
+fn stall(rng: &mut impl Rng) -> Stall {
+    let manner = match rng.random_range(0..3) {
+        0 => Manner::Held,
+        1 => Manner::HeldAndCut,
+        _ => Manner::Late(milliseconds(rng, 50, 400)),
+    };
+    Stall { hold: milliseconds(rng, 300, 3000), manner }
+}
+
+fn milliseconds(rng: &mut impl Rng, from: u64, to: u64) -> Duration {
+    Duration::from_millis(rng.random_range(from..to))
+}
+
+/// Gives each of some values once, in a random order, and then again, in another.
+struct Shuffled<'a> {
+    left: Vec<Step>,
+    values: &'a [Step],
+}
+
+impl<'a> Shuffled<'a> {
+    fn new(values: &'a [Step]) -> Self {
+        Self { left: Vec::new(), values }
+    }
+
+    fn next(&mut self, rng: &mut ChaCha8Rng) -> Step {
+        loop {
+            if let Some(step) = self.left.pop() {
+                return step;
+            }
+            self.left = self.values.to_vec();
+            self.left.shuffle(rng);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::args::Mode;
+
+    fn faults(seed: u64, operations: u32, faults: &str) -> Vec<Due> {
+        schedule(Seed(seed), operations, 3, &faults.parse().expect("a set"), &Step::of(Mode::Reserved))
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults_and_another_does_not() {
+        let of = |seed| faults(seed, 1000, "all").iter().map(|due| (due.at, due.fault)).collect::<Vec<_>>();
+        assert!(of(1) == of(1));
+        assert!(of(1) != of(2));
+    }
+
+    #[test]
+    fn even_a_short_run_meets_every_fault_and_every_step() {
+        let faults = faults(1, 100, "all");
+        assert!(faults.iter().all(|due| due.at <= 95));
+        let steps: HashSet<Step> = faults
+            .iter()
+            .filter_map(|due| match due.fault {
+                Planned::Server(Order::DieAt { step, .. }) => Some(step),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(steps.len(), Step::ALL.len());
+        for (family, _, _) in RATES {
+            assert!(faults.iter().any(|due| family_of(due.fault) == family), "{family:?}");
+        }
+    }
+
+    #[test]
+    fn a_family_stays_as_it_is_when_others_are_switched_off() {
+        let kills = |set| -> Vec<u32> {
+            let kills = faults(1, 2000, set).into_iter().filter(|due| family_of(due.fault) == Family::DatabaseKill);
+            kills.map(|due| due.at).collect()
+        };
+        assert_eq!(kills("all"), kills("database-kill"));
+        assert_eq!(kills("all").len(), 8);
+        assert!(faults(1, 2000, "none").is_empty());
+    }
+
+    fn family_of(fault: Planned) -> Family {
+        match fault {
+            Planned::Cut { cut, .. } if cut.all => Family::ConnectionsCut,
+            Planned::Cut { .. } => Family::ConnectionCut,
+            Planned::DatabaseKill { .. } => Family::DatabaseKill,
+            Planned::FullPool { .. } => Family::FullPool,
+            Planned::Server(Order::DieAt { .. }) => Family::StepKill,
+            Planned::Server(Order::Kill { .. }) => Family::ServerKill,
+            Planned::Server(Order::PauseAt { .. }) => Family::Zombie,
+            Planned::Stall { .. } => Family::Stall,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The lines between the harness and its servers.
+
+use std::{
+    fmt,
+    io::{self, Write as _},
+    str::FromStr,
+};
+
+use super::Ready;
+use crate::{error::Error, step::Step};
+
+/// What every [`Saying`] begins with: the sample prints other things, too.
+const MARK: &str = "chaos:";
+
+/// What the harness wants of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    /// Something is to happen at a point. It takes the place of what was to happen before.
+    Arm(Arm),
+    /// Nothing is to happen any more.
+    Forget,
+    /// Go on: nothing has stopped this process but itself.
+    Resume,
+}
+
+/// What is to happen when a step is passed for the `left`th time from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arm {
+    pub(crate) action: Action,
+    pub(crate) left: u32,
+    pub(crate) step: Step,
+}
+
+/// What a server does to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Die,
+    Pause,
+}
+
+impl fmt::Display for Instruction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arm(Arm { action: Action::Die, left, step }) => write!(f, "die {step} {left}"),
+            Self::Arm(Arm { action: Action::Pause, left, step }) => write!(f, "pause {step} {left}"),
+            Self::Forget => f.write_str("forget"),
+            Self::Resume => f.write_str("resume"),
+        }
+    }
+}
+
+impl FromStr for Instruction {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let arm = |action, step: &str, left: &str| {
+            Some(Self::Arm(Arm { action, left: left.parse().ok()?, step: step.parse().ok()? }))
+        };
+        let instruction = match words[..] {
+            ["die", step, left] => arm(Action::Die, step, left),
+            ["pause", step, left] => arm(Action::Pause, step, left),
+            ["forget"] => Some(Self::Forget),
+            ["resume"] => Some(Self::Resume),
+            _ => None,
+        };
+        instruction.ok_or_else(|| format!("not an instruction: {line:?}"))
+    }
+}
+
+/// What a server tells the harness.
+#[derive(Clone, Debug)]
+pub(crate) enum Saying {
+    /// It serves.
+    Ready(Ready),
+    /// It has reached a point, and does this next.
+    Reached(Action, Step),
+}
+
+impl Saying {
+    /// Says it on standard output.
+    pub(super) fn say(&self) {
+        // Without the harness there is nobody to say it to, and nothing to go on for.
+        let _ = writeln!(io::stdout().lock(), "{self}");
+        let _ = io::stdout().flush();
+    }
+
+    /// What a line of a server's output says; `None` where it is the sample's own.
+    pub(crate) fn heard(line: &str) -> Option<Result<Self, Error>> {
+        let said = line.strip_prefix(MARK)?.trim();
+        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        let step = || rest.parse().map_err(|_| format!("not a step: {rest:?}").into());
+        Some(match word {
+            "ready" => serde_json::from_str(rest).map(Self::Ready).map_err(Into::into),
+            "dies" => step().map(|step| Self::Reached(Action::Die, step)),
+            "pauses" => step().map(|step| Self::Reached(Action::Pause, step)),
+            _ => Err(format!("not a saying of a server: {line:?}").into()),
+        })
+    }
+}
+
+impl fmt::Display for Saying {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready(ready) => {
+                let ready = serde_json::to_string(ready).map_err(|_| fmt::Error)?;
+                write!(f, "{MARK} ready {ready}")
+            }
+            Self::Reached(Action::Die, step) => write!(f, "{MARK} dies {step}"),
+            Self::Reached(Action::Pause, step) => write!(f, "{MARK} pauses {step}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instruction_is_read_back_from_its_line() {
+        for instruction in [
+            Instruction::Arm(Arm { action: Action::Die, left: 3, step: Step::AfterClaim }),
+            Instruction::Arm(Arm { action: Action::Pause, left: 1, step: Step::BeforeSettle }),
+            Instruction::Forget,
+            Instruction::Resume,
+        ] {
+            assert_eq!(instruction.to_string().parse(), Ok(instruction));
+        }
+        for line in ["", "die", "die after_lunch 1", "die after_claim x", "dance"] {
+            assert!(line.parse::<Instruction>().is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_saying_is_heard_and_everything_else_is_not() {
+        let said = Saying::Reached(Action::Pause, Step::HandlerWrote).to_string();
+        let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
+        assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));
+        assert!(Saying::heard("Serving organization.v1, Ctrl-C stops it.").is_none());
+        assert!(Saying::heard("chaos: dies of_boredom").expect("a saying").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+use std::{sync::Arc, time::Duration};
+
+use tokio::{task::JoinSet, time};
+
+use crate::{
+    args::Mode,
+    auditor::{Evidence, Rows, Tally, Verdict, judge},
+    client::{Calls, Workload},
+    database::Database,
+    error::Error,
+    faults::{Director, Stage},
+    fleet::{Fleet, Orders, Rotation, Setting},
+    journal::{Entries, Journal},
+    last::Last,
+    pace::Pace,
+    plan::Plan,
+    progress::Progress,
+    sabotage::sabotage,
+};
+
+/// No operation may take this long to be done with; and so all of them together cannot stand still for longer.
+const STANDSTILL: Duration = Duration::from_secs(120);
+
+/// How often one looks whether anything moves.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How much longer than the lease one waits until nothing is reserved any more.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// What became of a run in one mode.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) mode: Mode,
+    pub(crate) tally: Tally,
+    /// How long the operations took, faults included.
+    pub(crate) took: Duration,
+    pub(crate) verdict: Verdict,
+    /// What the story of a violation is told from.
+    pub(crate) entries: Entries,
+}
+
+impl Trial {
+    /// Carries out the plan in one mode: on a new database, with new servers, which are gone afterwards. Dropped, it leaves
+    /// nothing behind either.
+    ///
+    /// # Errors
+    ///
+    /// It could not be carried out; that says nothing of the promises.
+    pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
+        let database = Arc::new(Database::start().await?);
+        let journal = Arc::new(Journal::new());
+        let took = faults_and_work(plan, mode, &database, &journal).await?;
+
+        time::sleep(plan.lease + SLACK).await;
+        let client = database.connect().await?;
+        let acknowledged = journal.entries().acknowledged();
+        sabotage(&plan.sabotage, &client, &acknowledged, &plan.operations).await?;
+        Last { database: &database, journal: &journal, mode, plan }.retries().await?;
+        let rows = Rows::read(&client).await?;
+        drop(client);
+        if let Some(database) = Arc::into_inner(database) {
+            database.stop().await;
+        }
+
+        let entries = std::mem::take(&mut *journal.entries());
+        let evidence =
+            Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
+        let verdict = judge(&evidence);
+        Ok(Self { mode, tally: Tally::new(&entries), took, verdict, entries })
+    }
+}
+
+/// The clients do their work while things fail around them: how long it took. In the end everything has been stopped, in
+/// good order.
+async fn faults_and_work(
+    plan: &Plan,
+    mode: Mode,
+    database: &Arc<Database>,
+    journal: &Arc<Journal>,
+) -> Result<Duration, Error> {
+    let setting = Setting {
+        flags: plan.flags(mode),
+        lease: plan.lease,
+        journal: Arc::clone(journal),
+        orders: Arc::new(Orders::default()),
+        rotation: Arc::new(Rotation::default()),
+        verbose: plan.verbose,
+    };
+    let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
+    let pace = Arc::new(Pace::new(plan.operations.len()));
+    let begun = journal.now();
+    let progress = Progress::start(mode, Arc::clone(journal), plan.operations.len());
+    let stage = Stage {
+        database: Arc::clone(database),
+        journal: Arc::clone(journal),
+        operations: Arc::clone(&plan.operations),
+        orders: Arc::clone(&setting.orders),
+        pace: Arc::clone(&pace),
+        proxies: fleet.proxies().to_vec(),
+        rotation: Arc::clone(&setting.rotation),
+    };
+    let director = Director::start(stage, plan.schedule(mode));
+    let workload = Workload {
+        calls: Calls { journal: Arc::clone(journal), rotation: setting.rotation },
+        journal: Arc::clone(journal),
+        operations: Arc::clone(&plan.operations),
+        pace,
+        seed: plan.seed,
+    };
+    let mut clients = JoinSet::new();
+    for number in 0..plan.clients {
+        clients.spawn(workload.clone().client(number));
+    }
+    tokio::select! {
+        done = all(&mut clients) => done?,
+        error = director.failed() => return Err(error),
+        error = standstill(journal) => return Err(error),
+    }
+    let took = journal.now() - begun;
+    director.finish().await?;
+    fleet.calm().await?;
+    fleet.stop().await;
+    drop(progress);
+    Ok(took)
+}
+
+/// Waits for all clients.
+async fn all(clients: &mut JoinSet<()>) -> Result<(), Error> {
+    while let Some(ended) = clients.join_next().await {
+        ended?;
+    }
+    Ok(())
+}
+
+/// Returns when nothing has been done for long.
+async fn standstill(journal: &Journal) -> Error {
+    let (mut done, mut since) = (0, time::Instant::now());
+    while since.elapsed() < STANDSTILL {
+        time::sleep(LOOK).await;
+        let now_done = journal.entries().done;
+        if now_done != done {
+            (done, since) = (now_done, time::Instant::now());
+        }
+    }
+    format!("nothing moves: no operation was done with in {STANDSTILL:?}, after {done} of them").into()
+}
