@@ -40,6 +40,8 @@ struct Case<'a> {
     /// With another one.
     changed: Vec<&'a Attempt>,
     evidence: &'a Evidence<'a>,
+    /// Whether a fault may have kept its outcome from being recorded.
+    hit: bool,
     number: u32,
     verdict: &'a mut Verdict,
 }
@@ -54,7 +56,7 @@ struct First {
 impl<'a> Case<'a> {
     fn new(evidence: &'a Evidence<'a>, number: u32, attempts: &[&'a Attempt], verdict: &'a mut Verdict) -> Self {
         let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
-        Self { asked, changed, evidence, number, verdict }
+        Self { asked, changed, evidence, hit: false, number, verdict }
     }
 
     fn judge(mut self) {
@@ -66,6 +68,7 @@ impl<'a> Case<'a> {
         acknowledged.sort_by_key(|(_, at, _)| *at);
         let first = acknowledged.first().map(|(_, at, acknowledgement)| First { at: *at, id: acknowledgement.id });
 
+        self.hit = self.hit_before(first);
         self.effects();
         for (number, (attempt, _, acknowledgement)) in acknowledged.iter().enumerate() {
             self.acknowledgement(attempt, *acknowledgement, first.filter(|_| number > 0));
@@ -141,7 +144,7 @@ impl<'a> Case<'a> {
         if !unknown || !self.evidence.rules.allow_unknown() {
             let what = format!("it was refused after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             self.broken(Promise::NothingElse, what);
-        } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit() {
+        } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit {
             self.broken(Promise::NothingLost, "it was acknowledged, and its outcome is unknown since".to_owned());
         }
     }
@@ -182,11 +185,14 @@ impl<'a> Case<'a> {
     }
 
     fn may_be_rerun(&self) -> bool {
-        self.evidence.rules.allow_reruns() && self.hit()
+        self.evidence.rules.allow_reruns() && self.hit
     }
 
-    fn hit(&self) -> bool {
-        self.evidence.rules.hit(&self.asked, &self.evidence.entries.faults)
+    /// Whether a fault may have hit one of its calls up to the first response: what comes later finds the record there.
+    fn hit_before(&self, first: Option<First>) -> bool {
+        let until = |attempt: &&&Attempt| first.is_none_or(|first| attempt.begun < first.at);
+        let attempts: Vec<_> = self.asked.iter().filter(until).copied().collect();
+        self.evidence.rules.hit(&attempts, &self.evidence.entries.faults)
     }
 
     fn broken(&mut self, promise: Promise, what: String) {

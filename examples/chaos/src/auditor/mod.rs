@@ -103,3 +103,6 @@ impl fmt::Display for Promise {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Every promise broken in turn, and every case that only looks so.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    args::{LeasePolicy, Mode},
+    fault::FaultKind,
+    journal::{Attempt, Fault, Purpose, ServerId, Whom},
+    operation::Variant,
+    outcome::{Acknowledgement, Outcome},
+    seed::Seed,
+    step::Step,
+};
+
+const SERVER: ServerId = ServerId { slot: 0, life: 1 };
+const OTHER_SERVER: ServerId = ServerId { slot: 1, life: 1 };
+
+/// Two operations, 0 and 1, and what happened to them; by default in transactional mode.
+struct Scene {
+    entries: Entries,
+    operations: Vec<Operation>,
+    rows: Rows,
+    rules: Rules,
+}
+
+impl Scene {
+    /// Both were executed once and acknowledged, and their last retries were replays.
+    fn good() -> Self {
+        let mut scene = Self::empty();
+        for number in 0..2 {
+            scene.row(number, Variant::Asked, id(number));
+            scene.asked(number, 1, Purpose::Ask, response(number, false));
+            scene.asked(number, 9, Purpose::Final, response(number, true));
+        }
+        scene
+    }
+
+    fn empty() -> Self {
+        let faults = "all".parse().expect("a set");
+        Self {
+            entries: Entries::default(),
+            operations: (0..2).map(|number| Operation::new(Seed(1), number, &faults)).collect(),
+            rows: Rows::default(),
+            rules: Rules {
+                lease: Duration::from_secs(2),
+                mode: Mode::Transactional,
+                on_lease_ended: LeasePolicy::Refuse,
+            },
+        }
+    }
+
+    fn reserved(mut self, on_lease_ended: LeasePolicy) -> Self {
+        self.rules = Rules { mode: Mode::Reserved, on_lease_ended, ..self.rules };
+        self
+    }
+
+    fn row(&mut self, number: u32, variant: Variant, id: Uuid) {
+        let name = self.operations[number as usize].name(variant);
+        self.rows.add(id, &name);
+    }
+
+    /// A call in second `at`, which takes half a second.
+    fn call(&mut self, number: u32, at: u64, variant: Variant, purpose: Purpose, outcome: Outcome) {
+        let begun = Duration::from_secs(at);
+        let ended = Some((begun + Duration::from_millis(500), outcome));
+        let attempt = Attempt { operation: number, variant, purpose, server: SERVER, begun, ended };
+        self.entries.attempts.push(attempt);
+    }
+
+    fn asked(&mut self, number: u32, at: u64, purpose: Purpose, outcome: Outcome) {
+        self.call(number, at, Variant::Asked, purpose, outcome);
+    }
+
+    fn fault(&mut self, kind: FaultKind, whom: Whom, at: u64) {
+        let at = Duration::from_secs(at);
+        self.entries.faults.push(Fault { kind, whom, begun: at, ended: at });
+    }
+
+    fn verdict(&self) -> Verdict {
+        let Self { entries, operations, rows, rules } = self;
+        judge(&Evidence { entries, operations, rows, rules: *rules })
+    }
+
+    /// The promises that were broken, each once.
+    #[track_caller]
+    fn breaks(&self, promises: &[Promise]) {
+        let verdict = self.verdict();
+        let broken: Vec<_> = verdict.counts().into_iter().filter(|(_, count)| *count > 0).collect();
+        let expected: Vec<_> = promises.iter().map(|promise| (*promise, 1)).collect();
+        assert_eq!(broken, expected, "{:#?}", verdict.violations);
+    }
+}
+
+/// The id that an operation created first.
+fn id(number: u32) -> Uuid {
+    Uuid::from_u128(100 + u128::from(number))
+}
+
+/// Another one.
+fn other_id(number: u32) -> Uuid {
+    Uuid::from_u128(200 + u128::from(number))
+}
+
+fn acknowledged(id: Uuid, replayed: bool) -> Outcome {
+    Outcome::Acknowledged(Acknowledgement { id: Some(id), replayed, protected: true })
+}
+
+fn response(number: u32, replayed: bool) -> Outcome {
+    acknowledged(id(number), replayed)
+}
+
+fn refused(code: Code, reason: &str) -> Outcome {
+    let details = ErrorDetails::with_error_info(reason, "tonic-idempotency", []);
+    Outcome::Failed(Status::with_error_details(code, "", details).into())
+}
+
+fn unknown() -> Outcome {
+    refused(Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN")
+}
+
+fn mismatch() -> Outcome {
+    refused(Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED")
+}
+
+fn in_flight() -> Outcome {
+    refused(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS")
+}
+
+#[test]
+fn finds_nothing_where_nothing_is_wrong() {
+    let mut scene = Scene::good();
+    scene.asked(0, 1, Purpose::Hedge, in_flight());
+    scene.asked(0, 2, Purpose::LookBack, Outcome::TimedOut);
+    scene.asked(0, 3, Purpose::LookBack, response(0, true));
+    scene.call(0, 3, Variant::Changed, Purpose::LookBack, mismatch());
+    scene.call(0, 4, Variant::Changed, Purpose::LookBack, in_flight());
+    scene.breaks(&[]);
+}
+
+#[test]
+fn finds_nothing_in_an_operation_that_only_the_last_retry_carried_out() {
+    let mut scene = Scene::empty();
+    for number in 0..2 {
+        scene.row(number, Variant::Asked, id(number));
+        scene.asked(number, 1, Purpose::Ask, Outcome::HungUp);
+        scene.asked(number, 9, Purpose::Final, response(number, number == 0));
+    }
+    scene.breaks(&[]);
+}
+
+#[test]
+fn finds_duplicates() {
+    let mut scene = Scene::good();
+    scene.row(1, Variant::Asked, other_id(1));
+    scene.breaks(&[Promise::NothingTwice]);
+    scene.reserved(LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
+}
+
+#[test]
+fn allows_reruns_of_what_a_fault_may_have_hit_and_of_nothing_else() {
+    let scene = |kind, whom, at| {
+        let mut scene = Scene::good().reserved(LeasePolicy::Rerun);
+        scene.row(1, Variant::Asked, other_id(1));
+        scene.fault(kind, whom, at);
+        scene
+    };
+    let killed = FaultKind::ServerKilledAt(Step::BeforeSettle);
+    let allowed = scene(killed, Whom::Server(SERVER), 2);
+    allowed.breaks(&[]);
+    assert_eq!(allowed.verdict().reruns, 1);
+    scene(FaultKind::DatabaseKilled, Whom::All, 3).breaks(&[]);
+    scene(FaultKind::ConnectionCut, Whom::Slot(0), 3).breaks(&[]);
+
+    let mut late = scene(killed, Whom::Server(SERVER), 7);
+    late.asked(1, 7, Purpose::LookBack, response(1, true));
+    late.breaks(&[Promise::NothingTwice]);
+    scene(killed, Whom::Server(OTHER_SERVER), 2).breaks(&[Promise::NothingTwice]);
+    scene(killed, Whom::Server(SERVER), 5).breaks(&[Promise::NothingTwice]);
+    scene(FaultKind::ConnectionCut, Whom::Slot(1), 2).breaks(&[Promise::NothingTwice]);
+    scene(FaultKind::ClientHungUp, Whom::Server(SERVER), 1).breaks(&[Promise::NothingTwice]);
+    scene(killed, Whom::Server(SERVER), 2).reserved(LeasePolicy::Refuse).breaks(&[Promise::NothingTwice]);
+}
+
+#[test]
+fn finds_a_response_whose_row_is_not_there() {
+    let mut scene = Scene::empty();
+    scene.row(0, Variant::Asked, id(0));
+    for number in 0..2 {
+        scene.asked(number, 1, Purpose::Ask, response(number, false));
+        scene.asked(number, 9, Purpose::Final, response(number, true));
+    }
+    scene.breaks(&[Promise::NothingLost]);
+}
+
+#[test]
+fn finds_a_later_retry_that_executes_once_more() {
+    let mut scene = Scene::good();
+    scene.row(0, Variant::Asked, other_id(0));
+    scene.asked(0, 5, Purpose::LookBack, acknowledged(other_id(0), false));
+    scene.breaks(&[Promise::NothingTwice, Promise::NothingLost]);
+}
+
+#[test]
+fn finds_a_later_retry_that_is_no_replay() {
+    let mut scene = Scene::good();
+    scene.asked(0, 5, Purpose::LookBack, response(0, false));
+    scene.breaks(&[Promise::NothingLost]);
+}
+
+#[test]
+fn finds_a_replay_of_another_operation() {
+    let mut scene = Scene::good();
+    scene.asked(0, 5, Purpose::LookBack, response(1, true));
+    scene.breaks(&[Promise::NoWrongReplay]);
+}
+
+#[test]
+fn finds_responses_that_differ() {
+    let mut scene = Scene::good();
+    scene.row(0, Variant::Asked, other_id(0));
+    scene.asked(0, 5, Purpose::LookBack, acknowledged(other_id(0), true));
+    scene.breaks(&[Promise::NothingTwice, Promise::NoWrongReplay]);
+}
+
+#[test]
+fn finds_a_request_that_was_executed_though_refused() {
+    let mut scene = Scene::good();
+    scene.call(0, 5, Variant::Changed, Purpose::LookBack, mismatch());
+    scene.row(0, Variant::Changed, other_id(0));
+    scene.breaks(&[Promise::NothingThoughRefused]);
+}
+
+#[test]
+fn finds_another_request_that_is_acknowledged() {
+    for (replayed, promise) in [(true, Promise::NoWrongReplay), (false, Promise::NothingThoughRefused)] {
+        let mut scene = Scene::good();
+        scene.call(0, 5, Variant::Changed, Purpose::LookBack, response(0, replayed));
+        scene.breaks(&[promise]);
+    }
+}
+
+#[test]
+fn finds_keys_that_are_stuck() {
+    for last in [in_flight(), Outcome::TimedOut, refused(Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE")] {
+        let mut scene = Scene::good();
+        scene.asked(1, 10, Purpose::Final, last);
+        scene.breaks(&[Promise::NothingStuck]);
+    }
+    let mut scene = Scene::good();
+    scene.entries.attempts.retain(|attempt| attempt.purpose != Purpose::Final || attempt.operation == 0);
+    scene.breaks(&[Promise::NothingStuck]);
+}
+
+#[test]
+fn takes_the_last_of_several_last_retries() {
+    let mut scene = Scene::empty();
+    for number in 0..2 {
+        scene.row(number, Variant::Asked, id(number));
+        scene.asked(number, 9, Purpose::Final, in_flight());
+        scene.asked(number, 10, Purpose::Final, response(number, true));
+    }
+    scene.breaks(&[]);
+}
+
+#[test]
+fn an_unknown_outcome_is_an_answer_in_reserved_mode_only() {
+    let scene = || {
+        let mut scene = Scene::good();
+        scene.entries.attempts.retain(|attempt| attempt.operation == 0);
+        scene.asked(1, 1, Purpose::Ask, unknown());
+        scene.asked(1, 9, Purpose::Final, unknown());
+        scene
+    };
+    let reserved = scene().reserved(LeasePolicy::Refuse);
+    reserved.breaks(&[]);
+    assert_eq!(reserved.verdict().unknown, 1);
+    scene().breaks(&[Promise::NothingElse]);
+}
+
+#[test]
+fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_been_in_between() {
+    let scene = || {
+        let mut scene = Scene::good().reserved(LeasePolicy::Refuse);
+        scene.asked(1, 10, Purpose::Final, unknown());
+        scene
+    };
+    scene().breaks(&[Promise::NothingLost]);
+    let mut hit = scene();
+    hit.fault(FaultKind::DatabaseKilled, Whom::All, 1);
+    hit.breaks(&[]);
+    assert_eq!(hit.verdict().refused_after_acknowledgement, 1);
+}
+
+#[test]
+fn finds_answers_that_nobody_expects() {
+    for outcome in [
+        mismatch(),
+        refused(Code::NotFound, "elsewhere"),
+        Outcome::Acknowledged(Acknowledgement { id: None, replayed: false, protected: true }),
+        Outcome::Acknowledged(Acknowledgement { id: Some(id(0)), replayed: true, protected: false }),
+    ] {
+        let mut scene = Scene::good();
+        scene.asked(0, 5, Purpose::LookBack, outcome);
+        scene.breaks(&[Promise::NothingElse]);
+    }
+}
+
+#[test]
+fn finds_rows_that_are_nobodys_and_servers_that_ended_by_themselves() {
+    let mut scene = Scene::good();
+    scene.rows.add(other_id(0), "somebody else's");
+    scene.breaks(&[Promise::NothingElse]);
+    let mut scene = Scene::good();
+    scene.entries.unexpected_ends.push((Duration::ZERO, SERVER));
+    scene.breaks(&[Promise::NothingElse]);
+}
