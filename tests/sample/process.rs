@@ -1,15 +1,14 @@
 use std::{
-    env,
     ffi::OsStr,
     fs::{self, File},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::OnceLock,
     thread,
 };
 
 use serde::Deserialize;
+use tonic_idempotency_tests::example;
 use uuid::Uuid;
 
 use crate::eventually::eventually;
@@ -45,7 +44,7 @@ impl Process {
 
     /// Starts it with environment variables besides.
     pub(crate) fn spawn_with(database_url: Option<&str>, flags: &[&str], variables: &[(&str, &OsStr)]) -> Self {
-        let mut command = Command::new(program());
+        let mut command = Command::new(example("organization"));
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
         fs::create_dir_all(&directory).expect("a directory for the sample's files");
         let log = |name| File::create(directory.join(name)).expect("a log file");
@@ -117,35 +116,5 @@ impl Drop for Process {
             eprintln!("the sample's log:\n{}", self.stderr());
         }
         let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// The sample's program, built anew if need be: a single `cargo test --test sample` does not build examples.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    match PROGRAM.get_or_init(build) {
-        Ok(program) => program,
-        Err(why) => panic!("{why}"),
-    }
-}
-
-/// Builds it as this test was built, and with the features of `cargo run --example organization`.
-fn build() -> Result<PathBuf, String> {
-    let test = env::current_exe().expect("the path of this test");
-    // target/debug/deps/sample-0123456789abcdef
-    let profile = test.ancestors().nth(2).expect("the directory of the profile");
-    let name = profile.file_name().and_then(|name| name.to_str()).expect("the name of the profile");
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--example", "organization"])
-        .args(["--profile", if name == "debug" { "dev" } else { name }])
-        .arg("--target-dir")
-        .arg(profile.parent().expect("the target directory"))
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        .output()
-        .expect("cargo runs");
-    if output.status.success() {
-        Ok(profile.join("examples").join(format!("organization{}", env::consts::EXE_SUFFIX)))
-    } else {
-        Err(format!("the sample does not build: {}", String::from_utf8_lossy(&output.stderr)))
     }
 }

@@ -1,11 +1,13 @@
 //! What the integration tests share.
 
 mod database;
+mod example;
 mod proxy;
 pub mod shop;
 mod until;
 
 pub use database::{API_ROLE, Database, User, rows_read};
+pub use example::example;
 pub use proxy::Proxy;
 pub use until::until;
 

@@ -13,14 +13,14 @@ use crate::{
 /// One in how many operations a fault of a family comes, on average; and how many there are at least. Often enough that
 /// every operation is near one, seldom enough that most of the time something works.
 const RATES: [(Family, u32, u32); 8] = [
-    (Family::ConnectionCut, 40, 3),
-    (Family::ConnectionsCut, 200, 1),
-    (Family::DatabaseKill, 250, 1),
-    (Family::FullPool, 500, 1),
-    (Family::ServerKill, 200, 1),
-    (Family::Stall, 250, 1),
-    (Family::StepKill, 25, 7),
-    (Family::Zombie, 200, 1),
+    (Family::ConnectionCut, 25, 3),
+    (Family::ConnectionsCut, 150, 1),
+    (Family::DatabaseKill, 200, 1),
+    (Family::FullPool, 400, 1),
+    (Family::ServerKill, 150, 1),
+    (Family::Stall, 200, 1),
+    (Family::StepKill, 16, 7),
+    (Family::Zombie, 150, 1),
 ];
 
 /// Where a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
@@ -230,7 +230,7 @@ mod tests {
             kills.map(|due| due.at).collect()
         };
         assert_eq!(kills("all"), kills("database-kill"));
-        assert_eq!(kills("all").len(), 8);
+        assert_eq!(kills("all").len(), 10);
         assert!(faults(1, 2000, "none").is_empty());
     }
 

@@ -15,8 +15,14 @@ use self::slot::Slot;
 pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
 use crate::{database::Database, error::Error, journal::Journal, proxy::Proxy};
 
-/// How long the first server may take to bring the database up to date and serve.
-const FIRST_START: Duration = Duration::from_secs(60);
+/// How long servers may take to serve while nothing keeps them from it.
+const START: Duration = Duration::from_secs(60);
+
+/// And how many starts of theirs may fail: some were under way when something still did.
+const STARTS: usize = 10;
+
+/// How often these are counted.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How long the servers may take to stop when they are asked to.
 const STOP: Duration = Duration::from_secs(20);
@@ -72,10 +78,7 @@ impl Fleet {
                 stopping: fleet.stopping.clone(),
             };
             fleet.slots.spawn(slot.run());
-            let serving = fleet.setting.rotation.filled(fleet.proxies.len());
-            if time::timeout(FIRST_START, serving).await.is_err() {
-                return Err(format!("no server came up within {FIRST_START:?}:\n{}", fleet.log()).into());
-            }
+            fleet.serve().await?;
         }
         Ok(fleet)
     }
@@ -97,11 +100,23 @@ impl Fleet {
             proxy.mend();
         });
         self.calm.send_replace(true);
-        let serving = self.setting.rotation.filled(self.proxies.len());
-        time::timeout(FIRST_START, serving)
-            .await
-            .map_err(|_| format!("the servers did not come up again within {FIRST_START:?}:\n{}", self.log()))?;
-        Ok(())
+        self.serve().await
+    }
+
+    /// Waits until all servers serve. Nothing keeps them from it.
+    async fn serve(&self) -> Result<(), Error> {
+        let failed = || self.setting.journal.entries().failed_starts;
+        let before = failed();
+        let failing = async {
+            while failed() < before + STARTS {
+                time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = self.setting.rotation.filled(self.proxies.len()) => Ok(()),
+            () = failing => Err(format!("the servers do not come up:\n{}", self.log()).into()),
+            () = time::sleep(START) => Err(format!("the servers do not come up in {START:?}:\n{}", self.log()).into()),
+        }
     }
 
     /// Stops them as an operator does, and kills those that take too long.

@@ -22,6 +22,9 @@ const MOST: usize = 50;
 /// More lines of the servers' logs than this are left out of a story.
 const MOST_LINES: usize = 60;
 
+/// What takes no longer than this has no end of its own in a story.
+const INSTANT: Duration = Duration::from_millis(1);
+
 /// Writes the story of every operation for which a promise was broken: where to.
 ///
 /// # Errors
@@ -77,8 +80,10 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
     let near = |at: Duration| near(plan, &attempts, at);
     for fault in trial.entries.faults.iter().filter(|fault| near(fault.begun) || near(fault.ended)) {
         if concerns(fault, &attempts) {
-            let lasted = fault.ended - fault.begun;
-            events.push((fault.begun, format!("FAULT: {}, {}, for {lasted:.3?}", fault.kind, fault.whom)));
+            events.push((fault.begun, format!("FAULT: {}, {}", fault.kind, fault.whom)));
+            if fault.ended - fault.begun > INSTANT {
+                events.push((fault.ended, format!("FAULT over: {}, {}", fault.kind, fault.whom)));
+            }
         }
     }
     let met = |slot| attempts.iter().any(|attempt| attempt.server.slot == slot);
@@ -101,11 +106,13 @@ fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     })
 }
 
-/// Whether a fault befell a server that was called.
+/// Whether a fault befell a server that was called. A client that hangs up concerns its own operation alone, whose calls
+/// say so.
 fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
-    attempts.iter().any(|attempt| match fault.whom {
-        Whom::All => true,
-        Whom::Server(server) => server == attempt.server,
-        Whom::Slot(slot) => slot == attempt.server.slot,
-    })
+    !fault.kind.is_of_clients()
+        && attempts.iter().any(|attempt| match fault.whom {
+            Whom::All => true,
+            Whom::Server(server) => server == attempt.server,
+            Whom::Slot(slot) => slot == attempt.server.slot,
+        })
 }

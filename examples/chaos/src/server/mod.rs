@@ -23,6 +23,9 @@ use crate::{
 };
 use points::Points;
 
+/// What is logged unless `RUST_LOG` says otherwise. A pool has much to say of a connection that was cut.
+const LOG: &str = "warn,deadpool=error";
+
 /// Runs the sample with these flags, on the database that `DATABASE_URL` names, until it is stopped, its standard input
 /// ends, or it has reached the point that it was told to die at.
 ///
@@ -51,7 +54,7 @@ fn init_tracing(points: &Points) {
         .with_target(ENGINE_TARGET, tracing::Level::TRACE)
         .with_target(SAMPLE_TARGET, tracing::Level::TRACE);
     let log = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(std::io::stderr);
-    let log_filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log_filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::registry().with(points.clone().with_filter(steps)).with(log.with_filter(log_filter)).init();
 }
 

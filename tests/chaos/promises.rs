@@ -1,0 +1,61 @@
+use crate::harness::{Ended, run};
+
+/// What must be 0.
+const PROMISES: [&str; 6] = [
+    "duplicates",
+    "lost acknowledged responses",
+    "wrong replays",
+    "executed though refused",
+    "stuck keys",
+    "unexpected answers and ends",
+];
+
+fn all_promises_were_kept(ended: &Ended) {
+    for promise in PROMISES {
+        assert_eq!(ended.broken(promise), 0, "{}", ended.said());
+    }
+    assert_eq!(ended.code, Some(0), "{}", ended.said());
+    assert!(ended.directory.stories().is_empty());
+    assert!(ended.directory.left().is_empty(), "{:?}", ended.directory.left());
+    for fault in ["server killed at before_settle", "PostgreSQL killed and restarted"] {
+        assert!(ended.number(fault) > 0, "{}", ended.said());
+    }
+    assert!(ended.number("of these, replays") > 50, "{}", ended.said());
+}
+
+#[tokio::test]
+async fn are_kept_in_transactional_mode_while_everything_fails() {
+    let Some(ended) = run(&["--operations", "150", "--seed", "1", "--mode", "transactional"]).await else { return };
+    all_promises_were_kept(&ended);
+    assert_eq!(ended.number("outcome unknown to the last retry, too"), 0);
+}
+
+#[tokio::test]
+async fn are_kept_in_reserved_mode_while_everything_fails() {
+    let Some(ended) = run(&["--operations", "150", "--seed", "1", "--mode", "reserved"]).await else { return };
+    all_promises_were_kept(&ended);
+}
+
+#[tokio::test]
+async fn are_seen_to_be_broken() {
+    let flags = ["--operations", "100", "--seed", "1", "--mode", "reserved", "--faults", "none", "--sabotage", "all"];
+    let Some(ended) = run(&flags).await else { return };
+    assert_eq!(ended.code, Some(1), "{}", ended.said());
+    for (promise, broken) in [
+        ("duplicates", 1),
+        // Of what was forgotten, and of what is gone.
+        ("lost acknowledged responses", 2),
+        // Two have each other's.
+        ("wrong replays", 2),
+        ("executed though refused", 1),
+        ("stuck keys", 1),
+        ("unexpected answers and ends", 0),
+    ] {
+        assert_eq!(ended.broken(promise), broken, "{promise}: {}", ended.said());
+    }
+    assert_eq!(ended.directory.stories().len(), 1);
+    let said = ended.said();
+    for part in ["duplicates: it was executed 2 times", "(Final)", "key "] {
+        assert!(said.contains(part), "{part:?} in {said}");
+    }
+}
