@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
-use scratch_postgres::TestDatabase;
+use scratch_postgres::{PgBouncer, TestDatabase};
 use tokio::{net::lookup_host, sync::OnceCell};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, ResourceTypes, migrations};
@@ -11,6 +11,10 @@ use crate::Proxy;
 
 /// The role as which the API works: neither a superuser nor the owner of anything.
 pub const API_ROLE: &str = "idempotency_tests_api";
+
+/// A role that may log in and has the rights of [`API_ROLE`], for connections that are shared: a role that is taken
+/// once they are open would be the next client's too.
+pub const API_LOGIN: &str = "idempotency_tests_login";
 
 /// A database of its own, with all migrations run.
 #[derive(Debug)]
@@ -85,7 +89,7 @@ impl Database {
 
     /// A pool of connections of the API's role, each set up with some SQL.
     pub fn pool_with(&self, size: usize, setup: &str) -> Pool {
-        pool(self.url().parse().expect("an address"), size, setup)
+        pool_of_api(self.url().parse().expect("an address"), size, setup)
     }
 
     /// A proxy in front of the server, and a pool that reaches it through that alone.
@@ -104,8 +108,38 @@ impl Database {
         user.map(|user| config.user(user));
         password.map(|password| config.password(password));
         name.map(|name| config.dbname(name));
-        let pool = pool(config, size, "");
+        let pool = pool_of_api(config, size, "");
         (proxy, pool)
+    }
+
+    /// A PgBouncer in transaction mode in front of the server, and a pool that reaches it through that alone, as
+    /// [`API_LOGIN`].
+    ///
+    /// # Panics
+    ///
+    /// There [can be none](PgBouncer::missing) here: ask before, and skip the test.
+    pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
+        let mut config: Config = self.url().parse().expect("an address");
+        self.make_login(config.get_password()).await;
+        config.user(API_LOGIN);
+        let bouncer = PgBouncer::start(&config).await.expect("a PgBouncer");
+        let pool = pool(bouncer.url().parse().expect("an address"), size, String::new());
+        (bouncer, pool)
+    }
+
+    /// Makes [`API_LOGIN`], with the password of the server's own role: whoever knows it may do everything already.
+    async fn make_login(&self, password: Option<&[u8]>) {
+        static MADE: OnceCell<()> = OnceCell::const_new();
+        let password = password.map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
+        let password = password.map_or("NULL".to_owned(), |password| format!("'{password}'"));
+        let make = format!(
+            "DO $$ BEGIN
+                 CREATE ROLE {API_LOGIN} LOGIN PASSWORD {password} IN ROLE {API_ROLE};
+             EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                 ALTER ROLE {API_LOGIN} PASSWORD {password};
+             END $$"
+        );
+        MADE.get_or_init(async || self.owner().await.batch_execute(&make).await.expect("the role is made")).await;
     }
 
     /// A store on such a pool, patient enough for a machine that has much to do.
@@ -174,9 +208,13 @@ pub async fn rows_read(client: &Client, table: &str) -> i64 {
         .get(0)
 }
 
-fn pool(config: Config, size: usize, setup: &str) -> Pool {
+fn pool_of_api(config: Config, size: usize, setup: &str) -> Pool {
+    pool(config, size, format!("SET ROLE {API_ROLE}; {setup}"))
+}
+
+/// A pool of connections that each begin with `setup`.
+fn pool(config: Config, size: usize, setup: String) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let setup = format!("SET ROLE {API_ROLE}; {setup}");
     Pool::builder(Manager::from_config(config, NoTls, recycling))
         .max_size(size)
         .post_create(Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {

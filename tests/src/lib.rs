@@ -6,7 +6,7 @@ mod proxy;
 pub mod shop;
 mod until;
 
-pub use database::{API_ROLE, Database, User, rows_read};
+pub use database::{API_LOGIN, API_ROLE, Database, User, rows_read};
 pub use example::example;
 pub use proxy::Proxy;
 pub use until::until;

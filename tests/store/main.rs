@@ -1,5 +1,6 @@
 //! The stores, held to their contract, and PostgreSQL to its own promises on top.
 
+mod bouncer;
 mod fun15;
 mod isolation;
 mod memory;

@@ -13,17 +13,18 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whom to run PostgreSQL as: another user when this process is root's, else `None`, the user of this process.
+    /// Whom to run PostgreSQL and PgBouncer as: another user when this process is root's, else `None`, the user of this
+    /// process.
     ///
     /// # Errors
     ///
     /// This process is root's and there is neither a user `postgres` nor `nobody`; or there is no program `id` to ask.
-    pub(crate) fn for_postgres() -> Result<Option<Self>, Cause> {
+    pub(crate) fn for_servers() -> Result<Option<Self>, Cause> {
         if id(&["-u"]).ok_or("the program id does not say who runs this process")? != 0 {
             return Ok(None);
         }
         ["postgres", "nobody"].into_iter().find_map(Self::named).map(Some).ok_or_else(|| {
-            "PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as".into()
+            "PostgreSQL and PgBouncer refuse to run as root, and there is no user postgres or nobody to run as".into()
         })
     }
 

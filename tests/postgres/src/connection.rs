@@ -25,7 +25,8 @@ pub(crate) async fn connect(url: &str) -> Result<Client, Cause> {
 /// The version of the server at `url`, such as `15.18`.
 pub(crate) async fn version(url: &str) -> Result<String, Cause> {
     let client = connect(url).await?;
-    let row = client.query_one("SHOW server_version", &[]).await?;
+    // Prepares nothing, because a PgBouncer may be in between.
+    let row = client.query_typed_one("SHOW server_version", &[]).await?;
     let version: &str = row.try_get(0)?;
     Ok(version.split_whitespace().next().unwrap_or_default().to_owned())
 }

@@ -1,6 +1,6 @@
 //! Servers from PostgreSQL's binaries on this machine.
 
-use std::{env, ffi::OsString, io, net::TcpListener, time::Duration};
+use std::{env, ffi::OsString, time::Duration};
 
 use tokio::task;
 use uuid::Uuid;
@@ -10,6 +10,7 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
+    port,
     server::Started,
     settings::{self, Durability},
     supervisor::Supervisor,
@@ -17,9 +18,6 @@ use crate::{
 
 /// How long a server may take to answer, the making of its data directory included.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How often another process may take the port that was free a moment ago.
-const PORTS: usize = 5;
 
 /// Says so in the log of a server that found its port taken.
 const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
@@ -35,12 +33,12 @@ const SCRIPT: &str = include_str!("installed.sh");
 /// last of its log.
 pub(crate) async fn start(durability: Durability) -> Result<Started<Supervisor>, Cause> {
     let binaries = Binaries::find().await?;
-    let account = Account::for_postgres()?;
+    let account = Account::for_servers()?;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match launch(&binaries, account.as_ref(), free_port()?, durability).await {
-            Err(cause) if attempts < PORTS && cause.to_string().contains(PORT_TAKEN) => {}
+        match launch(&binaries, account.as_ref(), port::free()?, durability).await {
+            Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
             outcome => return outcome,
         }
     }
@@ -114,13 +112,10 @@ fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability)
     arguments
 }
 
-/// A port that nobody uses at this moment.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[tokio::test]
@@ -128,7 +123,7 @@ mod tests {
         let Ok(binaries) = Binaries::find().await else {
             return crate::skip("installed-postgres", "no server binaries");
         };
-        let account = Account::for_postgres().expect("a user");
+        let account = Account::for_servers().expect("a user");
         let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = taken.local_addr().expect("a port").port();
 

@@ -40,6 +40,8 @@
 //! # }
 //! ```
 //!
+//! [`PgBouncer`] puts one of its kind in front of a server, in transaction mode.
+//!
 //! # Environment
 //!
 //! | variable | meaning | defaults to |
@@ -52,11 +54,13 @@
 mod account;
 mod background;
 mod binaries;
+mod bouncer;
 mod connection;
 mod container;
 mod error;
 mod installed;
 mod leftovers;
+mod port;
 mod requirement;
 mod server;
 mod settings;
@@ -66,6 +70,7 @@ mod test_database;
 mod test_server;
 mod url;
 
+pub use bouncer::PgBouncer;
 pub use error::{CrashError, StartError};
 pub use requirement::{required, skip};
 pub use server::Server;

@@ -1,26 +1,28 @@
 //! Runs a throw-away PostgreSQL server until standard input ends, or this process does.
 //!
 //! ```text
-//! scratch-postgres [installed | container]…
+//! scratch-postgres [installed | container]… [pgbouncer]
 //! ```
 //!
 //! Tries the sources in the order given (by default `installed container`) and prints the server's URL on standard
-//! output.
+//! output; with `pgbouncer`, the URL of a PgBouncer in front of the server.
 
-use std::{io, process::ExitCode};
+use std::{error::Error, io, process::ExitCode};
 
-use scratch_postgres::{Server, Source};
+use scratch_postgres::{PgBouncer, Server, Source};
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that people run")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let mut sources = Vec::new();
+    let mut pooled = false;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "container" => sources.push(Source::Container),
             "installed" => sources.push(Source::Installed),
+            "pgbouncer" => pooled = true,
             _ => {
-                eprintln!("usage: scratch-postgres [installed | container]…");
+                eprintln!("usage: scratch-postgres [installed | container]… [pgbouncer]");
                 return ExitCode::from(2);
             }
         }
@@ -35,10 +37,25 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let bouncer = if pooled {
+        match in_front_of(&server).await {
+            Ok(bouncer) => Some(bouncer),
+            Err(error) => {
+                eprintln!("there is no PgBouncer: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    } else {
+        None
+    };
     eprintln!("{}", server.describe());
-    println!("{}", server.url());
+    println!("{}", bouncer.as_ref().map_or(server.url(), PgBouncer::url));
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    // As if it were in a `static`: what removes it then has to work in any case, so this program relies on it.
-    std::mem::forget(server);
+    // As if they were in a `static`: what removes them then has to work in any case, so this program relies on it.
+    std::mem::forget((server, bouncer));
     ExitCode::SUCCESS
+}
+
+async fn in_front_of(server: &Server) -> Result<PgBouncer, Box<dyn Error + Send + Sync>> {
+    PgBouncer::start(&server.url().parse()?).await
 }

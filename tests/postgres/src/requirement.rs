@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Whether `IDEMPOTENCY_TEST_REQUIRE`, a comma list, names `what`: a machine that has it must not skip its tests
-/// unnoticed. The names of this crate are `container` and `installed-postgres`.
+/// unnoticed. The names of this crate are `container`, `installed-postgres` and `pgbouncer`.
 pub fn required(what: &str) -> bool {
     env::var("IDEMPOTENCY_TEST_REQUIRE").is_ok_and(|list| names(&list, what))
 }

@@ -32,9 +32,40 @@ pub(crate) fn with_database(url: &str, database: &str) -> String {
     format!("{scheme}://{authority}/{database}{parameters}")
 }
 
+/// A URL with the user, the password and the database of `config`, and another place.
+pub(crate) fn through(config: &Config, host: &str, port: u16) -> String {
+    let encoded = |text: &[u8]| -> String {
+        let encode = |byte: &u8| match byte {
+            byte if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        };
+        text.iter().map(encode).collect()
+    };
+    let user = config.get_user().unwrap_or_default();
+    let password = config.get_password().map(|password| format!(":{}", encoded(password))).unwrap_or_default();
+    let database = config.get_dbname().unwrap_or(user);
+    format!("postgres://{}{password}@{host}:{port}/{}", encoded(user.as_bytes()), encoded(database.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn through_keeps_who_goes_where() {
+        for (url, expected) in [
+            ("postgres://u:p@h:1/d?connect_timeout=3", "postgres://u:p@127.0.0.1:2/d"),
+            ("postgres://u@h", "postgres://u@127.0.0.1:2/u"),
+            (r"host=h user='a b' password='p@:/\'' dbname=d", "postgres://a%20b:p%40%3A%2F%27@127.0.0.1:2/d"),
+        ] {
+            let config: Config = url.parse().expect("a connection string");
+            let url = through(&config, "127.0.0.1", 2);
+            assert_eq!(url, expected);
+            let through: Config = url.parse().expect("a URL");
+            assert_eq!(through.get_user(), config.get_user(), "{url}");
+            assert_eq!(through.get_password(), config.get_password(), "{url}");
+        }
+    }
 
     #[test]
     fn place_leaves_the_password_out() {

@@ -1,5 +1,6 @@
-//! Servers from every source: that they answer, and that nothing of them is left.
+//! Servers from every source, and PgBouncer in front of them: that they answer, and that nothing of them is left.
 
+mod bouncer;
 mod container;
 mod database;
 mod given;

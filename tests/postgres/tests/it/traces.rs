@@ -47,11 +47,11 @@ impl Traces {
     }
 }
 
-/// One value that the server at `url` gives.
+/// One value that the server at `url` gives. Prepares nothing, because a PgBouncer may be in between.
 pub(crate) async fn ask(url: &str, query: &str) -> String {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
     tokio::spawn(connection);
-    client.query_one(query, &[]).await.expect("the query is right").get(0)
+    client.query_typed_one(query, &[]).await.expect("the query is right").get(0)
 }
 
 /// Whether there is such a process. One that has ended stays in the list, as `Z`, until its parent takes note.
