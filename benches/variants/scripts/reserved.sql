@@ -1,0 +1,14 @@
+-- One call each of tenant.idempotency_claim and tenant.idempotency_complete around the handler.
+SELECT state FROM tenant.idempotency_claim(
+    (:user || :user)::uuid, (:key_a || :key_b)::uuid, (:token_a || :token_b)::uuid, :procedure, :hash,
+    interval '5 minutes', interval '24 hours', true, 'project');
+\startpipeline
+BEGIN;
+SELECT set_config('app.current_user_id', :user || :user, true);
+\endpipeline
+INSERT INTO tenant.projects (cluster_id, name) VALUES ((:cluster || :cluster)::uuid, 'project')
+RETURNING id AS project \gset
+COMMIT;
+SELECT tenant.idempotency_complete(
+    (:user || :user)::uuid, (:key_a || :key_b)::uuid, (:token_a || :token_b)::uuid, :response,
+    false, interval '24 hours', 'project_id', :project::uuid);
