@@ -18,10 +18,10 @@
 //! # }
 //! ```
 
-use std::{error, fmt};
+use std::{error, fmt, time::Duration};
 
 use refinery::Runner;
-use tokio_postgres::{Client, types::Type};
+use tokio_postgres::{Client, error::SqlState, types::Type};
 
 mod core {
     refinery::embed_migrations!("migrations/core");
@@ -35,8 +35,10 @@ mod organization {
 const CORE_HISTORY: &str = "idempotency_core_migrations";
 const ORGANIZATION_HISTORY: &str = "idempotency_organization_migrations";
 
-/// Held while migrations run, so that servers which start together take turns: "idempo" in ASCII.
-const LOCK: i64 = 0x6964_656d_706f;
+/// How often to look again where somebody else was first, and after which pauses.
+const ATTEMPTS: u32 = 20;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Makes the table, or brings it up to date. Doing so again changes nothing.
 ///
@@ -46,10 +48,9 @@ const LOCK: i64 = 0x6964_656d_706f;
 ///
 /// # Cancel safety
 ///
-/// Each migration is a transaction. Dropped, it stops after some of them, and the client has to be dropped too: it may
-/// still hold the lock.
+/// Each migration is a transaction. Dropped, it stops after some of them.
 pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
-    locked(client, core::migrations::runner(), CORE_HISTORY).await
+    run_set(client, core::migrations::runner, CORE_HISTORY).await
 }
 
 /// Makes FUN-15's own world on top of [`run`]: the eight resource tables, `authz.outbox`, the eight foreign keys. For the
@@ -63,7 +64,7 @@ pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
 ///
 /// As [`run`].
 pub async fn run_organization(client: &mut Client) -> Result<(), MigrationError> {
-    locked(client, organization::migrations::runner(), ORGANIZATION_HISTORY).await
+    run_set(client, organization::migrations::runner, ORGANIZATION_HISTORY).await
 }
 
 /// Grants a role what the store needs, and no more: the role as which the API logs in, neither a superuser nor the owner of
@@ -77,13 +78,45 @@ pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
     Ok(())
 }
 
-async fn locked(client: &mut Client, runner: Runner, history: &str) -> Result<(), MigrationError> {
-    client.query_typed("SELECT pg_advisory_lock($1)", &[(&LOCK, Type::INT8)]).await?;
-    let mut runner = runner;
-    let ran = runner.set_migration_table_name(history).run_async(client).await;
-    client.query_typed("SELECT pg_advisory_unlock($1)", &[(&LOCK, Type::INT8)]).await?;
-    ran?;
+/// Runs what has not been run. Each migration is a transaction, its note in the history included, so that of servers which
+/// start together one is first with each of them, and the others find it done when they look again. (No lock: one that
+/// outlives a transaction does not work through PgBouncer.)
+async fn run_set(client: &mut Client, runner: impl Fn() -> Runner, history: &str) -> Result<(), MigrationError> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..ATTEMPTS {
+        match runner().set_migration_table_name(history).run_async(client).await {
+            Ok(_) => return Ok(()),
+            Err(error) if was_first(&error) => tokio::time::sleep(pause).await,
+            Err(error) => return Err(error.into()),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    runner().set_migration_table_name(history).run_async(client).await?;
     Ok(())
+}
+
+/// Whether somebody else may have been first.
+fn was_first(error: &refinery::Error) -> bool {
+    let mut source = error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(code) = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code) {
+            return [
+                SqlState::UNIQUE_VIOLATION,
+                SqlState::DUPLICATE_COLUMN,
+                SqlState::DUPLICATE_FUNCTION,
+                SqlState::DUPLICATE_OBJECT,
+                SqlState::DUPLICATE_SCHEMA,
+                SqlState::DUPLICATE_TABLE,
+                SqlState::T_R_DEADLOCK_DETECTED,
+                SqlState::T_R_SERIALIZATION_FAILURE,
+                // "tuple concurrently updated"
+                SqlState::INTERNAL_ERROR,
+            ]
+            .contains(code);
+        }
+        source = cause.source();
+    }
+    false
 }
 
 /// Migrations that did not run.

@@ -190,9 +190,6 @@ $extend$;
 -- complete: reserved → completed, or failed where it is an error that is kept; by the holder of the token alone. Answers
 -- 'completed', 'already_completed' (by this token: nothing changed) or 'fenced' (the reservation is not this token's, or no
 -- more).
---
--- `expires` is left alone where it is right to within a hundredth of the retention: it is indexed, and an update of it
--- costs an entry in every index.
 CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_user            uuid,
     p_key             uuid,
@@ -205,36 +202,12 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_resource        uuid
 ) RETURNS text
 LANGUAGE plpgsql AS $complete$
-DECLARE
-    v_rows bigint;
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
-    EXECUTE format(
-        $guarded$
-        UPDATE tenant.idempotency_keys
-        SET response_bytes   = $4,
-            response_omitted = $5,
-            error_bytes      = $8,
-            outcome_unknown  = false,
-            expires          = CASE
-                                   WHEN abs(extract(epoch FROM expires - clock_timestamp() - $6))
-                                        <= extract(epoch FROM $6) / 100
-                                   THEN expires
-                                   ELSE clock_timestamp() + $6
-                               END
-            %s
-        WHERE idempotency_key = $1
-          AND user_id = $2
-          AND token = $3
-          AND response_bytes IS NULL
-          AND error_bytes IS NULL
-        $guarded$,
-        CASE WHEN p_resource_column IS NULL THEN '' ELSE format(', %I = $7', p_resource_column) END
-    )
-    USING p_key, p_user, p_token, p_response, p_omitted, p_retention, p_resource, p_error;
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    IF v_rows = 1 THEN
+    IF tenant.idempotency_complete_row(
+        p_user, p_key, p_token, p_response, p_omitted, p_error, p_retention, p_resource_column, p_resource
+    ) THEN
         RETURN 'completed';
     END IF;
 

@@ -69,18 +69,14 @@ DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
     v_request CONSTANT integer := tenant.idempotency_request_id(p_procedure, p_request_hash);
     v_seen text;
+    v_held boolean;
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true),
             set_config('app.idempotency_token', p_token::text, true),
             tenant.idempotency_limit_idle(p_lease),
             pg_advisory_xact_lock_shared(1768187245, v_request);
 
-    IF NOT pg_try_advisory_xact_lock(v_lock) THEN
-        state := tenant.idempotency_holder(v_lock, v_request);
-        lease_left := p_lease;
-        RETURN NEXT;
-        RETURN;
-    END IF;
+    v_held := pg_try_advisory_xact_lock(v_lock);
 
     SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
            coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
@@ -89,6 +85,14 @@ BEGIN
     INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+
+    -- Whoever holds the lock may be giving a replay, and not have ended yet: what is final needs no lock.
+    IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
+        state := tenant.idempotency_holder(v_lock, v_request);
+        lease_left := p_lease;
+        RETURN NEXT;
+        RETURN;
+    END IF;
 
     IF state IS NULL THEN
         state := 'acquired';
@@ -144,8 +148,6 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_resource        uuid
 ) RETURNS void
 LANGUAGE plpgsql AS $commit$
-DECLARE
-    v_rows bigint;
 BEGIN
     IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
         RAISE EXCEPTION 'this is not the transaction that the call was given: its handler ended that one'
@@ -154,20 +156,10 @@ BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     FOR v_round IN 1..2 LOOP
-        EXECUTE format(
-            $guarded$
-            INSERT INTO tenant.idempotency_keys
-                (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_omitted, error_bytes,
-                 expires %s)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp() + $9 %s)
-            ON CONFLICT (idempotency_key, user_id) DO NOTHING
-            $guarded$,
-            CASE WHEN p_resource_column IS NULL THEN '' ELSE format(', %I', p_resource_column) END,
-            CASE WHEN p_resource_column IS NULL THEN '' ELSE ', $10' END
-        )
-        USING p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_retention, p_resource;
-        GET DIAGNOSTICS v_rows = ROW_COUNT;
-        IF v_rows = 1 THEN
+        IF tenant.idempotency_insert_row(
+            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_retention,
+            p_resource_column, p_resource
+        ) THEN
             RETURN;
         END IF;
 

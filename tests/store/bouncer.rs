@@ -6,9 +6,9 @@ use std::{collections::HashSet, time::Duration};
 use deadpool_postgres::{Object, Pool};
 use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
-use tokio_postgres::types::Type;
+use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
-    OutboxStatus, PostgresStore, Resource, ResourceTypes, StoreErrorKind,
+    OutboxStatus, PostgresStore, Resource, ResourceTypes, StoreErrorKind, migrations,
     store::{ClaimOutcome, Completion, Store, suite::Harness},
 };
 use tonic_idempotency_tests::{API_LOGIN, Database, until};
@@ -251,4 +251,28 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
 
     acquire(&patient, &first).await;
     nothing_is_left_on_any(&pool).await;
+}
+
+/// Servers that start together, none of which can keep a lock between two transactions.
+#[tokio::test]
+async fn migrations_run_at_once() {
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let database = Database::empty().await;
+    let bouncer = PgBouncer::start(&database.url().parse().expect("an address")).await.expect("a PgBouncer");
+    let mut servers = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (mut client, connection) = tokio_postgres::connect(bouncer.url(), NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        servers.spawn(async move {
+            migrations::run(&mut client).await.expect("the core migrations run");
+            migrations::run_organization(&mut client).await.expect("the organization migrations run");
+        });
+    }
+    servers.join_all().await;
+    let owner = database.owner().await;
+    let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert_eq!(owner.query_one(left, &[]).await.expect("the locks").get::<_, i64>(0), 0);
 }

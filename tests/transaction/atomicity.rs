@@ -4,7 +4,7 @@ use tonic::{Code, Status};
 use tonic_idempotency::{Reason, TransactionErrorKind};
 use tonic_idempotency_tests::Database;
 
-use crate::harness::{Call, Service, open_transactions, reason, rows};
+use crate::harness::{Call, Service, all_have_ended, reason, rows};
 
 #[tokio::test]
 async fn a_call_that_succeeds_leaves_its_rows_and_its_record() {
@@ -21,7 +21,7 @@ async fn a_call_that_succeeds_leaves_its_rows_and_its_record() {
     let record = "SELECT project_id, user_id, response_bytes IS NOT NULL FROM tenant.idempotency_keys";
     let record = owner.query_one(record, &[]).await.expect("the record");
     assert_eq!((record.get(0), Some(record.get(1)), record.get(2)), (first.project, service.user, true));
-    assert_eq!(open_transactions(&owner).await, 0);
+    all_have_ended(&owner).await;
 }
 
 #[tokio::test]
@@ -35,7 +35,8 @@ async fn a_call_that_fails_leaves_nothing() {
     .await;
     for runs in 1..=2 {
         assert_eq!(service.create("shop").await.expect_err("the handler fails").code(), Code::NotFound);
-        assert_eq!((service.runs(), rows(&owner).await, open_transactions(&owner).await), (runs, [0, 0, 0], 0));
+        all_have_ended(&owner).await;
+        assert_eq!((service.runs(), rows(&owner).await), (runs, [0, 0, 0]));
     }
 }
 
@@ -49,7 +50,8 @@ async fn a_call_that_panics_leaves_nothing() {
     })
     .await;
     assert_eq!(service.create("shop").await.expect_err("the handler panics").code(), Code::Internal);
-    assert_eq!((rows(&owner).await, open_transactions(&owner).await), ([0, 0, 0], 0));
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
 
 /// PostgreSQL answers COMMIT with success where a statement had failed, and rolls back.
@@ -65,7 +67,8 @@ async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
     })
     .await;
     assert_eq!(reason(service.create("shop").await), Reason::NotCommitted);
-    assert_eq!((rows(&owner).await, open_transactions(&owner).await), ([0, 0, 0], 0));
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
 
 /// A constraint that is checked at COMMIT fails after the record was written.
@@ -84,7 +87,8 @@ async fn a_commit_that_is_refused_leaves_nothing() {
         .expect("the trigger");
     let service = Service::new(&database, database.pool(1), |call: Call| async move { call.insert().await }).await;
     assert_eq!(reason(service.create("refused").await), Reason::NotCommitted);
-    assert_eq!((rows(&owner).await, open_transactions(&owner).await), ([0, 0, 0], 0));
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
     // The connection, the only one, is as good as new; and the key is free.
     service.create("shop").await.expect("a call");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
@@ -103,7 +107,8 @@ async fn a_handler_that_ends_the_transaction_is_found_out() {
         })
         .await;
         assert_eq!(reason(service.create("shop").await), Reason::NotCommitted, "{end}");
-        assert_eq!((rows(&owner).await, open_transactions(&owner).await), ([left, left, 0], 0), "{end}");
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [left, left, 0], "{end}");
     }
 }
 
@@ -129,7 +134,7 @@ async fn an_error_that_is_final_leaves_its_record_and_nothing_else() {
     }
     let replay = service.create("final").await.expect_err("it fails");
     assert_eq!(replay.metadata().get("idempotent-replayed").expect("a replay"), "true");
-    assert_eq!(open_transactions(&owner).await, 0);
+    all_have_ended(&owner).await;
 }
 
 /// Also where a failed statement is why the handler fails: the transaction is of no use any more, but for its savepoint.

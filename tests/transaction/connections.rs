@@ -9,10 +9,10 @@ use tonic_idempotency::Reason;
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::harness::{Call, Service, open_transactions, reason, rows};
+use crate::harness::{Call, Service, all_have_ended, open_transactions, reason, rows};
 
 /// Whether the pool's connections are as good as new: no transaction, no user, no limit, no lock.
-async fn assert_clean(pool: &Pool) {
+pub(crate) async fn assert_clean(pool: &Pool) {
     let mut connections = Vec::new();
     for _ in 0..pool.status().size {
         connections.push(pool.get().await.expect("a connection"));
@@ -68,7 +68,7 @@ async fn go_back_clean_whatever_became_of_the_call() {
         let _ = service.with_key(None).create(name).await;
         assert_clean(&pool).await;
     }
-    assert_eq!(open_transactions(&database.owner().await).await, 0);
+    all_have_ended(&database.owner().await).await;
 }
 
 #[tokio::test]
@@ -198,8 +198,7 @@ async fn that_are_idle_for_longer_than_the_lease_are_ended_by_the_server() {
     .await;
     let zombie = service.spawn("hangs");
     until("the handler runs", async || service.runs() == 1).await;
-    until("the transaction is ended", async || rows(&owner).await == [0, 0, 0] && open_transactions(&owner).await == 0)
-        .await;
+    all_have_ended(&owner).await;
     // Its key is free, before it wakes up.
     let other = service.create("another shop").await.expect("a call");
     gate.add_permits(1);

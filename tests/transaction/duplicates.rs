@@ -115,6 +115,27 @@ async fn one_of_many_at_once_runs() {
     }
 }
 
+/// A replay holds nothing that another one waits for, although its transaction ends behind its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_of_many_at_once_are_replayed_after_the_first() {
+    let database = Database::new().await;
+    let service = Service::new(&database, database.pool(8), |call: Call| async move { call.insert().await }).await;
+    let first = service.create("shop").await.expect("the first call");
+    let mut calls = JoinSet::new();
+    for _ in 0..8 {
+        let service = service.clone();
+        calls.spawn(async move {
+            for _ in 0..8 {
+                let replay = service.create("shop").await.expect("a replay");
+                assert_eq!((replay.project, replay.replayed), (first.project, true));
+                assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
+            }
+        });
+    }
+    calls.join_all().await;
+    assert_eq!(service.runs(), 1);
+}
+
 #[tokio::test]
 async fn a_client_that_hangs_up_does_not_cancel_its_call() {
     let database = Database::new().await;

@@ -27,7 +27,7 @@ use tonic_idempotency::{
     IdempotencyLayer, Mode, PostgresStore, Procedure, ProcedureBuilder, Reason, ResourceTypes, Transaction,
     TransactionError,
 };
-use tonic_idempotency_tests::{Database, shop};
+use tonic_idempotency_tests::{Database, shop, until};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -187,11 +187,17 @@ pub(crate) async fn rows(owner: &Client) -> [i64; 3] {
     [row.get(0), row.get(1), row.get(2)]
 }
 
-/// How many transactions are open in the database, and not working.
+/// How many transactions of others are open in the database.
 pub(crate) async fn open_transactions(owner: &Client) -> i64 {
     let select = "SELECT count(*) FROM pg_stat_activity
-                  WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+                  WHERE datname = current_database() AND backend_type = 'client backend'
+                    AND xact_start IS NOT NULL AND pid <> pg_backend_pid()";
     owner.query_one(select, &[]).await.expect("the activity").get(0)
+}
+
+/// Waits until none is: a ROLLBACK may be on its way behind its call's answer.
+pub(crate) async fn all_have_ended(owner: &Client) {
+    until("all transactions have ended", async || open_transactions(owner).await == 0).await;
 }
 
 /// The reason of a refusal.

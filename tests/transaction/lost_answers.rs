@@ -46,9 +46,12 @@ async fn cut_in_the_commit(database: &Database) -> (Service, Client, tokio::task
 
 type Outcome = Result<crate::harness::Seen, tonic::Status>;
 
-async fn waiting(owner: &Client) -> i64 {
-    let select = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
-    owner.query_one(select, &[]).await.expect("the locks").get(0)
+/// The backends of this database whose COMMITs wait.
+const WAITING: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+async fn waiting(owner: &Client) -> usize {
+    owner.query(WAITING, &[]).await.expect("the locks").len()
 }
 
 /// Whether somebody has asked for what became of it.
@@ -76,9 +79,8 @@ async fn it_is_committed_where_the_server_commits_after_all() {
 async fn it_is_refused_where_the_server_rolls_back() {
     let database = Database::new().await;
     let (service, owner, call) = cut_in_the_commit(&database).await;
-    let kill =
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
-    owner.batch_execute(kill).await.expect("the COMMIT is ended");
+    let kill = format!("SELECT pg_terminate_backend(pid) FROM ({WAITING}) waiting");
+    owner.batch_execute(&kill).await.expect("the COMMIT is ended");
     assert_eq!(reason(call.await.expect("no panic")), Reason::StoreUnavailable);
     assert_eq!(rows(&owner).await, [0, 0, 0]);
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the next one need not wait");

@@ -2,6 +2,7 @@
 
 mod atomicity;
 mod beside;
+mod bouncer;
 mod connections;
 mod duplicates;
 mod handle;

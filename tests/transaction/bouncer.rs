@@ -1,0 +1,107 @@
+//! Behind PgBouncer in transaction mode: a transaction is all that it keeps together.
+
+use deadpool_postgres::Pool;
+use scratch_postgres::{PgBouncer, skip};
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+use tonic_idempotency::Reason;
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::{
+    connections::assert_clean,
+    harness::{Call, Service, all_have_ended, reason, rows},
+};
+
+/// More clients than there are server connections.
+const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
+
+/// A database and a pool that reaches it through a PgBouncer, or `None` where none can be had.
+async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
+    if let Some(why) = PgBouncer::missing() {
+        skip("pgbouncer", why);
+        return None;
+    }
+    let database = Database::new().await;
+    let (bouncer, pool) = database.pool_through_bouncer(CLIENTS).await;
+    Some((database, bouncer, pool))
+}
+
+#[tokio::test]
+async fn a_call_is_committed_replayed_or_rolled_back() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool.clone(), |call: Call| async move {
+        let project = call.insert().await?;
+        match call.name.as_str() {
+            "fail" => Err(Status::not_found("not now")),
+            "savepoint" => {
+                drop(call.transaction().savepoint().await?);
+                Ok(project)
+            }
+            _ => Ok(project),
+        }
+    })
+    .await;
+    assert_eq!(service.create("fail").await.expect_err("it fails").code(), Code::NotFound);
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    let first = service.create("shop").await.expect("a call");
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.project, replay.replayed), (first.project, true));
+    assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
+    service.with_key(None).create("shop").await.expect("a call without a key");
+    service.with_key(Some(Uuid::new_v4())).create("savepoint").await.expect("a call");
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [3, 3, 2]);
+    assert_clean(&pool).await;
+}
+
+/// Each sees its own user's setting, and nothing is left of it for the next on the same server connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_keep_their_users_apart() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let service = Service::new(&database, pool.clone(), |call: Call| async move {
+        let look = "SELECT authn.current_user_id()::text";
+        let user: String = call.transaction().query_typed_one(look, &[]).await?.get(0);
+        if user != call.name {
+            return Err(Status::data_loss(format!("{} and not {user}", call.name)));
+        }
+        call.insert().await
+    })
+    .await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let user = database.user().await.id;
+        let service = Service { user: Some(user), key: Some(Uuid::new_v4()), ..service.clone() };
+        calls.spawn(async move {
+            for replayed in [false, true, true] {
+                let seen = service.create(&user.to_string()).await.expect("a response");
+                assert_eq!(seen.replayed, replayed);
+            }
+        });
+    }
+    calls.join_all().await;
+    let calls = i64::try_from(CLIENTS).expect("a few");
+    assert_eq!(rows(&database.owner().await).await, [calls, calls, calls]);
+    assert_clean(&pool).await;
+}
+
+/// The lock is the transaction's: it does not stay on the server connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_duplicates_runs() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let service = Service::new(&database, pool.clone(), |call: Call| async move { call.insert().await }).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let service = service.clone();
+        calls.spawn(async move { service.create("shop").await });
+    }
+    for answer in calls.join_all().await {
+        if let Err(status) = answer {
+            assert_eq!(Reason::of(&status), Some(Reason::InProgress));
+        }
+    }
+    assert!(service.create("shop").await.expect("a replay").replayed);
+    assert_eq!((service.runs(), rows(&database.owner().await).await), (1, [1, 1, 1]));
+    assert_clean(&pool).await;
+}
