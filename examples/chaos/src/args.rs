@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
 
-    /// Which faults there are: `all`, `none`, or a list with commas of connection-cut, connections-cut, database-kill,
+    /// Which faults there are: `all`, `none`, or a list with commas of commit-cut, connection-cut, connections-cut, database-kill,
     /// full-pool, hang-up, server-kill, stall, step-kill and zombie.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,

@@ -10,6 +10,10 @@ use crate::{
 /// Something that went wrong because the harness made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum FaultKind {
+    /// A connection between a server and the database was cut when a COMMIT had been done, and before its answer.
+    AfterCommitCut,
+    /// A connection between a server and the database was cut before a COMMIT arrived.
+    BeforeCommitCut,
     /// A client dropped its call.
     ClientHungUp,
     /// One connection between a server and the database was cut, in the middle of what went over it.
@@ -40,6 +44,8 @@ impl FaultKind {
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AfterCommitCut => f.write_str("connection cut after a COMMIT, before its answer"),
+            Self::BeforeCommitCut => f.write_str("connection cut before a COMMIT arrived"),
             Self::ClientHungUp => f.write_str("client hung up"),
             Self::ConnectionCut => f.write_str("one database connection cut mid-flight"),
             Self::ConnectionsCut => f.write_str("all database connections of a server cut"),
@@ -56,6 +62,7 @@ impl fmt::Display for FaultKind {
 /// Faults that are switched on and off together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
+    CommitCut,
     ConnectionCut,
     ConnectionsCut,
     DatabaseKill,
@@ -69,6 +76,7 @@ pub(crate) enum Family {
 
 impl Named for Family {
     const ALL: &'static [Self] = &[
+        Self::CommitCut,
         Self::ConnectionCut,
         Self::ConnectionsCut,
         Self::DatabaseKill,
@@ -82,6 +90,7 @@ impl Named for Family {
 
     fn name(self) -> &'static str {
         match self {
+            Self::CommitCut => "commit-cut",
             Self::ConnectionCut => "connection-cut",
             Self::ConnectionsCut => "connections-cut",
             Self::DatabaseKill => "database-kill",

@@ -12,7 +12,8 @@ use crate::{
 
 /// One in how many operations a fault of a family comes, on average; and how many there are at least. Often enough that
 /// every operation is near one, seldom enough that most of the time something works.
-const RATES: [(Family, u32, u32); 8] = [
+const RATES: [(Family, u32, u32); 9] = [
+    (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
@@ -58,11 +59,20 @@ pub(crate) enum Planned {
 /// The cut of a connection between a server and the database, in the middle of what goes over it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cut {
-    pub(crate) direction: Direction,
-    /// How many bytes still pass in that direction, over whatever connection of the server.
-    pub(crate) after: usize,
-    /// Whether all connections of the server are cut then, or only the one that carries the last of these bytes.
+    /// Whether all connections of the server are cut, or only the one that comes to the moment.
     pub(crate) all: bool,
+    pub(crate) moment: Moment,
+}
+
+/// When a connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Moment {
+    /// On the next COMMIT: it is done, and its answer is lost.
+    AfterCommit,
+    /// On the next COMMIT, which does not arrive.
+    BeforeCommit,
+    /// So many bytes further on in a direction, over whatever connection.
+    Bytes { direction: Direction, left: usize },
 }
 
 /// Which way bytes go.
@@ -115,6 +125,10 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
             let at = position(&mut rng, operations, number, count);
             let slot = rng.random_range(0..servers as usize);
             let fault = match family {
+                Family::CommitCut => {
+                    let moment = if rng.random() { Moment::AfterCommit } else { Moment::BeforeCommit };
+                    Planned::Cut { slot, cut: Cut { all: false, moment } }
+                }
                 Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
                 Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
                 Family::DatabaseKill => Planned::DatabaseKill { down: milliseconds(&mut rng, 0, 500) },
@@ -150,7 +164,7 @@ fn position(rng: &mut impl Rng, operations: u32, number: u32, count: u32) -> u32
 fn cut(rng: &mut impl Rng, all: bool) -> Cut {
     let direction = if rng.random() { Direction::Answers } else { Direction::Requests };
     // A claim or a completion is some 300 bytes each way.
-    Cut { direction, after: rng.random_range(0..1500), all }
+    Cut { all, moment: Moment::Bytes { direction, left: rng.random_range(0..1500) } }
 }
 
 fn stall(rng: &mut impl Rng) -> Stall {
@@ -236,8 +250,9 @@ mod tests {
 
     fn family_of(fault: Planned) -> Family {
         match fault {
-            Planned::Cut { cut, .. } if cut.all => Family::ConnectionsCut,
-            Planned::Cut { .. } => Family::ConnectionCut,
+            Planned::Cut { cut: Cut { all: true, .. }, .. } => Family::ConnectionsCut,
+            Planned::Cut { cut: Cut { moment: Moment::Bytes { .. }, .. }, .. } => Family::ConnectionCut,
+            Planned::Cut { .. } => Family::CommitCut,
             Planned::DatabaseKill { .. } => Family::DatabaseKill,
             Planned::FullPool { .. } => Family::FullPool,
             Planned::Server(Order::DieAt { .. }) => Family::StepKill,

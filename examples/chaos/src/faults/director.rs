@@ -10,12 +10,11 @@ use super::{full_pool::FullPool, outage};
 use crate::{
     database::Database,
     error::Error,
-    fault::FaultKind,
     fleet::{Orders, Rotation},
-    journal::{Journal, Whom},
+    journal::Journal,
     operation::Operation,
     pace::Pace,
-    proxy::{Done, Proxy},
+    proxy::Proxy,
     schedule::{Due, Planned, Stall},
 };
 
@@ -58,9 +57,6 @@ impl Director {
     pub(crate) fn start(stage: Stage, schedule: Vec<Due>) -> Self {
         let (outages, queue) = mpsc::channel(schedule.len().max(1));
         let mut tasks = JoinSet::new();
-        for (slot, proxy) in stage.proxies.iter().enumerate() {
-            tasks.spawn(note_cuts(slot, Arc::clone(&stage.journal), proxy.done()));
-        }
         tasks.spawn(keep_count(stage.clone(), outages.clone().downgrade()));
         tasks.spawn(direct(stage.clone(), schedule, outages));
         let (failed, failure) = watch::channel(None);
@@ -143,22 +139,6 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
         }
     }
     Ok(())
-}
-
-/// Notes the cuts that a proxy has made.
-async fn note_cuts(slot: usize, journal: Arc<Journal>, mut cuts: watch::Receiver<Done>) {
-    let mut noted = Done::default();
-    while cuts.changed().await.is_ok() {
-        let done = *cuts.borrow_and_update();
-        let now = journal.now();
-        for _ in noted.of_all..done.of_all {
-            journal.fault(FaultKind::ConnectionsCut, Whom::Slot(slot), now);
-        }
-        for _ in noted.of_one..done.of_one {
-            journal.fault(FaultKind::ConnectionCut, Whom::Slot(slot), now);
-        }
-        noted = done;
-    }
 }
 
 /// Tells the clients how many faults wait.

@@ -67,7 +67,7 @@ impl Fleet {
             stopping: CancellationToken::new(),
         };
         for slot in 0..servers as usize {
-            let proxy = Arc::new(Proxy::start(database.address()).await?);
+            let proxy = Arc::new(Proxy::start(database.address(), slot, Arc::clone(&fleet.setting.journal)).await?);
             fleet.proxies.push(Arc::clone(&proxy));
             let slot = Slot {
                 calm: fleet.calm.subscribe(),

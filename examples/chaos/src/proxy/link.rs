@@ -1,6 +1,9 @@
 //! The connections of a proxy.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -8,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Road, State, pipe::pipe};
+use super::{Road, State, pipe::Lane};
 use crate::schedule::Direction;
 
 /// Takes connections and forwards them, until it is dropped.
@@ -37,10 +40,11 @@ async fn link(mut client: TcpStream, upstream: SocketAddr, road: Arc<Road>) {
     road.ports().insert(port);
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
+    let lane = Lane { losing: AtomicBool::new(false), road: &road };
     // Both ways end with the first that does.
     tokio::select! {
-        _ = pipe(&mut from_client, &mut to_server, Direction::Requests, &road) => {}
-        _ = pipe(&mut from_server, &mut to_client, Direction::Answers, &road) => {}
+        _ = lane.pipe(&mut from_client, &mut to_server, Direction::Requests) => {}
+        _ = lane.pipe(&mut from_server, &mut to_client, Direction::Answers) => {}
         () = next_generation(&mut state, generation) => {}
     }
     road.ports().remove(&port);

@@ -13,7 +13,11 @@ use std::{
 
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use crate::schedule::{Cut, Direction, Manner, Stall};
+use crate::{
+    fault::FaultKind,
+    journal::{Journal, Whom},
+    schedule::{Cut, Direction, Manner, Moment, Stall},
+};
 
 /// A TCP proxy on the loopback interface. Dropped, it is gone with all its connections.
 #[derive(Debug)]
@@ -24,15 +28,21 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy in front of `upstream`, at a free port.
+    /// A proxy in front of `upstream`, at a free port, for the server in a slot.
     ///
     /// # Errors
     ///
     /// There is no port.
-    pub(crate) async fn start(upstream: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn start(upstream: SocketAddr, slot: usize, journal: Arc<Journal>) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let road = Arc::new(Road::default());
+        let road = Arc::new(Road {
+            cuts: Mutex::default(),
+            journal,
+            ports: Mutex::default(),
+            slot,
+            state: watch::Sender::default(),
+        });
         let accepting = tokio::spawn(link::accept(listener, upstream, Arc::clone(&road)));
         Ok(Self { accepting, address, road })
     }
@@ -42,7 +52,7 @@ impl Proxy {
         self.address
     }
 
-    /// Arms a cut: it happens when that many bytes have passed. Those that were armed before come first.
+    /// Arms a cut: it happens at its moment, and is in the journal then. Those that were armed before come first.
     pub(crate) fn cut_later(&self, cut: Cut) {
         self.road.cuts().push_back(cut);
     }
@@ -88,11 +98,6 @@ impl Proxy {
     pub(crate) fn ports(&self) -> HashSet<u16> {
         self.road.ports().clone()
     }
-
-    /// The cuts that have happened: whether all connections were cut, or one.
-    pub(crate) fn done(&self) -> watch::Receiver<Done> {
-        self.road.done.subscribe()
-    }
 }
 
 impl Drop for Proxy {
@@ -102,19 +107,14 @@ impl Drop for Proxy {
     }
 }
 
-/// How many cuts have happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Done {
-    pub(crate) of_all: usize,
-    pub(crate) of_one: usize,
-}
-
 /// What the connections of a proxy share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Road {
     cuts: Mutex<VecDeque<Cut>>,
-    done: watch::Sender<Done>,
+    journal: Arc<Journal>,
     ports: Mutex<HashSet<u16>>,
+    /// Whose way it is.
+    slot: usize,
     state: watch::Sender<State>,
 }
 
@@ -129,23 +129,52 @@ struct State {
     refusing: bool,
 }
 
+/// What becomes of some bytes.
+enum Passage {
+    /// They pass.
+    All,
+    /// So many of them pass, and then the connection is cut.
+    CutAfter(usize),
+    /// They pass, and the answer to the COMMIT among them does not.
+    LoseAnswer,
+}
+
 impl Road {
-    /// How many of the `size` bytes that are about to go in this direction may still pass, if the connection is cut then.
-    fn cut_within(&self, direction: Direction, size: usize) -> Option<usize> {
-        let cut = {
-            let mut cuts = self.cuts();
-            let cut = cuts.front_mut().filter(|cut| cut.direction == direction)?;
-            if cut.after >= size {
-                cut.after -= size;
-                return None;
+    /// What becomes of bytes that are about to go in this direction.
+    fn passage(&self, direction: Direction, bytes: &[u8]) -> Passage {
+        let mut cuts = self.cuts();
+        let Some(cut) = cuts.front_mut() else { return Passage::All };
+        let commits = || direction == Direction::Requests && has_commit(bytes);
+        let passage = match &mut cut.moment {
+            Moment::AfterCommit if commits() => Passage::LoseAnswer,
+            Moment::BeforeCommit if commits() => Passage::CutAfter(0),
+            Moment::Bytes { direction: of, left } if *of == direction => {
+                if *left >= bytes.len() {
+                    *left -= bytes.len();
+                    return Passage::All;
+                }
+                Passage::CutAfter(*left)
             }
-            cuts.pop_front()?
+            _ => return Passage::All,
         };
-        if cut.all {
-            self.cut_all();
+        let cut = *cut;
+        cuts.pop_front();
+        drop(cuts);
+        match (cut.moment, cut.all) {
+            // Not before the answer is there to be lost.
+            (Moment::AfterCommit, _) => {}
+            (Moment::BeforeCommit, _) => self.note(FaultKind::BeforeCommitCut),
+            (Moment::Bytes { .. }, false) => self.note(FaultKind::ConnectionCut),
+            (Moment::Bytes { .. }, true) => {
+                self.cut_all();
+                self.note(FaultKind::ConnectionsCut);
+            }
         }
-        self.done.send_modify(|done| if cut.all { done.of_all += 1 } else { done.of_one += 1 });
-        Some(cut.after)
+        passage
+    }
+
+    fn note(&self, kind: FaultKind) {
+        self.journal.fault(kind, Whom::Slot(self.slot), self.journal.now());
     }
 
     fn cut_all(&self) {
@@ -159,6 +188,12 @@ impl Road {
     fn ports(&self) -> MutexGuard<'_, HashSet<u16>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether there is a COMMIT among these messages, as a statement or as the answer to one: both end so.
+fn has_commit(bytes: &[u8]) -> bool {
+    const COMMIT: &[u8] = b"COMMIT\0";
+    bytes.windows(COMMIT.len()).any(|window| window == COMMIT)
 }
 
 #[cfg(test)]

@@ -20,7 +20,12 @@ async fn proxy() -> Proxy {
             });
         }
     });
-    Proxy::start(upstream).await.expect("a proxy")
+    Proxy::start(upstream, 0, Arc::new(Journal::new())).await.expect("a proxy")
+}
+
+/// The faults that it has noted.
+fn noted(proxy: &Proxy) -> Vec<FaultKind> {
+    proxy.road.journal.entries().faults.iter().map(|fault| fault.kind).collect()
 }
 
 async fn connect(proxy: &Proxy) -> TcpStream {
@@ -51,11 +56,12 @@ async fn carries_everything_until_a_cut_is_due_in_the_middle_of_an_answer() {
     assert_eq!(echo(&mut other, b"before").await, b"before");
     assert_eq!(proxy.ports().len(), 2);
 
-    proxy.cut_later(Cut { direction: Direction::Answers, after: 3, all: false });
+    let moment = Moment::Bytes { direction: Direction::Answers, left: 3 };
+    proxy.cut_later(Cut { all: false, moment });
 
     assert_eq!(echo(&mut stream, b"answer").await, b"ans");
     assert_eq!(echo(&mut other, b"after").await, b"after");
-    assert_eq!(proxy.done().borrow().of_one, 1);
+    assert_eq!(noted(&proxy), [FaultKind::ConnectionCut]);
 }
 
 #[tokio::test]
@@ -64,12 +70,39 @@ async fn a_cut_of_all_ends_the_idle_connections_too() {
     let (mut busy, mut idle) = (connect(&proxy).await, connect(&proxy).await);
     assert_eq!(echo(&mut idle, b"before").await, b"before");
 
-    proxy.cut_later(Cut { direction: Direction::Requests, after: 0, all: true });
+    let moment = Moment::Bytes { direction: Direction::Requests, left: 0 };
+    proxy.cut_later(Cut { all: true, moment });
 
     assert_eq!(echo(&mut busy, b"request").await, b"");
     assert_eq!(timeout(PATIENCE, idle.read(&mut [0])).await.expect("it ends").unwrap_or(0), 0);
-    assert_eq!(proxy.done().borrow().of_all, 1);
+    assert_eq!(noted(&proxy), [FaultKind::ConnectionsCut]);
     assert_eq!(echo(&mut connect(&proxy).await, b"after").await, b"after");
+}
+
+#[tokio::test]
+async fn loses_the_answer_to_a_commit_that_was_done() {
+    let proxy = proxy().await;
+    proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit });
+    let mut stream = connect(&proxy).await;
+    assert_eq!(echo(&mut stream, b"SELECT 1\0").await, b"SELECT 1\0");
+    assert_eq!(noted(&proxy), []);
+
+    assert_eq!(echo(&mut stream, b"COMMIT\0").await, b"");
+
+    // It came back from the other side.
+    assert_eq!(noted(&proxy), [FaultKind::AfterCommitCut]);
+}
+
+#[tokio::test]
+async fn keeps_a_commit_from_being_done() {
+    let proxy = proxy().await;
+    proxy.cut_later(Cut { all: false, moment: Moment::BeforeCommit });
+    let mut stream = connect(&proxy).await;
+    assert_eq!(echo(&mut stream, b"SELECT 1\0").await, b"SELECT 1\0");
+
+    assert_eq!(echo(&mut stream, b"COMMIT\0").await, b"");
+
+    assert_eq!(noted(&proxy), [FaultKind::BeforeCommitCut]);
 }
 
 #[tokio::test]
