@@ -18,9 +18,16 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ((hashtext(p_procedure) & 65535) << 16) | (get_byte(p_request_hash, 0) << 8) | get_byte(p_request_hash, 1);
 
 -- Whose lock a key's is: 'running' (the same request), 'running_procedure' or 'running_request' (what differs). In doubt
--- 'running'.
+-- 'running'. The locks are read once: between two looks a connection may have gone on to another key's transaction.
 CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_request integer) RETURNS text
 LANGUAGE sql VOLATILE AS $holder$
+    WITH locks AS MATERIALIZED (
+        SELECT l.pid, l.classid, l.objid, l.objsubid
+        FROM pg_locks l
+        WHERE l.locktype = 'advisory'
+          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+          AND l.granted
+    )
     SELECT coalesce(min(
         CASE
             WHEN theirs.request = p_request THEN 'running'
@@ -28,14 +35,10 @@ LANGUAGE sql VOLATILE AS $holder$
             ELSE 'running_request'
         END
     ), 'running')
-    FROM pg_locks l
-    JOIN pg_locks r ON r.pid = l.pid AND r.locktype = 'advisory' AND r.database = l.database AND r.objsubid = 2
-                   AND r.classid = 1768187245 AND r.granted
+    FROM locks l
+    JOIN locks r ON r.pid = l.pid AND r.objsubid = 2 AND r.classid = 1768187245
     CROSS JOIN LATERAL (SELECT r.objid::bigint::bit(32)::integer AS request) theirs
-    WHERE l.locktype = 'advisory'
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND l.objsubid = 1
-      AND l.granted
+    WHERE l.objsubid = 1
       AND l.classid = ((p_lock >> 32) & 4294967295)::oid
       AND l.objid = (p_lock & 4294967295)::oid
 $holder$;

@@ -1,5 +1,5 @@
 use tonic::{Request, Status};
-use tonic_idempotency::{IdempotencyKey, Transaction};
+use tonic_idempotency::{Execution, IdempotencyKey, Transaction};
 use uuid::Uuid;
 
 use crate::auth::Caller;
@@ -8,6 +8,8 @@ use crate::auth::Caller;
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
+    /// What the handler tells the idempotency layer.
+    pub(crate) execution: Execution,
     /// Its idempotency key.
     pub(crate) key: Option<Uuid>,
     /// What it writes with; `None` where its procedure is in reserved mode.
@@ -23,6 +25,7 @@ impl Call {
     pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         Ok(Self {
             caller: Caller::of(request)?,
+            execution: Execution::of(request),
             key: request.extensions().get::<IdempotencyKey>().map(|key| *key.as_uuid()),
             transaction: Transaction::of(request).ok(),
         })

@@ -62,7 +62,7 @@ impl Database {
         step("handler_started");
         let id = match &call.transaction {
             Some(transaction) => self.insert(transaction, insert, parameters).await?,
-            None => self.insert_and_commit(call.caller, insert, parameters).await?,
+            None => self.insert_and_commit(call, insert, parameters).await?,
         };
         tracing::info!(resource = insert.resource, %id, user = %call.caller.user, "created");
         Ok(id)
@@ -84,17 +84,19 @@ impl Database {
     /// Reserved mode.
     async fn insert_and_commit(
         &self,
-        caller: Caller,
+        call: &Call,
         insert: &Insert,
         parameters: Parameters<'_>,
     ) -> Result<Uuid, Status> {
         let mut connection = self.connection().await?;
         let created = async {
-            let transaction = begin(&mut connection, caller).await?;
+            let transaction = begin(&mut connection, call.caller).await?;
             let row = transaction.query_typed_one(insert.sql, parameters).await?;
             let id: Uuid = row.try_get("id")?;
             step("handler_wrote");
             tokio::time::sleep(self.commit_delay).await;
+            // An answer that is lost says nothing of the commit: a retry must not create once more.
+            call.execution.effect_committed();
             transaction.commit().await?;
             step("handler_committed");
             Ok(id)

@@ -71,7 +71,7 @@ impl Reconciler for InvitesReconciler {
         };
         let (id, email): (Uuid, String) = (invitation.try_get("id")?, invitation.try_get("email")?);
         // It may have died before the mail.
-        let call = Call { caller, key: Some(*key), transaction: None };
+        let call = Call { caller, execution: Execution::default(), key: Some(*key), transaction: None };
         self.database.execute(&call, SEND_MAIL, &[(&id, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Reconciliation::completed(&InviteMemberResponse { invitation_id: id.to_string() }))
     }
@@ -83,15 +83,15 @@ impl InviteService for Invites {
         &self,
         request: Request<InviteMemberRequest>,
     ) -> Result<Response<InviteMemberResponse>, Status> {
-        let (call, execution) = (Call::of(&request)?, Execution::of(&request));
+        let call = Call::of(&request)?;
         let request = request.into_inner();
         let email = fields::email("email", &request.email)?;
         let role = fields::role("role", &request.role)?;
         let parameters: Parameters<'_> = &[(&email, Type::TEXT), (&role, Type::TEXT), (&call.key, Type::UUID)];
         let invitation = self.database.create(&call, &INSERT_INVITATION, parameters).await?;
 
-        // The invitation is there. If its mail cannot be sent now, a retry finds it and sends the mail, and makes no second.
-        execution.effect_committed();
+        // The invitation is there, and its call has said so: if its mail cannot be sent now, a retry finds it and sends the mail,
+        // and makes no second.
         self.database.execute(&call, SEND_MAIL, &[(&invitation, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Response::new(InviteMemberResponse { invitation_id: invitation.to_string() }))
     }
