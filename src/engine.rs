@@ -13,6 +13,7 @@ use crate::{
     outbox::DynStatusResolver,
     reconcile::{Reconcilers, Verdict},
     running::Running,
+    shutdown::Stage,
     store::{Begun, ClaimOutcome, DynStore, StoreError},
     telemetry::{self, Step},
     wire::UnaryResponse,
@@ -49,6 +50,7 @@ impl Engine {
         F: Future<Output = Result<UnaryResponse, E>>,
     {
         telemetry::step(Step::BeforeClaim);
+        let running = self.running.claiming(&call);
         let hold = match self.claim(&call).await {
             Ok(Claimed::Acquired(hold)) => hold,
             Ok(Claimed::TakenOver(hold)) => match self.reconcile(&call, hold).await {
@@ -60,12 +62,16 @@ impl Engine {
                 return Attempt::InFlight(call, handler);
             }
             Ok(Claimed::Refused(outcome)) => return Attempt::Answered(self.answer(&call, outcome, flight).await),
-            Err(error) => return Attempt::Answered(self.degrade(call, &error, handler).await),
+            Err(error) => {
+                running.turn_to(Stage::Handler);
+                return Attempt::Answered(self.degrade(call, &error, handler).await);
+            }
         };
         telemetry::step(Step::AfterClaim);
         telemetry::first(&call.procedure);
-        let _running = self.running.handler(&call);
+        running.turn_to(Stage::Handler);
         let (hold, outcome) = self.execute(&call, hold, handler).await;
+        running.turn_to(Stage::Recording);
         telemetry::step(Step::BeforeSettle);
         let response = self.settle(&call, hold, outcome, flight).await;
         telemetry::step(Step::AfterSettle);

@@ -33,9 +33,9 @@ impl Running {
         &self.stopping
     }
 
-    /// Notes that a call's handler runs, until dropped.
-    pub(crate) fn handler(&self, call: &Call) -> Noted {
-        self.note(call, Stage::Handler)
+    /// Notes that a call asks for its key, until dropped.
+    pub(crate) fn claiming(&self, call: &Call) -> Noted {
+        self.note(call, Stage::Claiming)
     }
 
     /// Notes that a call's outcome is being recorded, until dropped.
@@ -69,6 +69,15 @@ impl Running {
 pub(crate) struct Noted {
     calls: Arc<Calls>,
     id: Uuid,
+}
+
+impl Noted {
+    /// Notes what the call does from now on.
+    pub(crate) fn turn_to(&self, next: Stage) {
+        if let Some((_, stage, since)) = lock(&self.calls).get_mut(&self.id) {
+            (*stage, *since) = (next, Instant::now());
+        }
+    }
 }
 
 impl Drop for Noted {

@@ -35,6 +35,8 @@ pub struct LeftBehind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
+    /// It asks the store for its key, or a reconciler how the call ended that held it before. Its handler does not run.
+    Claiming,
     /// Its handler runs.
     Handler,
     /// Its handler has ended, and its outcome is not recorded yet, because the store does not answer.

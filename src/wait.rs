@@ -90,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime.
+    /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime. None is begun that a
+    /// shutdown would not wait for.
     async fn spawned<H, F, E>(
         self: &Arc<Self>,
         call: Call,
@@ -102,9 +103,16 @@ impl Engine {
         F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
         E: Send + 'static,
     {
+        // Waited for from before the look, so that a shutdown either sees this one or is seen by it.
+        let waited_for = self.running.tasks().token();
+        if self.running.stopping().is_cancelled() {
+            return Some(Attempt::Answered(call.reject(Rejection::ShuttingDown)));
+        }
         let engine = Arc::clone(self);
         let attempt = async move { engine.run(call, handler, flight.as_deref()).await };
-        self.running.tasks().spawn(attempt.in_current_span()).await.ok()
+        let task = self.running.tasks().spawn(attempt.in_current_span());
+        drop(waited_for);
+        task.await.ok()
     }
 }
 
