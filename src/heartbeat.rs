@@ -27,7 +27,7 @@ pub(crate) async fn heartbeat(
 ) -> Infallible {
     let mut next = lease.ends - (lease.length - lease.length / BEATS);
     loop {
-        sleep_until(next).await;
+        sleep_until(next.min(lease.ends)).await;
         let asked = Instant::now();
         match timeout_at(lease.ends, store.extend(&call.reservation, lease.length)).await {
             Ok(Ok(ExtendOutcome::Extended)) => {
