@@ -55,6 +55,7 @@ impl Engine {
             Ok(Claimed::Acquired(hold)) => hold,
             Ok(Claimed::TakenOver(hold)) => match self.reconcile(&call, hold).await {
                 Verdict::NotExecuted(hold) => hold,
+                Verdict::NotRecorded => return Attempt::Answered(call.reject(Rejection::StoreUnavailable)),
                 Verdict::Recorded => return Attempt::Answered(self.look_again(&call).await),
                 Verdict::Unknown => return Attempt::Answered(call.reject(Rejection::OutcomeUnknown)),
             },

@@ -150,6 +150,8 @@ impl fmt::Debug for Reconcilers {
 pub(crate) enum Verdict {
     /// The handler is to run, with the key that was held for the question.
     NotExecuted(Hold),
+    /// It is known, and the store does not take it at the moment.
+    NotRecorded,
     /// There is a record now.
     Recorded,
     Unknown,
@@ -172,12 +174,17 @@ impl Engine {
         };
         let completion = self.completion(call, Some(message));
         match hold {
-            Hold::Reservation(lease) => self.record(call, Settlement::Complete(completion), lease).await,
+            Hold::Reservation(lease) => {
+                if !self.record(call, Settlement::Complete(completion), lease).await {
+                    // To be left alone: it is being recorded in the background, and must not be claimed and released.
+                    return Verdict::NotRecorded;
+                }
+            }
             Hold::Transaction(transaction) => {
                 if let Err(error) = transaction.commit(Some(completion)).await {
                     let what = "what the reconciler found is not recorded";
                     telemetry::not_settled(&call.procedure, "commit", what, Some(&Chain(&error)));
-                    return Verdict::Unknown;
+                    return Verdict::NotRecorded;
                 }
             }
         }

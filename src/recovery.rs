@@ -175,6 +175,8 @@ impl Recovery {
                     engine.let_go(&call, hold, Settlement::Release).await;
                     recovered.not_executed += 1;
                 }
+                // It is recorded in the background, or asked about again.
+                Verdict::NotRecorded => {}
                 Verdict::Recorded => recovered.completed += 1,
                 Verdict::Unknown => recovered.unknown += 1,
             },

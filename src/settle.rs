@@ -109,11 +109,14 @@ impl Engine {
         Completion { response, resource, retention: procedure.policies().retention }
     }
 
-    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts.
-    pub(crate) async fn record(&self, call: &Call, settlement: Settlement, lease: Lease) {
-        if settle(&*self.store, call, &settlement).await.is_err() {
+    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts. Whether it was at
+    /// once.
+    pub(crate) async fn record(&self, call: &Call, settlement: Settlement, lease: Lease) -> bool {
+        let settled = settle(&*self.store, call, &settlement).await.is_ok();
+        if !settled {
             self.settle_later(call.clone(), settlement, lease);
         }
+        settled
     }
 
     pub(crate) fn settle_later(&self, call: Call, settlement: Settlement, lease: Lease) {
@@ -136,7 +139,9 @@ impl Engine {
     /// Lets go of a key without an outcome.
     pub(crate) async fn let_go(&self, call: &Call, hold: Hold, settlement: Settlement) {
         match hold {
-            Hold::Reservation(lease) => self.record(call, settlement, lease).await,
+            Hold::Reservation(lease) => {
+                self.record(call, settlement, lease).await;
+            }
             Hold::Transaction(transaction) => transaction.roll_back().await,
         }
     }
