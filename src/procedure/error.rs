@@ -103,14 +103,16 @@ impl fmt::Display for ProcedureError {
             Self::NoReconciler { procedure } => {
                 write!(f, "{procedure}: give the layer a reconciler for it, or choose another policy on_lease_ended")
             }
-            Self::NoRollBack { procedure } => {
-                write!(f, "{procedure}: only a transactional procedure can be rolled back when its client goes away")
-            }
+            Self::NoRollBack { procedure } => write!(
+                f,
+                "{procedure}: only a transactional procedure can be rolled back when its client goes away; make it \
+                 transactional, or let it finish"
+            ),
             Self::NoTransactions { procedure } => write!(
                 f,
                 "{procedure}: it is transactional, and the store has no transactions; use PostgresStore, or mode reserved"
             ),
-            Self::NotFinal { procedure, error } => write!(f, "{procedure}: {error}"),
+            Self::NotFinal { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
             Self::Streaming { procedure } => {
                 write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
             }

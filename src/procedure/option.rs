@@ -7,7 +7,8 @@ use tonic::Code;
 
 use super::{
     HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure, ProcedureBuilder,
-    ProcedureError, StorePolicy, UserPolicy, resolve::MAX_DURATION,
+    ProcedureError, StorePolicy, UserPolicy,
+    resolve::{MAX_DURATION, MAX_WAIT},
 };
 use crate::proto::v1;
 
@@ -87,9 +88,9 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::StorePolicy::Reject => Some(StorePolicy::Reject),
     };
     procedure.final_errors = final_errors(&option.final_errors).map_err(|()| unknown("final_errors"))?;
-    procedure.max_wait = duration(&path, "max_wait", option.max_wait)?;
-    procedure.lease = duration(&path, "lease", option.lease)?;
-    procedure.retention = duration(&path, "retention", option.retention)?;
+    procedure.max_wait = duration(&path, "max_wait", MAX_WAIT, option.max_wait)?;
+    procedure.lease = duration(&path, "lease", MAX_DURATION, option.lease)?;
+    procedure.retention = duration(&path, "retention", MAX_DURATION, option.retention)?;
     procedure.redact = option.redact;
     Ok(procedure)
 }
@@ -114,8 +115,9 @@ fn final_errors(errors: &[i32]) -> Result<Option<Vec<Code>>, ()> {
 fn duration(
     path: &str,
     setting: &'static str,
+    most: Duration,
     duration: Option<prost_types::Duration>,
 ) -> Result<Option<Duration>, ProcedureError> {
-    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most: MAX_DURATION };
+    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most };
     duration.map(|duration| Duration::try_from(duration).map_err(invalid)).transpose()
 }

@@ -11,7 +11,7 @@ use crate::store::ResourceTypes;
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The longest wait for another call: no client waits longer.
-const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
 pub(crate) fn resolve(
