@@ -2,7 +2,7 @@
 
 use crate::{
     IdempotencyStatus,
-    call::Call,
+    call::{Call, Recorded},
     engine::Engine,
     error::Rejection,
     flight::Flight,
@@ -27,11 +27,11 @@ impl Engine {
             ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
             ClaimOutcome::Replay(replay) => {
                 let status = self.replay_status(call, &replay).await;
-                let response = call.replay(&replay.response, replay.resource, status);
+                let recorded = Recorded::new(&replay.response, replay.resource, status);
                 if let Some(flight) = flight {
-                    flight.land(&response);
+                    flight.land(&recorded);
                 }
-                Ok(response)
+                Ok(call.replay(recorded))
             }
             // The key is free, and there is no handler any more to run.
             ClaimOutcome::Acquired | ClaimOutcome::TakenOver => call.reject(Rejection::Conflict),

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    IdempotencyStatus, Procedure,
+    IdempotencyStatus, Procedure, Reason,
     canonical::RequestHash,
     error::Rejection,
     settle::Settlement,
@@ -60,37 +60,46 @@ impl Call {
         Ok(UnaryResponse::failed(rejection.into()))
     }
 
-    /// Gives what is recorded back.
-    pub(crate) fn replay(
-        &self,
-        response: &StoredResponse,
-        resource: Option<Uuid>,
-        status: IdempotencyStatus,
-    ) -> UnaryResponse {
-        let replayed = match response {
-            StoredResponse::Error(error) => UnaryResponse::replay_error(error),
-            StoredResponse::Message(message) => UnaryResponse::replay(message, status),
-            StoredResponse::Omitted => return self.refusal(Rejection::ResponseNotStored { resource }),
-        };
-        match replayed {
-            Ok(response) => {
-                telemetry::replayed(&self.procedure);
-                response
-            }
-            // More than gRPC can frame, and so more than any handler can have answered; or written by somebody else.
-            Err(_) => self.refusal(Rejection::ResponseNotStored { resource }),
+    /// Gives what is recorded to this call.
+    pub(crate) fn replay(&self, recorded: Recorded) -> UnaryResponse {
+        match recorded.refused {
+            None => telemetry::replayed(&self.procedure),
+            Some(reason) => telemetry::rejected(&self.procedure, reason),
         }
+        recorded.response
     }
 
     /// What those get who have waited for this call.
-    pub(crate) fn landing(&self, settlement: &Settlement) -> Option<UnaryResponse> {
+    pub(crate) fn landing(&self, settlement: &Settlement) -> Option<Recorded> {
         let Settlement::Complete(completion) = settlement else { return None };
         let resource = completion.resource.as_ref().map(|resource| resource.id);
-        Some(self.replay(&completion.response, resource, self.first_status()))
+        Some(Recorded::new(&completion.response, resource, self.first_status()))
     }
+}
 
-    fn refusal(&self, rejection: Rejection) -> UnaryResponse {
-        telemetry::rejected(&self.procedure, rejection.reason());
-        UnaryResponse::failed(rejection.into())
+/// What is recorded of a call, as the response to another.
+#[derive(Clone)]
+pub(crate) struct Recorded {
+    response: UnaryResponse,
+    /// Why there is no more to give.
+    refused: Option<Reason>,
+}
+
+impl Recorded {
+    pub(crate) fn new(response: &StoredResponse, resource: Option<Uuid>, status: IdempotencyStatus) -> Self {
+        let replayed = match response {
+            StoredResponse::Error(error) => UnaryResponse::replay_error(error).ok(),
+            StoredResponse::Message(message) => UnaryResponse::replay(message, status).ok(),
+            StoredResponse::Omitted => None,
+        };
+        match replayed {
+            Some(response) => Self { response, refused: None },
+            // Too large to keep; or more than gRPC can frame, and so more than any handler can have answered; or written by
+            // somebody else.
+            None => {
+                let rejection = Rejection::ResponseNotStored { resource };
+                Self { refused: Some(rejection.reason()), response: UnaryResponse::failed(rejection.into()) }
+            }
+        }
     }
 }

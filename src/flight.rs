@@ -7,11 +7,14 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::{IdempotencyKey, UserId, call::Call, wire::UnaryResponse};
+use crate::{
+    IdempotencyKey, UserId,
+    call::{Call, Recorded},
+};
 
 /// The calls in flight, by user, key, hash of the request, and path of the procedure.
 pub(crate) struct Flights {
-    flights: Mutex<HashMap<Id, watch::Receiver<Option<UnaryResponse>>>>,
+    flights: Mutex<HashMap<Id, watch::Receiver<Option<Recorded>>>>,
     waiting: Semaphore,
 }
 
@@ -22,7 +25,7 @@ pub(crate) enum Joined {
     /// It runs, or finds out who does.
     Leads(Flight),
     /// It waits for another of this process.
-    Follows(watch::Receiver<Option<UnaryResponse>>),
+    Follows(watch::Receiver<Option<Recorded>>),
 }
 
 impl Flights {
@@ -55,7 +58,7 @@ impl Flights {
     }
 
     /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Option<UnaryResponse>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Option<Recorded>>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +67,7 @@ impl Flights {
 pub(crate) struct Flight {
     flights: Arc<Flights>,
     id: Id,
-    sender: watch::Sender<Option<UnaryResponse>>,
+    sender: watch::Sender<Option<Recorded>>,
 }
 
 impl Flight {
@@ -74,8 +77,8 @@ impl Flight {
     }
 
     /// Gives those who wait their response.
-    pub(crate) fn land(&self, response: &UnaryResponse) {
-        self.sender.send_replace(Some(response.clone()));
+    pub(crate) fn land(&self, recorded: &Recorded) {
+        self.sender.send_replace(Some(recorded.clone()));
     }
 }
 

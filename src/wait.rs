@@ -45,10 +45,10 @@ impl Engine {
                 Joined::Follows(others) => others,
             };
             let Some(_place) = self.flights.place() else { return Some(call.reject(in_progress())) };
-            let landed = async { others.wait_for(Option::is_some).await.ok().and_then(|response| response.clone()) };
+            let landed = async { others.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
             let stopping = self.running.stopping();
             match stopping.run_until_cancelled(timeout_at(deadline, landed)).await {
-                Some(Ok(Some(response))) => return Some(Ok(response)),
+                Some(Ok(Some(recorded))) => return Some(Ok(call.replay(recorded))),
                 // It failed, and the key is free: somebody has to lead.
                 Some(Ok(None)) => {}
                 Some(Err(_)) => return Some(call.reject(in_progress())),
