@@ -3,20 +3,21 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use prost_reflect::DescriptorPool;
+use tonic::Code;
 use tonic_idempotency::{
-    BuildError, IdempotencyLayer, IdempotencyLayerBuilder, KeyPolicy, LeasePolicy, MemoryStore, Policies, Procedure,
-    ProcedureBuilder, StorePolicy, UserPolicy,
+    BuildError, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, KeyPolicy, LeasePolicy,
+    MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes, StorePolicy, UserPolicy,
 };
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
 
-use crate::duplicates::resource_types;
+use crate::{duplicates::resource_types, harness::CREATE};
 
 fn procedure(layer: &IdempotencyLayer, path: &str) -> Procedure {
     layer.procedures().find(|procedure| procedure.path() == path).unwrap_or_else(|| panic!("no {path}")).clone()
 }
 
-fn error(builder: IdempotencyLayerBuilder) -> String {
+pub(crate) fn error(builder: IdempotencyLayerBuilder) -> String {
     match builder.build() {
         Err(BuildError::Procedure(error)) => error.to_string(),
         other => panic!("no error of a procedure but {other:?}"),
@@ -24,15 +25,23 @@ fn error(builder: IdempotencyLayerBuilder) -> String {
 }
 
 /// The error of a layer for which this procedure is described in code.
-fn error_of(procedure: ProcedureBuilder) -> String {
+pub(crate) fn error_of(procedure: ProcedureBuilder) -> String {
     error(IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET).procedure(procedure))
 }
 
 /// The pool of a file that a person wrote.
-fn compile(methods: &str) -> DescriptorPool {
+pub(crate) fn compile(methods: &str) -> DescriptorPool {
+    compile_with(methods, None)
+}
+
+/// The same, with an option file of that person's own.
+pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPool {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
     let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../proto");
-    fs::create_dir_all(&folder).expect("a folder");
+    fs::create_dir_all(folder.join("idempotency/v1")).expect("a folder");
+    if let Some(option) = option {
+        fs::write(folder.join("idempotency/v1/procedure.proto"), option).expect("a file");
+    }
     let file = format!(
         "syntax = \"proto3\"; package written.v1; import \"idempotency/v1/procedure.proto\";
          message Request {{}}
@@ -74,9 +83,15 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
                 .redact("receipts.secret"),
         )
         .procedure(Procedure::builder("/shop.v1.Shop/Touch"))
+        .procedure(
+            Procedure::builder("/shop.v1.Shop/Cancel")
+                .final_errors([Code::AlreadyExists, Code::FailedPrecondition])
+                .on_in_progress(InProgressPolicy::Wait)
+                .max_wait(Duration::from_secs(10)),
+        )
         .build()
         .expect("a layer");
-    for path in ["/shop.v1.Shop/CreateOrder", "/shop.v1.Shop/Pay", "/shop.v1.Shop/Touch"] {
+    for path in ["/shop.v1.Shop/CreateOrder", "/shop.v1.Shop/Pay", "/shop.v1.Shop/Touch", "/shop.v1.Shop/Cancel"] {
         assert_eq!(procedure(&option, path), procedure(&code, path));
     }
 }
@@ -128,16 +143,18 @@ fn refuses_an_id_field_that_cannot_hold_a_uuid() {
     }
 }
 
+/// A store on no database at all.
+fn postgres(types: ResourceTypes) -> PostgresStore {
+    let pool = deadpool_postgres::Manager::new(tokio_postgres::Config::new(), tokio_postgres::NoTls);
+    PostgresStore::new(deadpool_postgres::Pool::builder(pool).build().expect("a pool"), types)
+}
+
 #[test]
 fn refuses_a_resource_type_that_the_store_does_not_know() {
-    let pool = deadpool_postgres::Manager::new(tokio_postgres::Config::new(), tokio_postgres::NoTls);
-    let pool = deadpool_postgres::Pool::builder(pool).build().expect("a pool");
-    let store = |types| tonic_idempotency::PostgresStore::new(pool.clone(), types);
-    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store(resource_types())).build().expect("a layer");
-    let organization = tonic_idempotency::ResourceTypes::organization();
+    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(postgres(resource_types())).build().expect("a layer");
     let message = error(
         IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
-            .store(store(organization))
+            .store(postgres(ResourceTypes::organization()))
             .procedure(Procedure::builder("/shop.v1.Shop/CreateOrder").creates("order", "order.id")),
     );
     assert!(message.contains("/shop.v1.Shop/CreateOrder") && message.contains("\"order\""), "{message}");
@@ -184,6 +201,141 @@ fn refuses_a_lease_or_a_retention_of_nothing_or_of_ages() {
         let message = error_in_proto(&method);
         assert!(message.contains("/written.v1.Service/Create") && message.contains(setting), "{message}");
     }
+}
+
+#[test]
+fn refuses_to_wait_for_no_time_at_all_or_for_more_than_an_hour() {
+    let hour = Duration::from_secs(3600);
+    for max_wait in [Duration::ZERO, hour + Duration::from_nanos(1), Duration::MAX] {
+        let message = error_of(Procedure::builder(CREATE).max_wait(max_wait));
+        assert!(message.contains(CREATE) && message.contains("max_wait"), "{message}");
+        assert!(message.contains("more than zero and at most 3600 s"), "it says what to do: {message}");
+        // The layer's own, for a procedure that says nothing of it.
+        let policies = Policies { max_wait, ..Policies::default() };
+        let message = error(
+            IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
+                .policies(policies)
+                .procedure(Procedure::builder(CREATE)),
+        );
+        assert!(message.contains(CREATE) && message.contains("max_wait"), "{message}");
+    }
+    for seconds in ["0", "-1", "3601", "315576000000"] {
+        let message = error_in_proto(&format!(
+            "rpc Create(Request) returns (Response) {{
+               option (idempotency.v1.procedure) = {{ max_wait: {{ seconds: {seconds} }} }}; }}"
+        ));
+        assert!(message.contains("/written.v1.Service/Create") && message.contains("max_wait"), "{message}");
+        assert!(message.contains("more than zero and at most 3600 s"), "it says what to do: {message}");
+    }
+    for max_wait in [Duration::from_nanos(1), hour] {
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .procedure(Procedure::builder(CREATE).max_wait(max_wait))
+            .build()
+            .expect("a layer");
+        assert_eq!(procedure(&layer, CREATE).policies().max_wait, max_wait);
+    }
+}
+
+#[test]
+fn refuses_a_transactional_procedure_where_the_store_has_no_transactions() {
+    let transactional = || {
+        IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
+            .procedure(Procedure::builder(CREATE).creates("order", "order.id").mode(Mode::Transactional))
+    };
+    let in_proto = "rpc Create(Request) returns (Response) {
+                      option (idempotency.v1.procedure) = { mode: MODE_TRANSACTIONAL }; }";
+    for (message, path) in [
+        (error(transactional().store(MemoryStore::new())), CREATE),
+        (error_in_proto(in_proto), "/written.v1.Service/Create"),
+    ] {
+        assert!(message.contains(path) && message.contains("transactional"), "{message}");
+        assert!(message.contains("use PostgresStore, or mode reserved"), "it says what to do: {message}");
+    }
+    let layer = transactional().store(postgres(resource_types())).build().expect("PostgreSQL has transactions");
+    assert_eq!(procedure(&layer, CREATE).policies().mode, Mode::Transactional);
+    // Without a store nothing is protected, and nothing missing.
+    transactional().build().expect("a layer");
+}
+
+#[test]
+fn refuses_to_roll_back_what_is_not_transactional() {
+    let in_proto = "rpc Create(Request) returns (Response) {
+                      option (idempotency.v1.procedure) = { on_hang_up: HANG_UP_POLICY_ROLL_BACK }; }";
+    for (message, path) in [
+        (error_of(Procedure::builder(CREATE).on_hang_up(HangUpPolicy::RollBack)), CREATE),
+        (error_of(Procedure::builder(CREATE).on_hang_up(HangUpPolicy::RollBack).mode(Mode::Reserved)), CREATE),
+        (error_in_proto(in_proto), "/written.v1.Service/Create"),
+    ] {
+        assert!(message.contains(path) && message.contains("only a transactional procedure"), "{message}");
+        assert!(message.contains("make it transactional, or"), "it says what to do: {message}");
+    }
+    for on_hang_up in [HangUpPolicy::RollBack, HangUpPolicy::Finish] {
+        let transactional = Procedure::builder(CREATE).on_hang_up(on_hang_up).mode(Mode::Transactional);
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(transactional).build().expect("a layer");
+        assert_eq!(procedure(&layer, CREATE).policies().on_hang_up, on_hang_up);
+    }
+    // As the default of a layer it is for the procedures that are transactional, and changes no other.
+    let policies = Policies { on_hang_up: HangUpPolicy::RollBack, ..Policies::default() };
+    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
+}
+
+#[test]
+fn refuses_a_final_error_that_is_none() {
+    let message = error_of(Procedure::builder(CREATE).final_errors([Code::NotFound, Code::Unavailable]));
+    assert!(message.contains(CREATE) && message.contains("Unavailable"), "{message}");
+    assert!(message.contains("may succeed later") && message.contains("leave it out"), "{message}");
+    let message = error_of(Procedure::builder(CREATE).final_errors([Code::Ok]));
+    assert!(message.contains(CREATE) && message.contains("no error") && message.contains("leave it out"), "{message}");
+}
+
+#[test]
+fn adjusts_what_procedures_say_of_themselves_in_proto_and_in_code() {
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        .procedure(Procedure::builder("/shop.v1.Shop/GetOrder").lease(Duration::from_secs(7)))
+        .adjust_procedures(|procedure| match procedure.path() {
+            "/shop.v1.Shop/Pay" | "/shop.v1.Shop/GetOrder" => procedure.lease(Duration::from_secs(9)),
+            _ => procedure.on_in_progress(InProgressPolicy::Wait),
+        })
+        .build()
+        .expect("a layer");
+    for path in ["/shop.v1.Shop/Pay", "/shop.v1.Shop/GetOrder"] {
+        let policies = *procedure(&layer, path).policies();
+        assert_eq!((policies.lease.as_secs(), policies.on_in_progress), (9, InProgressPolicy::Abort));
+    }
+    // What is not adjusted stays.
+    assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().key, KeyPolicy::Required);
+    let touch = *procedure(&layer, "/shop.v1.Shop/Touch").policies();
+    assert_eq!(touch, Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
+}
+
+#[test]
+fn does_not_adjust_procedures_that_are_not_opted_in() {
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        .adjust_procedures(|procedure| {
+            assert_ne!(procedure.path(), "/shop.v1.Shop/GetOrder");
+            procedure.key(KeyPolicy::Required)
+        })
+        .build()
+        .expect("a layer");
+    assert!(layer.procedures().all(|procedure| procedure.policies().key == KeyPolicy::Required));
+    assert_eq!(layer.procedures().count(), 4);
+}
+
+#[test]
+fn refuses_what_comes_of_an_adjustment() {
+    let message =
+        error(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).adjust_procedures(|procedure| match procedure.path() {
+            CREATE => procedure.lease(Duration::ZERO),
+            _ => procedure,
+        }));
+    assert!(message.contains(CREATE) && message.contains("lease"), "{message}");
+    // An operator's switch may undo what the store cannot do.
+    IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
+        .store(MemoryStore::new())
+        .procedure(Procedure::builder(CREATE).mode(Mode::Transactional))
+        .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
+        .build()
+        .expect("a layer");
 }
 
 #[test]

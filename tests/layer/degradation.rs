@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::Code;
-use tonic_idempotency::{PostgresStore, Reason, Stage};
+use tonic_idempotency::{Policies, PostgresStore, Reason, Stage, StoreErrorKind};
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
 
-use crate::{duplicates::resource_types, harness::Shop};
+use crate::{
+    duplicates::resource_types,
+    harness::{Shop, assert_rejected},
+    watched::{Operation, Watched},
+};
 
 async fn shop() -> (Shop, Proxy, Database) {
     let database = Database::new().await;
@@ -55,9 +60,14 @@ async fn returns_a_response_that_cannot_be_recorded_and_records_it_later() {
     first.assert("processing", false);
 
     proxy.mend();
-    let status = shop.create("hold").await.expect_err("not recorded yet");
-    assert_eq!(Reason::of(&status), Some(Reason::InProgress));
-    until("the outcome is recorded", async || shop.create("hold").await.is_ok()).await;
+    until("the outcome is recorded", async || match shop.create("hold").await {
+        Ok(_) => true,
+        Err(status) => {
+            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            false
+        }
+    })
+    .await;
     let replay = shop.create("hold").await.expect("a replay");
     replay.assert("processing", true);
     assert_eq!(replay.message, first.message);
@@ -96,4 +106,74 @@ async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
     assert!(shop.layer.shut_down(Duration::from_secs(30)).await.left.is_empty());
     let completed = owner.query("SELECT FROM tenant.idempotency_keys WHERE response_bytes IS NOT NULL", &[]).await;
     assert_eq!(completed.expect("the rows").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_later_how_a_call_ended_whose_claim_was_not_answered() {
+    for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
+        let store = Watched::default();
+        let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+        store.lose_answer(Operation::Claim);
+        // It runs unprotected, though its key is reserved.
+        let first = shop.create(name).await;
+        assert!(first.as_ref().is_ok_and(|seen| seen.status.is_none()) == (name == "a"), "{first:?}");
+        store.mend(Operation::Claim);
+        let status = shop.create(name).await.expect_err("not recorded yet");
+        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        match (shop.create(name).await, first) {
+            (Ok(replay), Ok(first)) => assert_eq!((replay.message, shop.handler.started()), (first.message, 1)),
+            (Err(status), Err(_)) => {
+                assert_eq!(Reason::of(&status), reason, "{status:?}");
+                assert_eq!(shop.handler.started(), if reason.is_none() { 2 } else { 1 });
+            }
+            (retry, first) => panic!("{first:?}, and then {retry:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frees_later_the_key_of_a_refused_call_whose_claim_was_not_answered() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    store.lose_answer(Operation::Claim);
+    let status = shop.pay("a").await.expect_err("refused");
+    assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
+    store.mend(Operation::Claim);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    shop.pay("a").await.expect("the key is free").assert("processing", false);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    store.lose_answer(Operation::Complete);
+    let first = shop.create("a").await.expect("the first call");
+    first.assert("processing", false);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(store.asked(Operation::Complete) > 1);
+    store.mend(Operation::Complete);
+    assert!(shop.layer.shut_down(Duration::from_secs(60)).await.left.is_empty());
+    let next = Shop { user: shop.user, key: shop.key, ..Shop::in_memory(|builder| builder.store(store)).await };
+    let replay = next.create("a").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_up_recording_at_the_end_of_the_lease() {
+    let store = Watched::default();
+    let policies = Policies { lease: Duration::from_secs(60), ..Policies::default() };
+    let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+    shop.create("a").await.expect("the first call");
+    let began = Instant::now();
+    assert!(shop.layer.shut_down(Duration::from_secs(3600)).await.left.is_empty());
+    let tried = began.elapsed();
+    assert!(tried > policies.lease / 2 && tried <= policies.lease, "{tried:?}");
+    let attempts = store.asked(Operation::Complete);
+    assert!((10..30).contains(&attempts), "{attempts} attempts");
 }

@@ -49,27 +49,17 @@ impl Decoder for AsIs {
     }
 }
 
-async fn send(shop: &Shop, address: tonic::transport::Channel, message: Vec<u8>) -> Result<Seen, Status> {
-    let mut client = tonic::client::Grpc::new(address);
+async fn send(shop: &Shop, message: Vec<u8>) -> Result<Seen, Status> {
+    let mut client = tonic::client::Grpc::new(shop.channel.clone());
     client.ready().await.expect("the server listens");
     let path = http::uri::PathAndQuery::from_static("/shop.v1.Shop/CreateOrder");
     let request: Request<Bytes> = shop::with(message.into(), shop.user, shop.key);
     client.unary(request, path, AsIs).await.map(Seen::of)
 }
 
-async fn shop_and_channel() -> (Shop, tonic::transport::Channel) {
-    use tonic::service::{Routes, interceptor::InterceptedService};
-    use tower_layer::Layer as _;
-
-    let shop = Shop::new().await;
-    let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
-    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
-    (shop, shop::channel(address).await)
-}
-
 #[tokio::test]
 async fn is_the_same_request() {
-    let (shop, channel) = shop_and_channel().await;
+    let shop = Shop::new().await;
     shop.create("a").await.expect("the first call").assert("processing", false);
     // labels b and a, a given twice, name twice with a padded length
     let shuffled =
@@ -79,7 +69,7 @@ async fn is_the_same_request() {
         shop::request("a", None, None).into_inner(),
         "it is the same message"
     );
-    send(&shop, channel, shuffled.to_vec()).await.expect("a replay").assert("processing", true);
+    send(&shop, shuffled.to_vec()).await.expect("a replay").assert("processing", true);
     assert_eq!(shop.handler.finished(), 1);
 }
 
@@ -113,10 +103,10 @@ async fn of_a_response_is_stored_uncompressed() {
 
 #[tokio::test]
 async fn that_is_none_is_refused_and_reserves_nothing() {
-    let (shop, channel) = shop_and_channel().await;
+    let shop = Shop::new().await;
     for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"]
     {
-        let status = send(&shop, channel.clone(), garbage.to_vec()).await.expect_err("no message");
+        let status = send(&shop, garbage.to_vec()).await.expect_err("no message");
         assert_eq!((status.code(), Reason::of(&status)), (Code::Internal, Some(Reason::RequestMalformed)));
     }
     assert_eq!(shop.handler.started(), 0);

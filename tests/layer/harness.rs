@@ -1,17 +1,29 @@
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
 use tonic::{
-    Response, Status,
+    Code, Response, Status,
     service::{Routes, interceptor::InterceptedService},
     transport::Channel,
 };
-use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, Store};
+use tonic_idempotency::{
+    IdempotencyKey, IdempotencyLayer, IdempotencyLayerBuilder, LeasePolicy, MemoryStore, Reason, Store, UserId,
+    canonical::Canonical,
+    store::{Claim, Reservation},
+};
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient};
+use tonic_types::StatusExt as _;
 use tower_layer::Layer as _;
 use uuid::Uuid;
+
+/// The path of the procedure that [`Shop::create`] calls.
+pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
 
 /// A wrapped shop that listens, a client, a user and a key.
 pub(crate) struct Shop {
     pub(crate) handler: Counting,
     pub(crate) layer: IdempotencyLayer,
+    pub(crate) channel: Channel,
     pub(crate) client: ShopClient<Channel>,
     pub(crate) user: Option<Uuid>,
     pub(crate) key: Option<Uuid>,
@@ -28,12 +40,24 @@ impl Shop {
     }
 
     pub(crate) async fn with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
+        Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await).await
+    }
+
+    /// Over a pipe in memory: for tests that pause time, which passes then only while nobody has anything to do.
+    pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
+        Self::served(build, shop::serve_in_memory).await
+    }
+
+    async fn served(
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        serve: impl AsyncFnOnce(Routes) -> Channel,
+    ) -> Self {
         let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
         let handler = Counting::default();
         let wrapped = layer.layer(shop::server(handler.clone()));
-        let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
-        let client = shop::client(address).await;
-        Self { handler, layer, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()) }
+        let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+        let client = ShopClient::new(channel.clone());
+        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()) }
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {
@@ -49,9 +73,46 @@ impl Shop {
         self.client.clone().touch(shop::request(name, self.user, self.key)).await.map(Seen::of)
     }
 
+    pub(crate) async fn cancel(&self, name: &str) -> Result<Seen, Status> {
+        self.client.clone().cancel(shop::request(name, self.user, self.key)).await.map(Seen::of)
+    }
+
+    /// [`create`](Self::create) in a task of its own, which hangs up when it is aborted.
+    pub(crate) fn spawn_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
+        let shop = self.with_key(self.key);
+        tokio::spawn(async move { shop.create(name).await })
+    }
+
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {
-        let Self { handler, layer, client, user, .. } = self;
-        Self { handler: handler.clone(), layer: layer.clone(), client: client.clone(), user: *user, key }
+        let Self { handler, layer, channel, client, user, .. } = self;
+        let (handler, layer, channel, client) = (handler.clone(), layer.clone(), channel.clone(), client.clone());
+        Self { handler, layer, channel, client, user: *user, key }
+    }
+
+    /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing tells
+    /// how the call did.
+    pub(crate) async fn die(&self, store: &impl Store, procedure: &str, name: &str) {
+        let claim = self.claim(procedure, name);
+        store.claim(&claim).await.expect("the store answers");
+    }
+
+    /// What a server asks a store for that handles this call, with a lease that ends as soon as it begins.
+    pub(crate) fn claim(&self, procedure: &str, name: &str) -> Claim {
+        let message = prost::Message::encode_to_vec(shop::request(name, self.user, self.key).get_ref());
+        let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
+        Claim {
+            reservation: Reservation::new(
+                UserId::new(self.user.expect("a user")),
+                IdempotencyKey::from(self.key.expect("a key")),
+            ),
+            procedure: procedure.to_owned(),
+            request_hash: canonical.hash(&message).expect("a message"),
+            lease: Duration::ZERO,
+            retention: Duration::from_secs(3600),
+            on_lease_ended: LeasePolicy::Refuse,
+            resource_type: None,
+        }
     }
 }
 
@@ -74,4 +135,25 @@ impl Seen {
         assert_eq!(self.status.as_deref(), Some(status), "{self:?}");
         assert_eq!(self.replayed.as_deref(), replayed.then_some("true"), "{self:?}");
     }
+}
+
+/// The id of the order in a response.
+pub(crate) fn order_id(seen: &Seen) -> Uuid {
+    let (_, rest) = seen.message.split_once("id: \"").expect("an order");
+    rest[..36].parse().expect("a UUID")
+}
+
+pub(crate) fn assert_rejected(status: &Status, code: Code, reason: Reason) {
+    assert_eq!((status.code(), Reason::of(status)), (code, Some(reason)), "{status:?}");
+    assert!(status.message().len() > 20, "it says what to do: {status:?}");
+}
+
+/// How long the client is told to wait.
+pub(crate) fn retry_delay(status: &Status) -> Duration {
+    status.get_details_retry_info().expect("a RetryInfo").retry_delay.expect("a delay")
+}
+
+/// Waits until nobody has anything to do any more. Time has to be paused, and passes by a millisecond.
+pub(crate) async fn quiet() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }

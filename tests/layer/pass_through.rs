@@ -135,5 +135,5 @@ fn an_empty_layer_has_to_be_asked_for() {
     let error = IdempotencyLayer::builder(lossy).build().expect_err("the options are lost");
     assert!(error.to_string().contains("encode_file_descriptor_set"), "{error}");
     assert!(IdempotencyLayer::builder(lossy).allow_no_procedures().build().is_ok());
-    assert_eq!(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer").procedures().count(), 3);
+    assert_eq!(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer").procedures().count(), 4);
 }

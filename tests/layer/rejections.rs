@@ -3,24 +3,12 @@
 use std::time::Duration;
 
 use tonic::{Code, Status, metadata::MetadataValue};
-use tonic_idempotency::{
-    IdempotencyKey, LeasePolicy, MemoryStore, Reason, UserId,
-    canonical::Canonical,
-    store::{Claim, Reservation, Store},
-};
-use tonic_idempotency_tests::{
-    shop::{self, FILE_DESCRIPTOR_SET},
-    until,
-};
+use tonic_idempotency::{MemoryStore, Reason};
+use tonic_idempotency_tests::{shop, until};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-use crate::harness::{Seen, Shop};
-
-fn assert_rejected(status: &Status, code: Code, reason: Reason) {
-    assert_eq!((status.code(), Reason::of(status)), (code, Some(reason)), "{status:?}");
-    assert!(status.message().len() > 20, "it says what to do: {status:?}");
-}
+use crate::harness::{CREATE, Seen, Shop, assert_rejected, retry_delay};
 
 #[tokio::test]
 async fn a_malformed_or_repeated_key() {
@@ -71,7 +59,7 @@ async fn a_key_whose_first_call_runs() {
 
     let status = second.create("hold").await.expect_err("refused");
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
-    let delay = status.get_details_retry_info().expect("a RetryInfo").retry_delay.expect("a delay");
+    let delay = retry_delay(&status);
     assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1), "{delay:?}");
     // That it is another request comes first.
     assert_rejected(&second.create("b").await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
@@ -86,32 +74,13 @@ async fn a_key_whose_first_call_runs() {
 async fn a_key_whose_first_call_never_said_how_it_ended() {
     let store = MemoryStore::new();
     let shop = Shop::on(store.clone()).await;
-    let request = shop::request("a", shop.user, shop.key);
-    let message = prost::Message::encode_to_vec(request.get_ref());
-    let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
-    let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
-    // A server that died: its lease ended as soon as it began.
-    let dead = Claim {
-        reservation: Reservation::new(
-            UserId::new(shop.user.expect("a user")),
-            IdempotencyKey::from(shop.key.expect("a key")),
-        ),
-        procedure: "/shop.v1.Shop/Pay".to_owned(),
-        request_hash: canonical.hash(&message).expect("a message"),
-        lease: Duration::ZERO,
-        retention: Duration::from_secs(3600),
-        on_lease_ended: LeasePolicy::Refuse,
-        resource_type: None,
-    };
-    store.claim(&dead).await.expect("the store answers");
+    shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
     assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(shop.handler.started(), 0);
 
     // The same for a procedure that is run again.
     let other = shop.with_key(Some(Uuid::new_v4()));
-    let reservation = Reservation::new(dead.reservation.user, IdempotencyKey::from(other.key.expect("a key")));
-    let rerun = Claim { reservation, procedure: "/shop.v1.Shop/CreateOrder".to_owned(), ..dead };
-    store.claim(&rerun).await.expect("the store answers");
+    other.die(&store, CREATE, "a").await;
     other.create("a").await.expect("run again").assert("processing", false);
 }
 

@@ -3,14 +3,8 @@
 use std::convert::Infallible;
 
 use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, StatusFromStore, StatusResolver, UserId};
-use uuid::Uuid;
 
-use crate::harness::{Seen, Shop};
-
-fn order_id(seen: &Seen) -> Uuid {
-    let (_, rest) = seen.message.split_once("id: \"").expect("an order");
-    rest[..36].parse().expect("a UUID")
-}
+use crate::harness::{Shop, order_id};
 
 #[tokio::test]
 async fn follows_the_outbox() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     net::SocketAddr,
     sync::{
         Arc,
@@ -9,15 +10,19 @@ use std::{
     },
 };
 
+use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
-    Request, Response, Status,
+    Code, Request, Response, Status,
     codec::CompressionEncoding,
+    metadata::{MetadataMap, MetadataValue},
     service::Routes,
     transport::{Channel, Endpoint, Server},
 };
-use tonic_idempotency::{IdempotencyKey, UserId};
+use tonic_idempotency::{Execution, IdempotencyKey, UserId};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use tower::service_fn;
 use uuid::Uuid;
 
 use proto::{
@@ -48,12 +53,14 @@ pub struct Counting {
 struct Inner {
     started: AtomicUsize,
     finished: AtomicUsize,
+    lost: AtomicUsize,
     gate: Semaphore,
 }
 
 impl Default for Counting {
     fn default() -> Self {
-        let inner = Inner { started: AtomicUsize::new(0), finished: AtomicUsize::new(0), gate: Semaphore::new(0) };
+        let none = || AtomicUsize::new(0);
+        let inner = Inner { started: none(), finished: none(), lost: none(), gate: Semaphore::new(0) };
         Self { inner: Arc::new(inner) }
     }
 }
@@ -69,35 +76,67 @@ impl Counting {
         self.inner.finished.load(Ordering::SeqCst)
     }
 
+    /// How many handlers were told that their leases are lost, of those that waited for it.
+    pub fn lost(&self) -> usize {
+        self.inner.lost.load(Ordering::SeqCst)
+    }
+
     /// Lets this many held handlers go on.
     pub fn open(&self, handlers: usize) {
         self.inner.gate.add_permits(handlers);
     }
 
-    async fn work(&self, name: &str) -> Result<(), Status> {
-        self.inner.started.fetch_add(1, Ordering::SeqCst);
-        match name {
-            "fail" => return Err(Status::not_found("no such thing")),
-            "panic" => panic!("the handler was told to"),
-            name if name.starts_with("hold") => {
-                self.inner.gate.acquire().await.map_err(|_| Status::aborted("closed"))?.forget();
+    /// Does what the request's name says, step by step; `shop.proto` has the steps.
+    async fn work<T>(&self, request: &Request<T>, name: &str) -> Result<(), Status> {
+        let execution = Execution::of(request);
+        let started = self.inner.started.fetch_add(1, Ordering::SeqCst) + 1;
+        for step in name.split(" and ") {
+            match step {
+                "effect" => execution.effect_committed(),
+                "fail" => return Err(Status::not_found("no such thing")),
+                "fail at first" if started == 1 => return Err(Status::not_found("no such thing")),
+                "fail for good" => return Err(shipped()),
+                "hold" => self.inner.gate.acquire().await.map_err(|_| Status::aborted("closed"))?.forget(),
+                "lose" => {
+                    execution.lease_lost().cancelled().await;
+                    self.inner.lost.fetch_add(1, Ordering::SeqCst);
+                }
+                "panic" => panic!("the handler was told to"),
+                step => {
+                    if let Some(code) = step.strip_prefix("fail with ").and_then(|code| code.parse().ok()) {
+                        return Err(Status::new(Code::from_i32(code), "as asked"));
+                    }
+                }
             }
-            _ => {}
-        }
-        if name == "hold and fail" {
-            return Err(Status::not_found("no such thing"));
         }
         self.inner.finished.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
 
+/// What a handler answers that is told to fail for good: all that a status can hold.
+pub fn shipped() -> Status {
+    let mut details = ErrorDetails::new();
+    details
+        .set_error_info("SHIPPED", "shop.example", HashMap::from([("order".to_owned(), "17".to_owned())]))
+        .add_precondition_failure_violation("STATE", "order/17", "it was shipped");
+    let mut metadata = MetadataMap::new();
+    metadata.insert("shop-region", MetadataValue::from_static("here"));
+    metadata.append("shop-note", MetadataValue::from_static("one"));
+    metadata.append("shop-note", MetadataValue::from_static("two"));
+    metadata.insert_bin("shop-trace-bin", MetadataValue::from_bytes(b"\0trace\xff"));
+    metadata.insert("set-cookie", MetadataValue::from_static("session=of-the-first-caller"));
+    metadata.insert("authorization", MetadataValue::from_static("Bearer of-the-first-caller"));
+    let message = "the order was shipped: \u{2713} 100 %";
+    Status::with_error_details_and_metadata(Code::FailedPrecondition, message, details, metadata)
+}
+
 #[tonic::async_trait]
 impl Shop for Counting {
     async fn create_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
         let key = request.extensions().get::<IdempotencyKey>().map(ToString::to_string).unwrap_or_default();
+        self.work(&request, &request.get_ref().name).await?;
         let name = request.into_inner().name;
-        self.work(&name).await?;
         let id = if name == "empty" { String::new() } else { Uuid::new_v4().to_string() };
         let mut response = Response::new(CreateOrderReply { order: Some(Order { id, name }), key });
         response.metadata_mut().insert("shop-region", tonic::metadata::MetadataValue::from_static("here"));
@@ -105,7 +144,7 @@ impl Shop for Counting {
     }
 
     async fn pay(&self, request: Request<CreateOrderRequest>) -> Result<Response<PayReply>, Status> {
-        self.work(&request.into_inner().name).await?;
+        self.work(&request, &request.get_ref().name).await?;
         let receipt = |number: &str| Receipt { number: number.to_owned(), secret: "hidden".to_owned() };
         Ok(Response::new(PayReply {
             payment_id: Uuid::new_v4().as_bytes().to_vec(),
@@ -115,8 +154,12 @@ impl Shop for Counting {
     }
 
     async fn touch(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
-        self.work(&request.into_inner().name).await?;
+        self.work(&request, &request.get_ref().name).await?;
         Ok(Response::new(TouchReply {}))
+    }
+
+    async fn cancel(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
+        self.touch(request).await
     }
 
     async fn get_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
@@ -156,6 +199,20 @@ pub async fn serve(routes: Routes) -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     tokio::spawn(Server::builder().add_routes(routes).serve_with_incoming(TcpListenerStream::new(listener)));
     address
+}
+
+/// Serves over a pipe in memory until the test ends, and connects to that. Where time is paused it passes only while nobody
+/// has anything to do: nothing waits for the machine.
+pub async fn serve_in_memory(routes: Routes) -> Channel {
+    let (client, server) = tokio::io::duplex(1 << 20);
+    let incoming = tokio_stream::once(Ok::<_, io::Error>(server));
+    tokio::spawn(Server::builder().add_routes(routes).serve_with_incoming(incoming));
+    let mut client = Some(TokioIo::new(client));
+    let connector = service_fn(move |_| {
+        let client = client.take().ok_or_else(|| io::Error::other("there is one pipe"));
+        std::future::ready(client)
+    });
+    Endpoint::from_static("http://in.memory").connect_with_connector(connector).await.expect("the server listens")
 }
 
 /// A client on a connection of its own.

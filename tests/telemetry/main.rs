@@ -7,11 +7,12 @@ use std::{
 };
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tokio::task::JoinSet;
 use tonic::service::{Routes, interceptor::InterceptedService};
-use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceType, ResourceTypes, Sweeper};
+use tonic_idempotency::{IdempotencyLayer, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Sweeper};
 use tonic_idempotency_tests::{
     Database,
-    shop::{self, Counting, FILE_DESCRIPTOR_SET},
+    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
 };
 use tower_layer::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -140,4 +141,24 @@ async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
     Sweeper::new(store).sweep().await.expect("the sweep");
     check("sweep", "idempotency_swept_total", &[], &["INFO", "deleted=1"]);
+
+    // Each of those that waited for the first is a call of its own.
+    let handler = Counting::default();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
+    let wrapped = layer.layer(shop::server(handler.clone()));
+    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+    let client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let mut calls = JoinSet::new();
+    for _ in 0..4 {
+        let (mut client, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
+        calls.spawn(async move { client.cancel(request).await });
+    }
+    // Paused, time passes once all of them wait.
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    tokio::time::resume();
+    handler.open(1);
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
+    assert_eq!((counted(&snapshotter, "idempotency_calls_total", &labels), handler.started()), (3, 1));
 }

@@ -1,0 +1,312 @@
+//! How long a key is a call's, and what becomes of it when the effect may be there.
+
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::time::Instant;
+use tokio_postgres::types::Type;
+use tonic::{Code, Status};
+use tonic_idempotency::{
+    IdempotencyLayerBuilder, LeasePolicy, Policies, PostgresStore, Reason, Store, StoreErrorKind,
+    store::{CompleteOutcome, Completion, Reservation, StoredResponse},
+};
+use tonic_idempotency_tests::{
+    Database,
+    shop::proto::{CreateOrderReply, Order},
+    until,
+};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{Shop, assert_rejected, quiet, retry_delay},
+    watched::{Operation, Watched},
+};
+
+/// Where time is paused.
+const LEASE: Duration = Duration::from_millis(150);
+
+/// Where it passes: a machine that has much to do has to renew it in time.
+const REAL_LEASE: Duration = Duration::from_secs(1);
+
+fn with_lease(builder: IdempotencyLayerBuilder, lease: Duration) -> IdempotencyLayerBuilder {
+    builder.policies(Policies { lease, ..Policies::default() })
+}
+
+async fn shop_on(store: &Watched, lease: Duration) -> Shop {
+    Shop::in_memory(|builder| with_lease(builder, lease).store(store.clone())).await
+}
+
+async fn shop_on_postgres(database: &Database, lease: Duration) -> (Shop, PostgresStore) {
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    (Shop::with(|builder| with_lease(builder, lease).store(store.clone())).await, store)
+}
+
+fn assert_in_progress(status: &Status, lease: Duration) {
+    assert_rejected(status, Code::Aborted, Reason::InProgress);
+    assert!(retry_delay(status) <= lease, "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_runs_for_many_leases_keeps_its_key_and_is_told_nothing() {
+    let store = Watched::default();
+    let shop = shop_on(&store, LEASE).await;
+    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    let began = Instant::now();
+    while began.elapsed() < LEASE * 40 {
+        tokio::time::sleep(LEASE / 7).await;
+        assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), LEASE);
+    }
+    // Each of the two, three times in a lease.
+    let extended = store.asked(Operation::Extend);
+    assert!((230..=242).contains(&extended), "{extended}");
+    assert_eq!(shop.handler.lost(), 0);
+
+    shop.handler.open(1);
+    let [first, _] = calls;
+    let first = first.await.expect("no panic").expect("the first call");
+    let replay = shop.create("hold").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!((replay.message, shop.handler.started()), (first.message, 2));
+}
+
+#[tokio::test]
+async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let (shop, _) = shop_on_postgres(&database, REAL_LEASE).await;
+    let call = shop.spawn_create("hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let over = "SELECT now() > created + 4 * $1 * interval '1 second' FROM tenant.idempotency_keys";
+    until("four leases are over", async || {
+        assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), REAL_LEASE);
+        owner.query_typed_one(over, &[(&REAL_LEASE.as_secs_f64(), Type::FLOAT8)]).await.expect("the record").get(0)
+    })
+    .await;
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("the first call").assert("processing", false);
+    shop.create("hold").await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_when_its_lease_is_over_and_not_before_nor_after() {
+    let store = Watched::default();
+    let (long, slow) = (Duration::from_secs(300), Duration::from_secs(5));
+    // Attempts to renew it fail, at once or slowly, or are never answered.
+    for (lease, fails) in [(LEASE, Some(Duration::ZERO)), (LEASE, None), (long, Some(slow))] {
+        let shop = shop_on(&store, lease).await;
+        let began = Instant::now();
+        let call = shop.spawn_create("lose");
+        quiet().await;
+        match fails {
+            Some(after) => store.fail_after(Operation::Extend, StoreErrorKind::Unreachable, after),
+            None => store.hang(Operation::Extend),
+        }
+        // It ends when it is told. Nobody else took the key: its outcome counts.
+        call.await.expect("no panic").expect("it succeeded");
+        let told = began.elapsed();
+        let late = Duration::from_millis(20);
+        assert!(told >= lease && told <= lease + late, "told after {told:?} of {lease:?}");
+        assert_eq!(shop.handler.lost(), 1);
+        shop.create("lose").await.expect("a replay").assert("processing", true);
+        store.mend(Operation::Extend);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_not_told_of_trouble_that_passes() {
+    let store = Watched::default();
+    let shop = shop_on(&store, LEASE).await;
+    let call = shop.spawn_create("hold");
+    let _told = shop.with_key(Some(Uuid::new_v4())).spawn_create("lose");
+    for _ in 0..10 {
+        store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+        tokio::time::sleep(LEASE / 2).await;
+        store.mend(Operation::Extend);
+        tokio::time::sleep(LEASE).await;
+        assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), LEASE);
+    }
+    assert_eq!(shop.handler.lost(), 0);
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("the first call").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_lease_is_lost_is_the_next_calls() {
+    let store = Watched::default();
+    let shop = shop_on(&store, LEASE).await;
+    let late = shop.spawn_create("lose and hold");
+    quiet().await;
+    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+    until("the handler is told", async || shop.handler.lost() == 1).await;
+    store.mend(Operation::Extend);
+
+    // The late one goes on, and cannot change what the next has done.
+    let next = Shop { user: shop.user, key: shop.key, ..shop_on(&store, LEASE).await };
+    let run = next.spawn_create("lose and hold");
+    quiet().await;
+    assert_eq!(next.handler.started(), 1);
+    shop.handler.open(1);
+    let late = late.await.expect("no panic").expect("its caller gets its answer");
+    assert_in_progress(&shop.create("lose and hold").await.expect_err("the next runs"), LEASE);
+
+    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+    until("the next handler is told", async || next.handler.lost() == 1).await;
+    next.handler.open(1);
+    let run = run.await.expect("no panic").expect("the next call");
+    run.assert("processing", false);
+    let replay = shop.create("lose and hold").await.expect("a replay");
+    assert_eq!(replay.message, run.message);
+    assert_ne!(replay.message, late.message);
+}
+
+#[tokio::test]
+async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let (shop, store) = shop_on_postgres(&database, REAL_LEASE * 3).await;
+    let late = shop.spawn_create("lose and hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    // What another process does that takes the lease for ended.
+    let next = Reservation { token: Uuid::new_v4(), ..shop.claim("", "").reservation };
+    let take_over = "UPDATE tenant.idempotency_keys
+                     SET token = $1, attempts = attempts + 1, lease_expires = now() + interval '1 hour'";
+    let taken = owner.execute_typed(take_over, &[(&next.token, Type::UUID)]).await.expect("the record");
+    assert_eq!((taken, shop.handler.lost()), (1, 0));
+    until("the handler is told", async || shop.handler.lost() == 1).await;
+
+    let order = Order { id: Uuid::new_v4().to_string(), name: "of the next".to_owned() };
+    let reply = CreateOrderReply { order: Some(order), ..Default::default() };
+    let completion = Completion {
+        response: StoredResponse::Message(reply.encode_to_vec().into()),
+        resource: None,
+        retention: Duration::from_secs(3600),
+    };
+    assert_eq!(store.complete(&next, &completion).await.expect("the store answers"), CompleteOutcome::Completed);
+    shop.handler.open(1);
+    let late = late.await.expect("no panic").expect("its caller gets its answer");
+    let replay = shop.create("lose and hold").await.expect("a replay");
+    replay.assert("processing", true);
+    assert!(replay.message.contains("of the next") && !late.message.contains("of the next"), "{replay:?} {late:?}");
+    let record = owner.query_one("SELECT token, attempts FROM tenant.idempotency_keys", &[]).await.expect("one");
+    assert_eq!((record.get::<_, Uuid>(0), record.get::<_, i32>(1)), (next.token, 2));
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_after_its_key_was_taken_over_frees_nothing_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let (shop, _) = shop_on_postgres(&database, REAL_LEASE * 3).await;
+    for name in ["lose and fail", "effect and lose and fail"] {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let lost = shop.handler.lost();
+        let late = shop.spawn_create(name);
+        let taken_over = async || {
+            let take_over = "UPDATE tenant.idempotency_keys
+                             SET token = gen_random_uuid(), lease_expires = now() + interval '1 hour'
+                             WHERE idempotency_key = $1";
+            owner.execute_typed(take_over, &[(&shop.key, Type::UUID)]).await.expect("the record") == 1
+        };
+        until("the key is taken over", taken_over).await;
+        until("the handler is told", async || shop.handler.lost() == lost + 1).await;
+        assert_eq!(late.await.expect("no panic").expect_err("it fails").code(), Code::NotFound);
+        let status = shop.create(name).await.expect_err("the next runs");
+        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_is_told_when_the_store_is_away_until_its_lease_is_over() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let shop = Shop::with(|builder| with_lease(builder, REAL_LEASE).store(store)).await;
+    let call = shop.spawn_create("lose and hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let cut = Instant::now();
+    proxy.cut();
+    until("the handler is told", async || shop.handler.lost() == 1).await;
+    // Renewed last a third of a lease before, or what the machine makes of it.
+    assert!(cut.elapsed() > REAL_LEASE / 3, "{:?}", cut.elapsed());
+    proxy.mend();
+    // Nobody else took the key: its outcome counts.
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("it succeeded").assert("processing", false);
+    until("it is recorded", async || shop.create("lose and hold").await.is_ok()).await;
+    shop.create("lose and hold").await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+async fn refuses_what_may_have_taken_effect(store: impl Store + Clone) {
+    for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
+        let policies = Policies { on_lease_ended: policy, ..Policies::default() };
+        let shop = Shop::with(|builder| builder.store(store.clone()).policies(policies)).await;
+        for (name, code) in [("effect and fail", Code::NotFound), ("effect and panic", Code::Internal)] {
+            let shop = shop.with_key(Some(Uuid::new_v4()));
+            let started = shop.handler.started();
+            let first = shop.create(name).await.expect_err("it fails");
+            assert_eq!((first.code(), Reason::of(&first)), (code, None), "its caller gets its answer");
+            for _ in 0..2 {
+                let status = shop.create(name).await.expect_err("nobody knows");
+                assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+            }
+            let status = shop.create("a").await.expect_err("another request");
+            assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+            assert_eq!(shop.handler.started(), started + 1, "{policy:?}: {name}");
+        }
+        for name in ["fail", "panic"] {
+            let shop = shop.with_key(Some(Uuid::new_v4()));
+            shop.create(name).await.expect_err("it fails");
+            shop.create("a").await.expect("the key is free").assert("processing", false);
+        }
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let first = shop.create("effect").await.expect("it succeeds");
+        first.assert("processing", false);
+        let replay = shop.create("effect").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+}
+
+#[tokio::test]
+async fn an_effect_is_not_repeated_when_its_handler_fails_in_memory() {
+    refuses_what_may_have_taken_effect(Watched::default()).await;
+}
+
+#[tokio::test]
+async fn an_effect_is_not_repeated_when_its_handler_fails_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    refuses_what_may_have_taken_effect(store).await;
+    let unknown = "SELECT count(*) FROM tenant.idempotency_keys WHERE outcome_unknown";
+    let unknown: i64 = database.owner().await.query_one(unknown, &[]).await.expect("the records").get(0);
+    assert_eq!(unknown, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_expires_like_any_record() {
+    let store = Watched::default();
+    let shop = shop_on(&store, LEASE).await;
+    shop.create("effect and fail").await.expect_err("it fails");
+    tokio::time::sleep(Policies::default().retention - LEASE).await;
+    let status = shop.create("effect and fail").await.expect_err("nobody knows");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    tokio::time::sleep(LEASE * 2).await;
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_recorded_later_where_the_store_is_away() {
+    let store = Watched::default();
+    let shop = shop_on(&store, Duration::from_secs(60)).await;
+    store.fail(Operation::Abandon, StoreErrorKind::Unreachable);
+    shop.create("effect and fail").await.expect_err("it fails");
+    let status = shop.create("effect and fail").await.expect_err("not recorded yet");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    store.mend(Operation::Abandon);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let status = shop.create("effect and fail").await.expect_err("nobody knows");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_eq!(shop.handler.started(), 1);
+}

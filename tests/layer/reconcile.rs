@@ -1,0 +1,382 @@
+//! Calls that ended without saying how: a client retries, and the reconciler is asked.
+
+use std::time::Duration;
+
+use tokio::{runtime, task::JoinSet, time::Instant};
+use tonic::Code;
+use tonic_idempotency::{
+    BuildError, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, LeasePolicy, MemoryStore, OutboxStatus,
+    Policies, PostgresStore, ProcedureError, Reason, Store, StoreErrorKind,
+};
+use tonic_idempotency_tests::{Database, shop::FILE_DESCRIPTOR_SET, until};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{CREATE, Shop, assert_rejected, order_id, quiet},
+    watched::{Operation, Watched},
+    witness::{Answer, Witness, name_in},
+};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// What ended without an outcome is asked about, of the procedure that creates orders.
+pub(crate) fn reconcile(builder: IdempotencyLayerBuilder, witness: &Witness) -> IdempotencyLayerBuilder {
+    builder.reconciler(CREATE, witness.reconciler()).adjust_procedures(|procedure| match procedure.path() {
+        CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile).lease(LEASE),
+        _ => procedure,
+    })
+}
+
+async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
+    Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
+}
+
+/// A key that a server left behind that died, and a witness of what it did.
+async fn abandoned(answer: Answer) -> (Shop, Watched, Witness) {
+    let (store, witness) = (Watched::default(), Witness::new(answer));
+    let shop = shop_on(store.clone(), &witness).await;
+    shop.die(&store, CREATE, "a").await;
+    (shop, store, witness)
+}
+
+async fn gives_what_is_found(store: impl Store + Clone) {
+    let witness = Witness::new(Answer::found("found"));
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    let found = shop.create("a").await.expect("what is found");
+    found.assert("processing", true);
+    assert!(found.message.contains("name: \"found\""), "{found:?}");
+    for _ in 0..2 {
+        let replay = shop.create("a").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, found.message);
+    }
+    assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_retry_gets_the_response_that_is_found_in_memory() {
+    gives_what_is_found(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_retry_gets_the_response_that_is_found_on_postgres() {
+    let database = Database::new().await;
+    gives_what_is_found(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_resource_in_what_is_found_is_recorded() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    shop.die(&store, CREATE, "a").await;
+    let found = shop.create("a").await.expect("what is found");
+    store.set_status(order_id(&found), OutboxStatus::Failed);
+    shop.create("a").await.expect("a replay").assert("failed", true);
+}
+
+async fn runs_what_was_not_executed(store: impl Store + Clone) {
+    let witness = Witness::new(Answer::NotExecuted);
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    let first = shop.create("a").await.expect("it runs");
+    first.assert("processing", false);
+    let replay = shop.create("a").await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+    assert_eq!((shop.handler.started(), witness.asked().len()), (1, 1));
+
+    // An error of that run frees the key.
+    let shop = shop.with_key(Some(Uuid::new_v4()));
+    shop.die(&store, CREATE, "fail").await;
+    assert_eq!(shop.create("fail").await.expect_err("it fails").code(), Code::NotFound);
+    shop.create("b").await.expect("the key is free").assert("processing", false);
+    assert_eq!(witness.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_retry_runs_what_was_not_executed_in_memory() {
+    runs_what_was_not_executed(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_retry_runs_what_was_not_executed_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    runs_what_was_not_executed(store).await;
+}
+
+async fn asks_again_where_nobody_knows(store: impl Store + Clone) {
+    let witness = Witness::new(Answer::Unknown);
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    let mut asked = 0;
+    for answer in [Answer::Unknown, Answer::Fails, Answer::Panics, Answer::Unknown] {
+        witness.says(answer);
+        let status = shop.create("a").await.expect_err("nobody knows");
+        assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+        asked += 1;
+        assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
+    }
+    // Until somebody does.
+    witness.says(Answer::found("found"));
+    shop.create("a").await.expect("what is found").assert("processing", true);
+    assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked + 1));
+}
+
+#[tokio::test]
+async fn a_retry_is_refused_and_asks_again_where_nobody_knows_in_memory() {
+    asks_again_where_nobody_knows(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_retry_is_refused_and_asks_again_where_nobody_knows_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    asks_again_where_nobody_knows(store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_told_whose_call_it_was_and_what_it_asked_for() {
+    let (shop, _, witness) = abandoned(Answer::Unknown).await;
+    shop.create("a").await.expect_err("nobody knows");
+    let [asked] = <[_; 1]>::try_from(witness.asked()).expect("one question");
+    assert_eq!(Some(*asked.user.as_uuid()), shop.user);
+    assert_eq!(Some(*asked.key.as_uuid()), shop.key);
+    assert_eq!(asked.procedure, CREATE);
+    assert_eq!(name_in(&asked).as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_asked_twice_at_once() {
+    let (shop, store, witness) = abandoned(Answer::found("found").held()).await;
+    let other = Shop { user: shop.user, key: shop.key, ..shop_on(store, &witness).await };
+    let call = shop.spawn_create("a");
+    quiet().await;
+    for shop in [&shop, &other] {
+        let status = shop.create("a").await.expect_err("the reconciler is asked");
+        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    }
+    assert_eq!(witness.asked().len(), 1);
+    witness.open(1);
+    let found = call.await.expect("no panic").expect("what is found");
+    assert_eq!(other.create("a").await.expect("a replay").message, found.message);
+    assert_eq!((witness.asked().len(), shop.handler.started(), other.handler.started()), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_asked_once_for_all_that_wait() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found").held()));
+    let shop = Shop::in_memory(|builder| {
+        let builder = builder.policies(Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
+        reconcile(builder, &witness).store(store.clone())
+    })
+    .await;
+    shop.die(&store, CREATE, "a").await;
+    let mut calls = JoinSet::new();
+    for _ in 0..5 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { shop.create("a").await });
+    }
+    quiet().await;
+    witness.open(1);
+    for seen in calls.join_all().await {
+        seen.expect("what is found").assert("processing", true);
+    }
+    assert_eq!((witness.asked().len(), shop.handler.started()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn goes_on_when_the_client_hangs_up() {
+    let (shop, _, witness) = abandoned(Answer::found("found").held()).await;
+    let call = shop.spawn_create("a");
+    quiet().await;
+    call.abort();
+    quiet().await;
+    witness.open(1);
+    quiet().await;
+    shop.create("a").await.expect("a replay").assert("processing", true);
+    assert_eq!((witness.asked().len(), shop.handler.started()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn knows_nothing_where_it_takes_longer_than_half_a_lease() {
+    let (shop, _, witness) = abandoned(Answer::Never).await;
+    for asked in 1..=2 {
+        let began = Instant::now();
+        let status = shop.create("a").await.expect_err("nobody knows");
+        assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+        let took = began.elapsed();
+        assert!(took >= LEASE / 2 && took < LEASE / 2 + Duration::from_millis(50), "{took:?}");
+        assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
+    }
+    // In time, it does.
+    witness.says(Answer::found("found").held());
+    let call = shop.spawn_create("a");
+    tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
+    witness.open(1);
+    call.await.expect("no panic").expect("what is found").assert("processing", true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_the_handler_a_key_that_lasts_where_it_took_long() {
+    let (shop, _, witness) = abandoned(Answer::NotExecuted.held()).await;
+    shop.with_key(Some(Uuid::new_v4()));
+    let call = shop.spawn_create("a");
+    tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
+    witness.open(1);
+    call.await.expect("no panic").expect("it runs").assert("processing", false);
+
+    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let store = Watched::default();
+    let held = Shop { user: shop.user, key: shop.key, ..shop_on(store.clone(), &witness).await };
+    held.die(&store, CREATE, "hold").await;
+    let call = held.spawn_create("hold");
+    tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
+    witness.open(1);
+    for _ in 0..20 {
+        tokio::time::sleep(LEASE / 5).await;
+        let status = held.create("hold").await.expect_err("the handler runs");
+        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    }
+    held.handler.open(1);
+    call.await.expect("no panic").expect("it ran").assert("processing", false);
+    assert_eq!((held.handler.started(), witness.asked().len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_asked_where_a_handler_failed_after_its_effect() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store, &witness).await;
+    for name in ["effect and fail", "effect and panic"] {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        shop.create(name).await.expect_err("it fails");
+        shop.create(name).await.expect("what is found").assert("processing", true);
+    }
+    // And not where it failed before.
+    shop.create("fail").await.expect_err("it fails");
+    shop.create("fail").await.expect_err("it runs again, and fails");
+    assert_eq!((shop.handler.started(), witness.asked().len()), (4, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_asked_of_calls_that_run_nor_for_another_request_nor_of_what_expired() {
+    let (shop, _, witness) = abandoned(Answer::Unknown).await;
+    let status = shop.create("b").await.expect_err("another request");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    let status = shop.touch("a").await.expect_err("another procedure");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+
+    let running = shop.with_key(Some(Uuid::new_v4()));
+    let _call = running.spawn_create("hold");
+    quiet().await;
+    let status = running.create("hold").await.expect_err("it runs");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    // Kept an hour by the server that died.
+    tokio::time::sleep(Duration::from_secs(3601)).await;
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+    assert!(witness.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_asked_of_procedures_with_other_policies() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::Unknown));
+    let shop = shop_on(store.clone(), &witness).await;
+    shop.die(&store, "/shop.v1.Shop/Touch", "a").await;
+    shop.touch("a").await.expect("it runs again").assert("completed", false);
+    let shop = shop.with_key(Some(Uuid::new_v4()));
+    shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
+    let status = shop.pay("a").await.expect_err("nobody knows");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert!(witness.asked().is_empty());
+}
+
+/// What it found may not be lost, and above all is the handler not to run again.
+#[tokio::test(start_paused = true)]
+async fn what_it_found_is_recorded_later_where_the_store_refuses_it_now() {
+    let (shop, store, witness) = abandoned(Answer::found("found")).await;
+    store.fail(Operation::Complete, StoreErrorKind::Refused);
+    let status = shop.create("a").await.expect_err("it is not recorded");
+    assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
+    let status = shop.create("a").await.expect_err("not yet");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    store.mend(Operation::Complete);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let found = shop.create("a").await.expect("a replay");
+    found.assert("processing", true);
+    assert!(found.message.contains("found"), "{found:?}");
+    assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
+
+    // Where that is never possible, it is asked again after the lease.
+    let shop = shop.with_key(Some(Uuid::new_v4()));
+    shop.die(&store, CREATE, "a").await;
+    store.fail(Operation::Complete, StoreErrorKind::Refused);
+    shop.create("a").await.expect_err("it is not recorded");
+    tokio::time::sleep(LEASE).await;
+    store.mend(Operation::Complete);
+    shop.create("a").await.expect("what is found").assert("processing", true);
+    assert_eq!((shop.handler.started(), witness.asked().len()), (0, 3));
+}
+
+#[tokio::test]
+async fn finds_what_a_process_did_that_died_while_its_handler_ran() {
+    let store = MemoryStore::new();
+    let witness = Witness::new(Answer::found("found"));
+    let short = |builder: IdempotencyLayerBuilder| {
+        reconcile(builder, &witness).adjust_procedures(|procedure| match procedure.path() {
+            CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile).lease(Duration::from_millis(300)),
+            _ => procedure,
+        })
+    };
+    let shop = Shop::with(|builder| short(builder).store(store.clone())).await;
+    // A process of its own, as far as a runtime is one: what ran on it is gone all at once.
+    let process = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (died, ran) = (store.clone(), short(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)));
+    let (user, key) = (shop.user, shop.key);
+    let life_and_death = move || {
+        process.block_on(async {
+            let shop = Shop { user, key, ..Shop::with(|_| ran.store(died)).await };
+            let _call = shop.spawn_create("hold");
+            until("the handler runs", async || shop.handler.started() == 1).await;
+            shop.handler
+        })
+    };
+    let handler = tokio::task::spawn_blocking(life_and_death).await.expect("no panic");
+    handler.open(1);
+
+    until("its lease is over", async || match shop.create("hold").await {
+        Ok(_) => true,
+        Err(status) => {
+            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            false
+        }
+    })
+    .await;
+    shop.create("hold").await.expect("a replay").assert("processing", true);
+    assert_eq!((handler.finished(), shop.handler.started(), witness.asked().len()), (0, 0, 1));
+}
+
+#[test]
+fn a_procedure_without_a_reconciler_cannot_be_reconciled() {
+    let builder = || {
+        let builder =
+            IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).adjust_procedures(|procedure| match procedure.path() {
+                CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile),
+                _ => procedure,
+            });
+        builder.store(MemoryStore::new())
+    };
+    let witness = Witness::new(Answer::Unknown);
+    for builder in [builder(), builder().reconciler("/shop.v1.Shop/Pay", witness.reconciler())] {
+        let error = builder.build().expect_err("there is none");
+        assert!(matches!(&error, BuildError::Procedure(ProcedureError::NoReconciler { .. })), "{error:?}");
+        let message = error.to_string();
+        assert!(message.contains(CREATE) && message.contains("give the layer a reconciler"), "{message}");
+    }
+    builder().reconciler(CREATE, witness.reconciler()).build().expect("a layer");
+    builder().reconciler("shop.v1.Shop/CreateOrder", witness.reconciler()).build().expect("a layer");
+    // Without a store nothing is asked.
+    let policies = Policies { on_lease_ended: LeasePolicy::Reconcile, ..Policies::default() };
+    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
+}

@@ -1,0 +1,328 @@
+//! Calls that ended without saying how: nobody retries, and the background task asks the reconciler.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::types::Type;
+use tonic::Code;
+use tonic_idempotency::{MemoryStore, PostgresStore, Reason, Recovered, Store, StoreErrorKind};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{CREATE, Shop, assert_rejected, quiet},
+    reconcile::reconcile,
+    watched::{Operation, Watched},
+    witness::{Answer, Witness},
+};
+
+async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
+    Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
+}
+
+/// Of keys that servers left behind that died, the oldest first.
+async fn abandoned(shop: &Shop, store: &impl Store, keys: usize) -> Vec<Shop> {
+    let mut shops = Vec::new();
+    for _ in 0..keys {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        shop.die(store, CREATE, "a").await;
+        shops.push(shop);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    shops
+}
+
+fn counts(recovered: &Recovered) -> [u64; 3] {
+    [recovered.completed, recovered.not_executed, recovered.unknown]
+}
+
+fn keys_asked(witness: &Witness) -> Vec<Option<Uuid>> {
+    witness.asked().iter().map(|asked| Some(*asked.key.as_uuid())).collect()
+}
+
+async fn recovers_what_was_abandoned_and_nothing_else(store: impl Store + Clone) {
+    let witness = Witness::new(Answer::Unknown);
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    // Of three users, none of whom is there.
+    let mut shops = abandoned(&shop, &store, 2).await;
+    for answer in [Answer::found("found"), Answer::NotExecuted, Answer::Fails, Answer::Panics] {
+        let shop = Shop { user: Some(Uuid::new_v4()), ..shop.with_key(Some(Uuid::new_v4())) };
+        shop.die(&store, CREATE, "a").await;
+        witness.says_of(shop.key, answer);
+        shops.push(shop);
+    }
+    witness.says_of(shops[1].key, Answer::found("found too"));
+    // A call that runs, one that ended, and two of procedures with other policies.
+    let running = shop.with_key(Some(Uuid::new_v4()));
+    let call = running.spawn_create("hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let completed = shop.with_key(Some(Uuid::new_v4()));
+    let first = completed.create("a").await.expect("the first call");
+    let [rerun, refuse] = [(); 2].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    rerun.die(&store, "/shop.v1.Shop/Touch", "a").await;
+    refuse.die(&store, "/shop.v1.Shop/Pay", "a").await;
+
+    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
+    assert_eq!(counts(&recovered), [2, 1, 3]);
+    let mut asked = keys_asked(&witness);
+    let mut expected: Vec<_> = shops.iter().map(|shop| shop.key).collect();
+    asked.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(asked, expected);
+    for asked in witness.asked() {
+        assert_eq!((asked.procedure.as_str(), &asked.request), (CREATE, &None));
+        let shop = shops.iter().find(|shop| shop.key == Some(*asked.key.as_uuid())).expect("one of them");
+        assert_eq!(Some(*asked.user.as_uuid()), shop.user);
+    }
+    assert_eq!(shop.handler.started(), 2, "no handler has run for it");
+
+    // What was found is replayed, what was not executed runs, and of the others nobody knows.
+    for shop in &shops[1..=2] {
+        let found = shop.create("a").await.expect("a replay");
+        found.assert("processing", true);
+        assert!(found.message.contains("found"), "{found:?}");
+    }
+    shops[3].create("a").await.expect("it runs").assert("processing", false);
+    assert_eq!(witness.asked().len(), 6, "none of them asks again");
+    let status = shops[0].create("a").await.expect_err("nobody knows");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    assert_eq!(witness.asked().len(), 7, "a retry does");
+
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
+    assert_eq!(completed.create("a").await.expect("a replay").message, first.message);
+    rerun.touch("a").await.expect("it runs again").assert("completed", false);
+    let status = refuse.pay("a").await.expect_err("nobody knows");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
+    // What nobody knows is asked about again the next time.
+    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
+    assert_eq!(counts(&recovered), [0, 0, 3]);
+}
+
+#[tokio::test]
+async fn recovers_what_was_abandoned_and_nothing_else_in_memory() {
+    recovers_what_was_abandoned_and_nothing_else(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn recovers_what_was_abandoned_and_nothing_else_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    recovers_what_was_abandoned_and_nothing_else(store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_about_no_more_than_a_batch_and_the_oldest_first() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 5).await;
+    let recovery = shop.layer.recovery().batch(2);
+    for completed in [2, 2, 1, 0] {
+        let recovered = recovery.recover().await.expect("the store answers");
+        assert_eq!(counts(&recovered), [completed, 0, 0]);
+    }
+    assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
+    // Less than one is one.
+    abandoned(&shop, &store, 2).await;
+    let recovered = shop.layer.recovery().batch(0).recover().await.expect("the store answers");
+    assert_eq!(counts(&recovered), [1, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_asking_about_a_key_after_so_many_attempts() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
+    let shop = shop_on(store.clone(), &witness).await;
+    let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
+    // The call that died was the first.
+    let recovery = shop.layer.recovery().max_attempts(4);
+    for unknown in [1, 1, 1, 0, 0] {
+        let recovered = recovery.recover().await.expect("the store answers");
+        assert_eq!(counts(&recovered), [0, 0, unknown]);
+    }
+    assert_eq!(witness.asked().len(), 3);
+    // A client may ask for ever.
+    abandoned.create("a").await.expect_err("nobody knows");
+    assert_eq!(witness.asked().len(), 4);
+    assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, 0]);
+    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("ten by default")), [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn stops_asking_about_a_key_after_so_many_attempts_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let witness = Witness::new(Answer::Unknown);
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    let recovery = shop.layer.recovery().max_attempts(0);
+    for unknown in [1, 0] {
+        assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, unknown]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_at_once_ask_once_about_each_key() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
+    let shop = shop_on(store.clone(), &witness).await;
+    let other = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 4).await;
+    witness.says_of(shops[2].key, Answer::NotExecuted.held());
+    let recoveries = [&shop, &other].map(|shop| {
+        let recovery = shop.layer.recovery();
+        tokio::spawn(async move { recovery.recover().await })
+    });
+    quiet().await;
+    // One asks about the first, and the other has gone on to the second.
+    assert_eq!(keys_asked(&witness), [shops[0].key, shops[1].key]);
+    let status = shops[0].create("a").await.expect_err("the reconciler is asked");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    witness.open(4);
+    let mut sum = [0; 3];
+    for recovery in recoveries {
+        let recovered = recovery.await.expect("no panic").expect("the store answers");
+        sum.iter_mut().zip(counts(&recovered)).for_each(|(sum, count)| *sum += count);
+    }
+    assert_eq!(sum, [3, 1, 0]);
+    assert_eq!(witness.asked().len(), 4);
+    shops[2].create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test]
+async fn two_at_once_ask_once_about_each_key_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(8), resource_types()).timeout(Duration::from_secs(30));
+    let witness = Witness::new(Answer::found("found"));
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    abandoned(&shop, &store, 20).await;
+    let recoveries = [(); 4].map(|()| {
+        let recovery = shop.layer.recovery();
+        tokio::spawn(async move { recovery.recover().await })
+    });
+    let mut completed = 0;
+    for recovery in recoveries {
+        completed += recovery.await.expect("no panic").expect("the store answers").completed;
+    }
+    assert_eq!((completed, witness.asked().len()), (20, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn works_by_itself_until_it_is_stopped() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let interval = Duration::from_secs(10);
+    abandoned(&shop, &store, 2).await;
+    let recovering = shop.layer.recovery().interval(interval).spawn();
+    quiet().await;
+    assert_eq!(witness.asked().len(), 2, "at once");
+    abandoned(&shop, &store, 1).await;
+    tokio::time::sleep(interval - Duration::from_millis(100)).await;
+    assert_eq!(witness.asked().len(), 2, "not before its time");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(witness.asked().len(), 3, "after the interval");
+
+    recovering.stop().await;
+    abandoned(&shop, &store, 1).await;
+    tokio::time::sleep(interval * 10).await;
+    assert_eq!(witness.asked().len(), 3, "it was stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_after_the_call_that_is_asked_about() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
+    let shop = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 2).await;
+    let recovering = shop.layer.recovery().spawn();
+    quiet().await;
+    let stopped = tokio::spawn(recovering.stop());
+    quiet().await;
+    assert!(!stopped.is_finished());
+    witness.open(2);
+    stopped.await.expect("no panic");
+    assert_eq!(keys_asked(&witness), [shops[0].key]);
+    shops[0].create("a").await.expect("a replay").assert("processing", true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn goes_on_after_a_look_that_failed() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 2).await;
+    store.fail(Operation::Claim, StoreErrorKind::Unreachable);
+    let error = shop.layer.recovery().recover().await.expect_err("the store is away");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    let recovering = shop.layer.recovery().spawn();
+    quiet().await;
+    assert!(witness.asked().is_empty());
+    store.mend(Operation::Claim);
+    // However long ago: the first look has not succeeded yet.
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
+    recovering.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn does_not_count_what_it_found_before_it_is_recorded() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
+    assert_eq!(counts(&recovered), [0, 0, 0]);
+    store.mend(Operation::Complete);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    abandoned.create("a").await.expect("a replay").assert("processing", true);
+    assert_eq!((witness.asked().len(), shop.handler.started()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
+    let shop = shop_on(store.clone(), &witness).await;
+    let [old] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let recovery = shop.layer.recovery().interval(Duration::from_secs(10)).lookback(Duration::from_secs(60));
+    let recovering = recovery.spawn();
+    quiet().await;
+    let [young] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    recovering.stop().await;
+    let asked = |shop: &Shop| keys_asked(&witness).iter().filter(|key| **key == shop.key).count();
+    // In a minute there are six looks.
+    assert_eq!((asked(&old), asked(&young)), (1, 6));
+}
+
+#[tokio::test]
+async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let witness = Witness::new(Answer::Unknown);
+    let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    // The time of the reservation is in the id, whose first 48 bits are its milliseconds.
+    let hours_ago = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") - Duration::from_secs(2 * 3600);
+    let hours_ago = Uuid::from_u128(hours_ago.as_millis() << 80);
+    let older = "UPDATE tenant.idempotency_keys SET id = $1, created = created - interval '2 hours'";
+    owner.execute_typed(older, &[(&hours_ago, Type::UUID)]).await.expect("time");
+    let recovering = shop.layer.recovery().interval(Duration::from_millis(5)).spawn();
+    until("the first look is over", async || witness.asked().len() == 1).await;
+    let young = shop.with_key(Some(Uuid::new_v4()));
+    young.die(&store, CREATE, "a").await;
+    until("three looks are over", async || witness.asked().len() == 4).await;
+    recovering.stop().await;
+    let old = keys_asked(&witness).iter().filter(|key| **key == shop.key).count();
+    assert_eq!(old, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_the_store_nothing_where_nothing_is_reconciled() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("nothing to do")), [0, 0, 0]);
+    assert_eq!(store.asked(Operation::Claim), 1, "the one that died");
+    shop.create("a").await.expect("it runs again").assert("processing", false);
+
+    let shop = Shop::in_memory(|builder| builder).await;
+    assert_eq!(counts(&shop.layer.recovery().recover().await.expect("nothing to do")), [0, 0, 0]);
+}

@@ -1,0 +1,520 @@
+//! Duplicates that wait for the call that holds their key.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+use tonic::{Code, Status, service::interceptor::InterceptedService};
+use tonic_idempotency::{
+    IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Policies, PostgresStore, Reason, Store, UserResolver,
+};
+use tonic_idempotency_tests::{
+    Database,
+    shop::{self, proto::shop_client::ShopClient},
+    until,
+};
+use tower_layer::Layer as _;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{Seen, Shop, assert_rejected, quiet, retry_delay},
+    watched::{Operation, Watched},
+};
+
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// How far time moves that does not: [`quiet`] takes a millisecond.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+/// Duplicates wait, whatever the procedure says.
+fn wait(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    builder.adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait).max_wait(MAX_WAIT))
+}
+
+async fn shop_on(store: impl Store) -> Shop {
+    Shop::in_memory(|builder| wait(builder).store(store)).await
+}
+
+/// Another process on the same store, called by the same user with the same key.
+async fn beside(shop: &Shop, store: impl Store) -> Shop {
+    Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
+}
+
+fn spawn(shop: &Shop, calls: usize, name: &'static str) -> JoinSet<Result<Seen, Status>> {
+    let mut duplicates = JoinSet::new();
+    for _ in 0..calls {
+        let shop = shop.with_key(shop.key);
+        duplicates.spawn(async move { shop.create(name).await });
+    }
+    duplicates
+}
+
+/// All of them, the one response that is not a replay first.
+async fn answers(calls: JoinSet<Result<Seen, Status>>) -> Vec<Seen> {
+    let mut seen: Vec<_> = calls.join_all().await.into_iter().map(|seen| seen.expect("a response")).collect();
+    seen.sort_by_key(|seen| seen.replayed.is_some());
+    seen
+}
+
+/// One ran, and each other was given its response as a replay.
+fn assert_one_ran(seen: &[Seen]) {
+    let (first, replays) = seen.split_first().expect("calls");
+    first.assert("processing", false);
+    for replay in replays {
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_duplicates_get_the_response_of_the_first_and_ask_the_store_nothing() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let calls = spawn(&shop, 1000, "hold");
+    quiet().await;
+    assert_eq!((calls.len(), shop.handler.started(), store.asked(Operation::Claim)), (1000, 1, 1));
+
+    shop.handler.open(1);
+    let seen = answers(calls).await;
+    assert_eq!(seen.len(), 1000);
+    assert_one_ran(&seen);
+    assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 1));
+    assert_eq!((store.asked(Operation::Claim), store.asked(Operation::Complete)), (1, 1));
+}
+
+/// Counts the calls that come to the layer.
+fn arrivals() -> (Arc<AtomicUsize>, impl UserResolver) {
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&arrived);
+    let user = move |_: &http::HeaderMap, extensions: &http::Extensions| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        extensions.get().copied()
+    };
+    (arrived, user)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let owner = database.owner().await;
+    let store = PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30));
+    let (arrived, user) = arrivals();
+    let shop = Shop::with(|builder| wait(builder).store(store).user(user)).await;
+    let calls = spawn(&shop, 1000, "hold");
+    until("all have come", async || arrived.load(Ordering::SeqCst) == 1000).await;
+    until("one handler runs", async || shop.handler.started() == 1).await;
+    // What the server was sent before, it has read before.
+    shop.client.clone().get_order(shop::request("a", shop.user, None)).await.expect("a call");
+
+    let round_trips = proxy.round_trips();
+    assert!(round_trips < 20, "those who wait asked the database {round_trips} times");
+    let status = pool.status();
+    assert_eq!((status.waiting, status.available), (0, status.size), "{status:?}");
+    let backends =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    let backends: i64 = owner.query_one(backends, &[]).await.expect("the backends").get(0);
+    assert!((1..=4).contains(&backends), "{backends} connections");
+
+    shop.handler.open(1);
+    let seen = answers(calls).await;
+    assert_eq!(seen.len(), 1000);
+    assert_one_ran(&seen);
+    assert_eq!(shop.handler.started(), 2, "one of them, and the one without a key");
+    let more = proxy.round_trips() - round_trips;
+    assert!(more < 20, "those who were woken asked the database {more} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_as_soon_as_the_first_ends() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let calls = spawn(&shop, 3, "hold");
+    tokio::time::sleep(MAX_WAIT / 2).await;
+    let opened = Instant::now();
+    shop.handler.open(1);
+    assert_one_ran(&answers(calls).await);
+    assert!(opened.elapsed() < AT_ONCE, "{:?}", opened.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gives_up_when_its_procedure_says_so() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let first = shop.spawn_create("hold");
+    quiet().await;
+    let began = Instant::now();
+    let ended = timeout(MAX_WAIT * 2, shop.create("hold")).await.expect("it gives up");
+    let status = ended.expect_err("the first still runs");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    let waited = began.elapsed();
+    assert!(waited >= MAX_WAIT && waited < MAX_WAIT + AT_ONCE, "{waited:?}");
+
+    // Which ends what waits, and nothing else.
+    shop.handler.open(1);
+    first.await.expect("no panic").expect("the first call").assert("processing", false);
+    shop.create("hold").await.expect("a replay").assert("processing", true);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_another_process_gives_up_when_its_procedure_says_so() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store.clone()).await;
+    let _first = shop.spawn_create("hold");
+    quiet().await;
+    let began = Instant::now();
+    let ended = timeout(MAX_WAIT * 2, other.create("hold")).await.expect("it gives up");
+    let status = ended.expect_err("the first still runs");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    // It does not begin a pause that it cannot end, and the longest is a second.
+    let waited = began.elapsed();
+    assert!(waited > MAX_WAIT - Duration::from_secs(2) && waited <= MAX_WAIT, "{waited:?}");
+    let claims = store.asked(Operation::Claim);
+    assert!((5..30).contains(&claims), "it looked {claims} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_waits_no_longer_than_its_own_deadline_nor_than_its_procedure_says() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store).await;
+    let _first = shop.spawn_create("hold");
+    quiet().await;
+    // Without a server in front of the layer, which would watch the deadline too.
+    for shop in [&shop, &other] {
+        let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
+        let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
+        let short = Duration::from_millis(1500);
+        for (deadline, longest) in [(short, short), (MAX_WAIT * 2, MAX_WAIT)] {
+            let mut request = shop::request("hold", shop.user, shop.key);
+            request.set_timeout(deadline);
+            let began = Instant::now();
+            let ended = timeout(MAX_WAIT * 3, client.clone().create_order(request)).await.expect("it gives up");
+            let status = ended.expect_err("the first still runs");
+            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            let waited = began.elapsed();
+            assert!(waited > longest / 2 && waited < longest + AT_ONCE, "{waited:?} of {longest:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_which_there_is_no_place_is_refused_at_once() {
+    let store = MemoryStore::new();
+    let shop = Shop::in_memory(|builder| wait(builder).max_waiting(2).store(store.clone())).await;
+    let mut calls = spawn(&shop, 3, "hold");
+    quiet().await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        let status = shop.create("hold").await.expect_err("two wait already");
+        assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        assert_eq!(retry_delay(&status), Duration::from_secs(1));
+        assert!(began.elapsed() < AT_ONCE);
+    }
+    // Nor to wait for another process, or with another key.
+    let elsewhere = shop.with_key(Some(uuid::Uuid::new_v4()));
+    let other = Shop { key: elsewhere.key, user: shop.user, ..shop_on(store).await };
+    let _first = other.spawn_create("hold");
+    quiet().await;
+    let began = Instant::now();
+    assert_rejected(&elsewhere.create("hold").await.expect_err("two wait"), Code::Aborted, Reason::InProgress);
+    assert!(began.elapsed() < AT_ONCE);
+
+    // A place that becomes free is taken again.
+    let status = calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
+    let next = shop.spawn_create("hold");
+    quiet().await;
+    shop.handler.open(1);
+    next.await.expect("no panic").expect("a response").assert("processing", true);
+    calls.join_next().await.expect("a call").expect("no panic").expect("the first").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_waiter_runs_the_handler_when_the_first_fails_or_panics() {
+    for (name, code) in [("hold and fail at first", Code::NotFound), ("hold and panic", Code::Internal)] {
+        let store = Watched::default();
+        let shop = shop_on(store.clone()).await;
+        let mut calls = spawn(&shop, 4, name);
+        quiet().await;
+        assert_eq!(shop.handler.started(), 1);
+        shop.handler.open(1);
+        let failed = calls.join_next().await.expect("a call").expect("no panic").expect_err("it failed");
+        assert_eq!((failed.code(), Reason::of(&failed)), (code, None));
+
+        // One of the three runs it again, and the other two wait for that one.
+        quiet().await;
+        assert_eq!((calls.len(), shop.handler.started(), store.asked(Operation::Claim)), (3, 2, 2), "{name}");
+        if name.ends_with("at first") {
+            shop.handler.open(1);
+            assert_one_ran(&answers(calls).await);
+            assert_eq!((shop.handler.started(), shop.handler.finished()), (2, 1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_waiter_runs_the_handler_when_the_first_failed_after_its_effect() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let calls = spawn(&shop, 4, "effect and hold and fail");
+    quiet().await;
+    shop.handler.open(4);
+    let (own, others): (Vec<_>, Vec<_>) = (calls.join_all().await.into_iter())
+        .map(|seen| seen.expect_err("it failed"))
+        .partition(|status| status.code() == Code::NotFound);
+    assert_eq!((own.len(), others.len(), shop.handler.started()), (1, 3, 1));
+    others.iter().for_each(|status| assert_rejected(status, Code::FailedPrecondition, Reason::OutcomeUnknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_get_a_final_error_as_a_replay() {
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { shop.cancel("hold and fail for good").await });
+    }
+    quiet().await;
+    shop.handler.open(3);
+    let failed: Vec<_> = calls.join_all().await.into_iter().map(|seen| seen.expect_err("it failed")).collect();
+    assert!(failed.iter().all(|status| status.code() == Code::FailedPrecondition));
+    assert_eq!(failed.iter().filter(|status| status.metadata().contains_key("idempotent-replayed")).count(), 2);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_get_what_a_retry_gets() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..2 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { shop.pay("hold").await });
+    }
+    quiet().await;
+    shop.handler.open(1);
+    let seen = answers(calls).await;
+    assert!(seen[0].message.contains("hidden"), "{seen:?}");
+    seen[1].assert("processing", true);
+    assert_eq!(seen[1].message, seen[0].message.replace("hidden", ""), "what is redacted is the first caller's");
+
+    let shop = Shop::in_memory(|builder| wait(builder).store(MemoryStore::new()).max_response_bytes(1)).await;
+    let calls = spawn(&shop, 2, "hold");
+    quiet().await;
+    shop.handler.open(1);
+    let refused: Vec<_> = calls.join_all().await.into_iter().filter_map(Result::err).collect();
+    assert_eq!(refused.len(), 1);
+    assert_rejected(&refused[0], Code::FailedPrecondition, Reason::ResponseNotStored);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_call_of_another_process_and_looks_once_for_all() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store.clone()).await;
+    let first = shop.spawn_create("hold");
+    quiet().await;
+    let calls = spawn(&other, 100, "hold");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Soon at first, and then ever more rarely.
+    let claims = store.asked(Operation::Claim);
+    assert!((5..12).contains(&claims), "it looked {claims} times");
+
+    shop.handler.open(1);
+    let first = first.await.expect("no panic").expect("the first call");
+    let ended = Instant::now();
+    let seen = answers(calls).await;
+    assert!(ended.elapsed() <= Duration::from_secs(1) + AT_ONCE, "{:?}", ended.elapsed());
+    for replay in &seen {
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+    assert_eq!((shop.handler.started(), other.handler.started()), (1, 0));
+    assert_eq!(store.asked(Operation::Claim), claims + 1);
+}
+
+#[tokio::test]
+async fn waits_for_a_call_of_another_process_on_postgres() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let here = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
+    let there = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    let shop = Shop::with(|builder| wait(builder).store(here)).await;
+    let other = Shop { user: shop.user, key: shop.key, ..Shop::with(|builder| wait(builder).store(there)).await };
+    let first = shop.spawn_create("hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let calls = spawn(&other, 20, "hold");
+    let (idle, looks) = (proxy.round_trips(), 4);
+    until("the other process looks", async || proxy.round_trips() >= idle + looks).await;
+
+    shop.handler.open(1);
+    let first = first.await.expect("no panic").expect("the first call");
+    first.assert("processing", false);
+    for replay in answers(calls).await {
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+    assert_eq!((shop.handler.started(), other.handler.started()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_the_handler_when_the_call_of_another_process_fails() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store).await;
+    let first = shop.spawn_create("hold and fail at first");
+    quiet().await;
+    let calls = spawn(&other, 3, "hold and fail at first");
+    quiet().await;
+    shop.handler.open(1);
+    first.await.expect("no panic").expect_err("it failed");
+    until("the other process runs it", async || other.handler.started() == 1).await;
+    other.handler.open(2);
+    let failed = calls.join_all().await.into_iter().filter(Result::is_err).count();
+    assert_eq!((failed, other.handler.started(), other.handler.finished()), (1, 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_hangs_up_leaves_the_others_alone() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let first = shop.spawn_create("hold");
+    quiet().await;
+    let waiters: Vec<_> = std::iter::repeat_with(|| shop.spawn_create("hold")).take(4).collect();
+    quiet().await;
+    waiters[1].abort();
+    // The first hangs up too: its handler goes on.
+    first.abort();
+    quiet().await;
+    assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (1, 1));
+
+    shop.handler.open(1);
+    for (waiter, hung_up) in waiters.into_iter().zip([false, true, false, false]) {
+        match waiter.await {
+            Err(aborted) => assert!(hung_up && aborted.is_cancelled()),
+            Ok(seen) => {
+                assert!(!hung_up);
+                seen.expect("a response").assert("processing", true);
+            }
+        }
+    }
+    assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waiter_that_looks_for_the_others_may_hang_up_too() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store.clone()).await;
+    let first = shop.spawn_create("hold");
+    quiet().await;
+    let looks = other.spawn_create("hold");
+    quiet().await;
+    let waiters: Vec<_> = std::iter::repeat_with(|| other.spawn_create("hold")).take(2).collect();
+    quiet().await;
+    assert_eq!(store.asked(Operation::Claim), 2);
+    looks.abort();
+    // Another looks now, and begins at once.
+    quiet().await;
+    assert_eq!(store.asked(Operation::Claim), 3);
+
+    shop.handler.open(1);
+    let first = first.await.expect("no panic").expect("the first call");
+    for waiter in waiters {
+        let seen = waiter.await.expect("no panic").expect("a response");
+        seen.assert("processing", true);
+        assert_eq!(seen.message, first.message);
+    }
+    assert_eq!(other.handler.started(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_request_is_refused_at_once() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store).await;
+    let first = shop.spawn_create("hold");
+    let waiter = shop.spawn_create("hold");
+    quiet().await;
+    for shop in [&shop, &other] {
+        let began = Instant::now();
+        let status = shop.create("hold and more").await.expect_err("another request");
+        assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+        assert_rejected(
+            &shop.pay("hold").await.expect_err("another procedure"),
+            Code::InvalidArgument,
+            Reason::KeyReused,
+        );
+        assert!(began.elapsed() < AT_ONCE);
+    }
+    // And changes nothing for those that wait.
+    shop.handler.open(1);
+    first.await.expect("no panic").expect("the first call").assert("processing", false);
+    waiter.await.expect("no panic").expect("a response").assert("processing", true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_key_or_another_user_does_not_wait() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let _first = shop.spawn_create("hold");
+    quiet().await;
+    let another_user = Shop { user: Some(uuid::Uuid::new_v4()), ..shop.with_key(shop.key) };
+    for shop in [shop.with_key(Some(uuid::Uuid::new_v4())), another_user] {
+        let _running = shop.spawn_create("hold");
+        quiet().await;
+    }
+    assert_eq!(shop.handler.started(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn does_not_wait_by_default() {
+    assert_eq!(Policies::default().on_in_progress, InProgressPolicy::Abort);
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new())).await;
+    let _first = shop.spawn_create("hold");
+    quiet().await;
+    let began = Instant::now();
+    assert_rejected(&shop.create("hold").await.expect_err("refused"), Code::Aborted, Reason::InProgress);
+    assert!(began.elapsed() < AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_wakes_those_that_wait() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let other = beside(&shop, store).await;
+    let first = shop.spawn_create("hold");
+    quiet().await;
+    let mut waiters = spawn(&shop, 2, "hold");
+    for _ in 0..2 {
+        let other = other.with_key(other.key);
+        waiters.spawn(async move { other.create("hold").await });
+    }
+    quiet().await;
+    assert_eq!(waiters.len(), 4);
+
+    let began = Instant::now();
+    assert!(other.layer.shut_down(MAX_WAIT).await.left.is_empty(), "those that wait are nothing to wait for");
+    let layer = shop.layer.clone();
+    let shutdown = tokio::spawn(async move { layer.shut_down(MAX_WAIT).await });
+    for refused in waiters.join_all().await {
+        let status = refused.expect_err("the servers shut down");
+        assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+        assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    }
+    assert!(began.elapsed() < AT_ONCE);
+    // The first is waited for.
+    assert!(!shutdown.is_finished());
+    shop.handler.open(1);
+    first.await.expect("no panic").expect("the first call").assert("processing", false);
+    assert!(shutdown.await.expect("no panic").left.is_empty());
+}

@@ -1,0 +1,146 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tonic_idempotency::{
+    MemoryStore, OutboxStatus, Resource, Store, StoreError, StoreErrorKind, UserId,
+    store::{
+        AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
+        Reservation, Search,
+    },
+};
+
+/// A store in memory that counts what it is asked, and fails where it is told to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watched {
+    store: MemoryStore,
+    operations: Arc<Mutex<HashMap<Operation, State>>>,
+}
+
+/// What a store can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Abandon,
+    Claim,
+    Complete,
+    Extend,
+    Release,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    asked: usize,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    Fails { kind: StoreErrorKind, after: Duration },
+    Hangs,
+    LosesAnswer,
+}
+
+impl Watched {
+    /// How often it was asked to do this.
+    pub(crate) fn asked(&self, operation: Operation) -> usize {
+        self.lock().entry(operation).or_default().asked
+    }
+
+    /// Fails to do this from now on.
+    pub(crate) fn fail(&self, operation: Operation, kind: StoreErrorKind) {
+        self.fail_after(operation, kind, Duration::ZERO);
+    }
+
+    /// Fails to do this from now on, and takes its time to.
+    pub(crate) fn fail_after(&self, operation: Operation, kind: StoreErrorKind, after: Duration) {
+        self.set(operation, Some(Trouble::Fails { kind, after }));
+    }
+
+    /// Does not answer from now on when it is asked to do this.
+    pub(crate) fn hang(&self, operation: Operation) {
+        self.set(operation, Some(Trouble::Hangs));
+    }
+
+    /// Does this from now on, and does not get round to saying so.
+    pub(crate) fn lose_answer(&self, operation: Operation) {
+        self.set(operation, Some(Trouble::LosesAnswer));
+    }
+
+    /// Does this again.
+    pub(crate) fn mend(&self, operation: Operation) {
+        self.set(operation, None);
+    }
+
+    fn set(&self, operation: Operation, trouble: Option<Trouble>) {
+        self.lock().entry(operation).or_default().trouble = trouble;
+    }
+
+    async fn watch<T>(
+        &self,
+        operation: Operation,
+        done: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let trouble = {
+            let mut operations = self.lock();
+            let state = operations.entry(operation).or_default();
+            state.asked += 1;
+            state.trouble
+        };
+        match trouble {
+            None => done.await,
+            Some(Trouble::Fails { kind, after }) => {
+                tokio::time::sleep(after).await;
+                Err(kind.into())
+            }
+            Some(Trouble::Hangs) => std::future::pending().await,
+            Some(Trouble::LosesAnswer) => {
+                done.await?;
+                Err(StoreErrorKind::Interrupted.into())
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Operation, State>> {
+        self.operations.lock().expect("no panic")
+    }
+}
+
+impl Store for Watched {
+    async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        self.watch(Operation::Claim, self.store.claim(claim)).await
+    }
+
+    async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
+        self.watch(Operation::Extend, self.store.extend(reservation, lease)).await
+    }
+
+    async fn complete(
+        &self,
+        reservation: &Reservation,
+        completion: &Completion,
+    ) -> Result<CompleteOutcome, StoreError> {
+        self.watch(Operation::Complete, self.store.complete(reservation, completion)).await
+    }
+
+    async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
+        self.watch(Operation::Release, self.store.release(reservation)).await
+    }
+
+    async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
+        self.watch(Operation::Abandon, self.store.abandon(reservation)).await
+    }
+
+    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+        self.store.abandoned(search).await
+    }
+
+    async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
+        self.store.sweep(batch).await
+    }
+
+    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        self.store.status(user, resource).await
+    }
+}
