@@ -52,7 +52,7 @@ pub struct Recovery {
 pub struct Recovered {
     /// Calls that had taken effect: their responses are recorded.
     pub completed: u64,
-    /// Calls that had not: their keys are free.
+    /// Calls that had not: a retry asks once more, and runs.
     pub not_executed: u64,
     /// Calls of which nobody knows.
     pub unknown: u64,
