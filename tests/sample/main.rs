@@ -10,6 +10,7 @@ mod concurrency;
 mod hang_up;
 mod outbox;
 mod procedures;
+mod reconcile;
 mod refusal;
 mod replay;
 mod stop;

@@ -38,6 +38,13 @@ impl Sample {
         Self::start_on(self.database, self.grpcurl, flags).await
     }
 
+    /// Kills it, as a crash does, and starts it again on the same database.
+    pub(crate) async fn crash(mut self, flags: &[&str]) -> Self {
+        self.process.signal("KILL");
+        assert!(!self.process.ended().await.success());
+        Self::start_on(self.database, self.grpcurl, flags).await
+    }
+
     async fn start_on(database: TestDatabase, grpcurl: Grpcurl, flags: &[&str]) -> Self {
         let mut all = vec!["--listen", "127.0.0.1:0"];
         if !flags.contains(&"--outbox-delay") {

@@ -3,6 +3,7 @@
 use tonic::{Code, Status};
 use tonic_idempotency::{Reason, TransactionErrorKind};
 use tonic_idempotency_tests::Database;
+use tonic_types::StatusExt as _;
 
 use crate::harness::{Call, Service, all_have_ended, reason, rows};
 
@@ -154,4 +155,28 @@ async fn an_error_that_is_final_is_recorded_after_a_failed_statement() {
         assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "never"));
     }
     assert_eq!((rows(&owner).await, service.runs()), ([0, 0, 1], 1));
+}
+
+/// Too large to keep: a retry learns what was created, and does not create again.
+#[tokio::test]
+async fn a_response_that_is_not_kept_leaves_its_rows_and_a_tombstone() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let build = |builder: tonic_idempotency::IdempotencyLayerBuilder| builder.max_response_bytes(8);
+    let service = Service::built(
+        &database,
+        database.pool(2),
+        |procedure| procedure,
+        build,
+        |call: Call| async move { call.insert().await },
+    )
+    .await;
+    let first = service.create("shop").await.expect("the first call");
+    for _ in 0..2 {
+        let status = service.create("shop").await.expect_err("it is not kept");
+        assert_eq!(Reason::of(&status), Some(Reason::ResponseNotStored));
+        let info = status.get_details_error_info().expect("an ErrorInfo");
+        assert_eq!(info.metadata.get("resource_id"), Some(&first.project.to_string()));
+    }
+    assert_eq!((service.runs(), rows(&owner).await), (1, [1, 1, 1]));
 }

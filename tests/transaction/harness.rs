@@ -24,8 +24,8 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyLayer, Mode, PostgresStore, Procedure, ProcedureBuilder, Reason, ResourceTypes, Transaction,
-    TransactionError,
+    IdempotencyLayer, IdempotencyLayerBuilder, Mode, PostgresStore, Procedure, ProcedureBuilder, Reason, ResourceTypes,
+    Transaction, TransactionError,
 };
 use tonic_idempotency_tests::{Database, shop, until};
 use tower_layer::Layer as _;
@@ -124,16 +124,29 @@ impl Service {
     where
         F: Future<Output = Result<Uuid, Status>> + Send + 'static,
     {
+        Self::built(database, pool, describe, |builder| builder, script).await
+    }
+
+    /// With another layer.
+    pub(crate) async fn built<F>(
+        database: &Database,
+        pool: Pool,
+        describe: impl FnOnce(ProcedureBuilder) -> ProcedureBuilder,
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        script: impl Fn(Call) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Uuid, Status>> + Send + 'static,
+    {
         let procedure = Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(Mode::Transactional);
         let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(60));
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
             .reconciler("/organization.v1.InviteService/InviteMember", |_| async {
                 Ok(tonic_idempotency::Reconciliation::Unknown)
             })
-            .procedure(describe(procedure))
-            .build()
-            .expect("the layer can be built");
+            .procedure(describe(procedure));
+        let layer = build(builder).build().expect("the layer can be built");
         let runs = Arc::new(AtomicUsize::new(0));
         let handler = Scripted { script: Arc::new(move |call| Box::pin(script(call))), runs: Arc::clone(&runs) };
         let wrapped = layer.layer(ProjectServiceServer::new(handler));
