@@ -48,6 +48,7 @@ pub mod store;
 pub mod telemetry;
 
 mod answer;
+mod background;
 mod builder;
 mod call;
 mod degrade;

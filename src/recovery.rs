@@ -1,10 +1,17 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     LeasePolicy, Mode, StoreError,
+    background::Background,
     call::Call,
     hold::Claimed,
     layer::Shared,
@@ -97,23 +104,22 @@ impl Recovery {
 
     /// Looks at once and again after each interval, in a task of its own, until stopped.
     pub fn spawn(self) -> Recovering {
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(self.interval);
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            let mut lookback = None;
-            while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
-                match self.look(lookback, &stopped).await {
-                    Ok(_) => lookback = Some(self.lookback),
-                    Err(error) => tracing::warn!(
-                        error = %Chain(&error),
-                        "the look for abandoned calls failed; the next one follows at its time"
-                    ),
+        let (recovery, first) = (Arc::new(self), Arc::new(AtomicBool::new(true)));
+        Recovering {
+            background: Background::spawn(recovery.interval, move |stop| {
+                let (recovery, first) = (Arc::clone(&recovery), Arc::clone(&first));
+                async move {
+                    let lookback = (!first.load(Ordering::Relaxed)).then_some(recovery.lookback);
+                    match recovery.look(lookback, &stop).await {
+                        Ok(_) => first.store(false, Ordering::Relaxed),
+                        Err(error) => tracing::warn!(
+                            error = %Chain(&error),
+                            "the look for abandoned calls failed; the next one follows at its time"
+                        ),
+                    }
                 }
-            }
-        });
-        Recovering { stop, task }
+            }),
+        }
     }
 
     /// Looks once, however long ago the calls were, and says what became of them.
@@ -197,9 +203,9 @@ impl fmt::Debug for Recovery {
 }
 
 /// A [`Recovery`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
+#[derive(Debug)]
 pub struct Recovering {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+    background: Background,
 }
 
 impl Recovering {
@@ -209,15 +215,6 @@ impl Recovering {
     ///
     /// Dropped, it stops all the same.
     pub async fn stop(self) {
-        self.stop.cancel();
-        if self.task.await.is_err() {
-            tracing::warn!("the recovery had panicked");
-        }
-    }
-}
-
-impl fmt::Debug for Recovering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recovering").field("stopped", &self.stop.is_cancelled()).finish_non_exhaustive()
+        self.background.stop("the recovery").await;
     }
 }

@@ -2,13 +2,15 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use uuid::Uuid;
 
 use crate::{LeftBehind, Shutdown, call::Call, shutdown::Stage};
 
@@ -18,9 +20,10 @@ pub(crate) struct Running {
     tasks: TaskTracker,
     stopping: CancellationToken,
     calls: Arc<Calls>,
+    next: AtomicU64,
 }
 
-type Calls = Mutex<HashMap<Uuid, (Call, Stage, Instant)>>;
+type Calls = Mutex<HashMap<u64, (Call, Stage, Instant)>>;
 
 impl Running {
     /// The tasks that a shutdown waits for.
@@ -59,7 +62,7 @@ impl Running {
     }
 
     fn note(&self, call: &Call, stage: Stage) -> Noted {
-        let id = Uuid::new_v4();
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.calls).insert(id, (call.clone(), stage, Instant::now()));
         Noted { calls: Arc::clone(&self.calls), id }
     }
@@ -68,7 +71,7 @@ impl Running {
 /// A call that is noted while it runs.
 pub(crate) struct Noted {
     calls: Arc<Calls>,
-    id: Uuid,
+    id: u64,
 }
 
 impl Noted {
@@ -87,6 +90,6 @@ impl Drop for Noted {
 }
 
 /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<Uuid, (Call, Stage, Instant)>> {
+fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<u64, (Call, Stage, Instant)>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }

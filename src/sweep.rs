@@ -1,10 +1,8 @@
-use std::{fmt, time::Duration};
-
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Store,
+    background::Background,
     telemetry::{self, Chain},
 };
 
@@ -55,18 +53,17 @@ impl<S: Store> Sweeper<S> {
 
     /// Sweeps at once and again after each interval, in a task of its own, until stopped.
     pub fn spawn(self) -> Sweeping {
-        let stop = CancellationToken::new();
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(self.interval);
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
-                if let Some(Err(error)) = stopped.run_until_cancelled(self.sweep()).await {
-                    tracing::warn!(error = %Chain(&error), "a sweep failed; the next one follows at its time");
+        let sweeper = Arc::new(self);
+        Sweeping {
+            background: Background::spawn(sweeper.interval, move |stop| {
+                let sweeper = Arc::clone(&sweeper);
+                async move {
+                    if let Some(Err(error)) = stop.run_until_cancelled(sweeper.sweep()).await {
+                        tracing::warn!(error = %Chain(&error), "a sweep failed; the next one follows at its time");
+                    }
                 }
-            }
-        });
-        Sweeping { stop, task }
+            }),
+        }
     }
 
     /// Deletes all that has expired, batch after batch, and returns how much that was.
@@ -95,9 +92,9 @@ impl<S: Store> Sweeper<S> {
 }
 
 /// A [`Sweeper`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
+#[derive(Debug)]
 pub struct Sweeping {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+    background: Background,
 }
 
 impl Sweeping {
@@ -107,15 +104,6 @@ impl Sweeping {
     ///
     /// Dropped, it stops sweeping all the same.
     pub async fn stop(self) {
-        self.stop.cancel();
-        if self.task.await.is_err() {
-            tracing::warn!("the sweep had panicked");
-        }
-    }
-}
-
-impl fmt::Debug for Sweeping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sweeping").field("stopped", &self.stop.is_cancelled()).finish_non_exhaustive()
+        self.background.stop("the sweep").await;
     }
 }

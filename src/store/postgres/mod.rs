@@ -60,7 +60,8 @@ impl PostgresStore {
 
     /// How long an operation may take, the wait for a connection and further attempts included. More than zero, at most
     /// an hour. Defaults to 5 seconds. What takes longer counts as a store that is away: a pool that handlers exhaust, too,
-    /// so one of its own is safest.
+    /// so one of its own is safest. A COMMIT that takes longer is looked up, for as long again. What a transactional handler
+    /// does takes as long as it takes.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
         self

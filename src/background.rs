@@ -1,0 +1,48 @@
+//! Work that is done again and again in a task of its own.
+
+use std::{fmt, time::Duration};
+
+use tokio::{
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Such a task. Dropped, it goes on.
+pub(crate) struct Background {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Background {
+    /// Does `work` at once, and again after each interval; what it is given says when to stop.
+    pub(crate) fn spawn<F>(every: Duration, mut work: impl FnMut(CancellationToken) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = interval(every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
+                work(stopped.clone()).await;
+            }
+        });
+        Self { stop, task }
+    }
+
+    /// Ends it, and waits until it has ended; `name` is for the log, where it had panicked.
+    pub(crate) async fn stop(self, name: &'static str) {
+        self.stop.cancel();
+        if self.task.await.is_err() {
+            tracing::warn!("{name} had panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Background {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("stopped", &self.stop.is_cancelled()).finish_non_exhaustive()
+    }
+}
