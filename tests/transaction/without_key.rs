@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
+use tonic_idempotency::Reason;
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, open_transactions, rows};
+use crate::harness::{Call, Service, all_have_ended, open_transactions, reason, rows};
 
 #[tokio::test]
 async fn a_call_that_succeeds_is_committed_and_not_recorded() {
@@ -32,6 +33,22 @@ async fn a_call_that_fails_leaves_nothing() {
     })
     .await;
     assert_eq!(service.with_key(None).create("shop").await.expect_err("it fails").code(), Code::NotFound);
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+}
+
+/// PostgreSQL answers COMMIT with success where a statement had failed, and rolls back.
+#[tokio::test]
+async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, database.pool(2), |call: Call| async move {
+        let project = call.insert().await?;
+        call.transaction().execute("SELECT 1 / 0", &[]).await.expect_err("a division by zero");
+        Ok(project)
+    })
+    .await;
+    assert_eq!(reason(service.with_key(None).create("shop").await), Reason::NotCommitted);
     all_have_ended(&owner).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
 }

@@ -122,7 +122,7 @@ impl Open {
             }
             match (&self.claimed, &completion) {
                 (Some(claimed), Some(completion)) => claimed.commit(&connection, completion).await,
-                _ => connection.batch_execute("COMMIT").await,
+                _ => commit_alone(&connection).await,
             }
         };
         let lost = match timeout_at(deadline, sent).await {
@@ -219,6 +219,12 @@ impl Claimed {
         record?;
         commit
     }
+}
+
+/// COMMIT without a record. Something goes before it that fails where COMMIT would roll back and be answered with success.
+async fn commit_alone(connection: &InTransaction) -> Result<(), Error> {
+    let (alive, committed) = join(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")).await;
+    alive.and(committed)
 }
 
 /// A connection on which a transaction was begun, and the row that its first statement answered: one round trip.
