@@ -29,6 +29,9 @@ pub async fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn trials(args: &Args) -> Result<ExitCode, Error> {
+    if !args.report.is_dir() {
+        return Err(format!("--report {} is no directory", args.report.display()).into());
+    }
     let seed = args.seed.unwrap_or_else(rand_seed);
     let plan = Plan::new(args, seed);
     let mut kept = true;
