@@ -17,7 +17,6 @@ use crate::{
 };
 
 /// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
-#[derive(Debug)]
 pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
 
 impl From<&[u8]> for Descriptors {
@@ -35,6 +34,16 @@ impl<const N: usize> From<&[u8; N]> for Descriptors {
 impl From<DescriptorPool> for Descriptors {
     fn from(pool: DescriptorPool) -> Self {
         Self(Ok(pool))
+    }
+}
+
+/// The names of the services alone: a pool's own `Debug` follows messages that contain themselves until the stack is used
+/// up.
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services =
+            self.0.as_ref().map(|pool| pool.services().map(|it| it.full_name().to_owned()).collect::<Vec<_>>());
+        f.debug_tuple("Descriptors").field(&services).finish()
     }
 }
 

@@ -13,7 +13,7 @@ mod redact;
 mod resolve;
 mod resource_id;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use prost_reflect::MethodDescriptor;
 use tonic::Code;
@@ -29,7 +29,7 @@ pub use self::{
 pub(crate) use self::{option::read_options, resolve::resolve};
 
 /// A procedure that takes idempotency keys.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Procedure {
     path: String,
     method: MethodDescriptor,
@@ -67,6 +67,19 @@ impl Procedure {
     /// The fields of the response that are not stored.
     pub fn redacted_fields(&self) -> &[String] {
         &self.redact
+    }
+}
+
+/// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
+impl fmt::Debug for Procedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, method: _, creates, policies, redact } = self;
+        f.debug_struct("Procedure")
+            .field("path", path)
+            .field("creates", creates)
+            .field("policies", policies)
+            .field("redact", redact)
+            .finish_non_exhaustive()
     }
 }
 
