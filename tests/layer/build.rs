@@ -5,8 +5,9 @@ use std::{fs, path::PathBuf, time::Duration};
 use prost_reflect::DescriptorPool;
 use tonic::Code;
 use tonic_idempotency::{
-    BuildError, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, KeyPolicy, LeasePolicy,
-    MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes, StorePolicy, UserPolicy,
+    BuildError, Descriptors, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, KeyPolicy,
+    LeasePolicy, MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes, StorePolicy,
+    UserPolicy,
 };
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
@@ -336,6 +337,23 @@ fn refuses_what_comes_of_an_adjustment() {
         .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
         .build()
         .expect("a layer");
+}
+
+#[test]
+fn all_of_it_can_be_printed_though_messages_contain_themselves() {
+    let method = "rpc Create(Request) returns (Response) { option (idempotency.v1.procedure) = {}; }";
+    let pool = compile(method);
+    let printed = format!("{:?}", Descriptors::from(pool.clone()));
+    assert!(printed.contains("written.v1.Service"), "{printed}");
+    let printed = format!("{:?}", Descriptors::from(b"nonsense"));
+    assert!(printed.contains("Err"), "{printed}");
+    let builder = IdempotencyLayer::builder(pool).store(MemoryStore::new());
+    assert!(format!("{builder:?}").contains("policies"), "{builder:?}");
+    let layer = builder.build().expect("a layer");
+    let path = "/written.v1.Service/Create";
+    assert!(format!("{layer:?}").contains(path), "{layer:?}");
+    let printed = format!("{:?}", procedure(&layer, path));
+    assert!(printed.contains(path) && printed.contains("on_lease_ended"), "{printed}");
 }
 
 #[test]

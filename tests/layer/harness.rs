@@ -27,7 +27,15 @@ pub(crate) struct Shop {
     pub(crate) client: ShopClient<Channel>,
     pub(crate) user: Option<Uuid>,
     pub(crate) key: Option<Uuid>,
+    /// How long it waits for an answer.
+    pub(crate) patience: Duration,
 }
+
+/// Longer than any call takes while time passes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than any call takes where time is paused.
+const PAUSED_PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
 impl Shop {
     /// On a store of its own in memory.
@@ -40,41 +48,55 @@ impl Shop {
     }
 
     pub(crate) async fn with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
-        Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await).await
+        Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await, PATIENCE).await
     }
 
     /// Over a pipe in memory: for tests that pause time, which passes then only while nobody has anything to do.
     pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
-        Self::served(build, shop::serve_in_memory).await
+        Self::served(build, shop::serve_in_memory, PAUSED_PATIENCE).await
     }
 
     async fn served(
         build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
         serve: impl AsyncFnOnce(Routes) -> Channel,
+        patience: Duration,
     ) -> Self {
         let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
         let handler = Counting::default();
         let wrapped = layer.layer(shop::server(handler.clone()));
         let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
         let client = ShopClient::new(channel.clone());
-        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()) }
+        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {
-        let request = shop::request(name, self.user, self.key);
-        self.client.clone().create_order(request).await.map(Seen::of)
+        let mut client = self.client.clone();
+        self.seen(client.create_order(shop::request(name, self.user, self.key))).await
     }
 
     pub(crate) async fn pay(&self, name: &str) -> Result<Seen, Status> {
-        self.client.clone().pay(shop::request(name, self.user, self.key)).await.map(Seen::of)
+        let mut client = self.client.clone();
+        self.seen(client.pay(shop::request(name, self.user, self.key))).await
     }
 
     pub(crate) async fn touch(&self, name: &str) -> Result<Seen, Status> {
-        self.client.clone().touch(shop::request(name, self.user, self.key)).await.map(Seen::of)
+        let mut client = self.client.clone();
+        self.seen(client.touch(shop::request(name, self.user, self.key))).await
     }
 
     pub(crate) async fn cancel(&self, name: &str) -> Result<Seen, Status> {
-        self.client.clone().cancel(shop::request(name, self.user, self.key)).await.map(Seen::of)
+        let mut client = self.client.clone();
+        self.seen(client.cancel(shop::request(name, self.user, self.key))).await
+    }
+
+    async fn seen<T: std::fmt::Debug>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<Seen, Status> {
+        match tokio::time::timeout(self.patience, call).await {
+            Ok(response) => response.map(Seen::of),
+            Err(elapsed) => Err(Status::unknown(format!("no answer to the test's client: {elapsed}"))),
+        }
     }
 
     /// [`create`](Self::create) in a task of its own, which hangs up when it is aborted.
@@ -84,9 +106,9 @@ impl Shop {
     }
 
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {
-        let Self { handler, layer, channel, client, user, .. } = self;
+        let Self { handler, layer, channel, client, user, patience, .. } = self;
         let (handler, layer, channel, client) = (handler.clone(), layer.clone(), channel.clone(), client.clone());
-        Self { handler, layer, channel, client, user: *user, key }
+        Self { handler, layer, channel, client, user: *user, key, patience: *patience }
     }
 
     /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing tells

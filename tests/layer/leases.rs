@@ -176,6 +176,10 @@ async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_
     assert_eq!((taken, shop.handler.lost()), (1, 0));
     until("the handler is told", async || shop.handler.lost() == 1).await;
 
+    shop.handler.open(1);
+    let late = late.await.expect("no panic").expect("its caller gets its answer");
+    assert_in_progress(&shop.create("lose and hold").await.expect_err("the next runs"), Duration::from_secs(1));
+
     let order = Order { id: Uuid::new_v4().to_string(), name: "of the next".to_owned() };
     let reply = CreateOrderReply { order: Some(order), ..Default::default() };
     let completion = Completion {
@@ -184,8 +188,6 @@ async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_
         retention: Duration::from_secs(3600),
     };
     assert_eq!(store.complete(&next, &completion).await.expect("the store answers"), CompleteOutcome::Completed);
-    shop.handler.open(1);
-    let late = late.await.expect("no panic").expect("its caller gets its answer");
     let replay = shop.create("lose and hold").await.expect("a replay");
     replay.assert("processing", true);
     assert!(replay.message.contains("of the next") && !late.message.contains("of the next"), "{replay:?} {late:?}");

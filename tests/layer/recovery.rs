@@ -122,6 +122,12 @@ async fn asks_about_no_more_than_a_batch_and_the_oldest_first() {
         assert_eq!(counts(&recovered), [completed, 0, 0]);
     }
     assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
+    // Calls that run take no place in it.
+    let running = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())).spawn_create("hold"));
+    quiet().await;
+    abandoned(&shop, &store, 1).await;
+    assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [1, 0, 0]);
+    drop(running);
     // Less than one is one.
     abandoned(&shop, &store, 2).await;
     let recovered = shop.layer.recovery().batch(0).recover().await.expect("the store answers");

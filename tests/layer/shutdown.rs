@@ -59,6 +59,10 @@ async fn refuses_new_calls_with_a_key() {
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
     assert_eq!((shop.handler.started(), store.len()), (1, 1));
+    // Nor does it wait for the message.
+    let (_never_sent, call) = spawn_slow(&shop).await;
+    let status = call.await.expect("no panic").expect_err("refused");
+    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
     next_process(&shop, store).await.create("a").await.expect("a replay").assert("processing", true);
 }
 
@@ -238,7 +242,10 @@ async fn spawn_slow(shop: &Shop) -> (mpsc::Sender<CreateOrderRequest>, JoinHandl
     let request = shop::with(ReceiverStream::new(receiver), shop.user, shop.key);
     let path = http::uri::PathAndQuery::from_static(CREATE);
     let codec = tonic_prost::ProstCodec::<CreateOrderRequest, CreateOrderReply>::default();
-    let call = tokio::spawn(async move { client.client_streaming(request, path, codec).await.map(Seen::of) });
+    let call = tokio::spawn(async move {
+        let call = tokio::time::timeout(LONG, client.client_streaming(request, path, codec));
+        call.await.map_err(|_| Status::unknown("no answer"))?.map(Seen::of)
+    });
     (sender, call)
 }
 

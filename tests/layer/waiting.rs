@@ -499,7 +499,8 @@ async fn a_shutdown_wakes_those_that_wait() {
         let other = other.with_key(other.key);
         waiters.spawn(async move { other.create("hold").await });
     }
-    quiet().await;
+    // Until those that look for the other process pause for longer than a moment.
+    tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(waiters.len(), 4);
 
     let began = Instant::now();
