@@ -27,6 +27,9 @@ const RATES: [(Family, u32, u32); 9] = [
 /// Where a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
 const PAUSES: [Step; 2] = [Step::HandlerWrote, Step::BeforeSettle];
 
+/// On which side of a COMMIT a connection is cut.
+const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
+
 /// A fault, and after how many begun operations it is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
@@ -119,16 +122,14 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
     for (family, gap, least) in RATES.into_iter().filter(|(family, ..)| faults.has(*family)) {
         let mut rng = seed.rng(Subject::Faults(family));
         let count = (operations / gap).max(least);
+        let mut commits = Shuffled::new(&COMMITS);
         let mut steps = Shuffled::new(steps);
         let mut pauses = Shuffled::new(&PAUSES);
         for number in 0..count {
             let at = position(&mut rng, operations, number, count);
             let slot = rng.random_range(0..servers as usize);
             let fault = match family {
-                Family::CommitCut => {
-                    let moment = if rng.random() { Moment::AfterCommit } else { Moment::BeforeCommit };
-                    Planned::Cut { slot, cut: Cut { all: false, moment } }
-                }
+                Family::CommitCut => Planned::Cut { slot, cut: Cut { all: false, moment: commits.next(&mut rng) } },
                 Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
                 Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
                 Family::DatabaseKill => Planned::DatabaseKill { down: milliseconds(&mut rng, 0, 500) },
@@ -181,20 +182,20 @@ fn milliseconds(rng: &mut impl Rng, from: u64, to: u64) -> Duration {
 }
 
 /// Gives each of some values once, in a random order, and then again, in another.
-struct Shuffled<'a> {
-    left: Vec<Step>,
-    values: &'a [Step],
+struct Shuffled<'a, T> {
+    left: Vec<T>,
+    values: &'a [T],
 }
 
-impl<'a> Shuffled<'a> {
-    fn new(values: &'a [Step]) -> Self {
+impl<'a, T: Copy> Shuffled<'a, T> {
+    fn new(values: &'a [T]) -> Self {
         Self { left: Vec::new(), values }
     }
 
-    fn next(&mut self, rng: &mut ChaCha8Rng) -> Step {
+    fn next(&mut self, rng: &mut ChaCha8Rng) -> T {
         loop {
-            if let Some(step) = self.left.pop() {
-                return step;
+            if let Some(value) = self.left.pop() {
+                return value;
             }
             self.left = self.values.to_vec();
             self.left.shuffle(rng);
@@ -232,6 +233,9 @@ mod tests {
             })
             .collect();
         assert_eq!(steps.len(), Step::ALL.len());
+        let cut =
+            |moment| faults.iter().any(|due| matches!(due.fault, Planned::Cut { cut, .. } if cut.moment == moment));
+        assert!(COMMITS.into_iter().all(cut));
         for (family, _, _) in RATES {
             assert!(faults.iter().any(|due| family_of(due.fault) == family), "{family:?}");
         }

@@ -14,8 +14,8 @@ use crate::{
     step::Step,
 };
 
-/// Between two attempts to start a server.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Between two attempts to start a server: what keeps it from serving is mostly that the database is away.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a server may take to stop when it is asked to.
 const STOP: Duration = Duration::from_secs(10);
