@@ -37,8 +37,8 @@ impl From<DescriptorPool> for Descriptors {
     }
 }
 
-/// The names of the services alone: a pool's own `Debug` follows messages that contain themselves until the stack is used
-/// up.
+/// The names of the services alone: a pool's own `Debug` follows messages that contain themselves until the stack is
+/// used up.
 impl fmt::Debug for Descriptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let services =

@@ -94,8 +94,8 @@ impl Recorded {
         };
         match replayed {
             Some(response) => Self { response, refused: None },
-            // Too large to keep; or more than gRPC can frame, and so more than any handler can have answered; or written by
-            // somebody else.
+            // Too large to keep; or more than gRPC can frame, and so more than any handler can have answered; or
+            // written by somebody else.
             None => {
                 let rejection = Rejection::ResponseNotStored { resource };
                 Self { refused: Some(rejection.reason()), response: UnaryResponse::failed(rejection.into()) }

@@ -109,8 +109,8 @@ impl Engine {
         Completion { response, resource, retention: procedure.policies().retention }
     }
 
-    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts. Whether it was at
-    /// once.
+    /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts. Whether it was
+    /// at once.
     pub(crate) async fn record(&self, call: &Call, settlement: Settlement, lease: Lease) -> bool {
         let settled = settle(&*self.store, call, &settlement).await.is_ok();
         if !settled {

@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime. None is begun that a
-    /// shutdown would not wait for.
+    /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime. None is begun that
+    /// a shutdown would not wait for.
     async fn spawned<H, F, E>(
         self: &Arc<Self>,
         call: Call,

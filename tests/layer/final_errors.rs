@@ -312,7 +312,8 @@ fn of_the_proto_option_that_this_version_does_not_know_are_refused() {
     for number in codes.chain([17, 99, -1]) {
         let other = shipped.replace(known, &format!("{known} FINAL_ERROR_OTHER = {number};"));
         let method = "rpc Create(Request) returns (Response) {
-                        option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_NOT_FOUND, FINAL_ERROR_OTHER] }; }";
+                        option (idempotency.v1.procedure) = {
+                          final_errors: [FINAL_ERROR_NOT_FOUND, FINAL_ERROR_OTHER] }; }";
         let message = error(IdempotencyLayer::builder(compile_with(method, Some(&other))).store(MemoryStore::new()));
         assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
     }

@@ -111,8 +111,8 @@ impl Shop {
         Self { handler, layer, channel, client, user: *user, key, patience: *patience }
     }
 
-    /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing tells
-    /// how the call did.
+    /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing
+    /// tells how the call did.
     pub(crate) async fn die(&self, store: &impl Store, procedure: &str, name: &str) {
         let claim = self.claim(procedure, name);
         store.claim(&claim).await.expect("the store answers");

@@ -224,7 +224,6 @@ async fn knows_nothing_where_it_takes_longer_than_half_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn leaves_the_handler_a_key_that_lasts_where_it_took_long() {
     let (shop, _, witness) = abandoned(Answer::NotExecuted.held()).await;
-    shop.with_key(Some(Uuid::new_v4()));
     let call = shop.spawn_create("a");
     tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
     witness.open(1);

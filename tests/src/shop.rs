@@ -201,8 +201,8 @@ pub async fn serve(routes: Routes) -> SocketAddr {
     address
 }
 
-/// Serves over a pipe in memory until the test ends, and connects to that. Where time is paused it passes only while nobody
-/// has anything to do: nothing waits for the machine.
+/// Serves over a pipe in memory until the test ends, and connects to that. Where time is paused it passes only while
+/// nobody has anything to do: nothing waits for the machine.
 pub async fn serve_in_memory(routes: Routes) -> Channel {
     let (client, server) = tokio::io::duplex(1 << 20);
     let incoming = tokio_stream::once(Ok::<_, io::Error>(server));
