@@ -83,6 +83,30 @@ async fn whatever_its_handler_makes_of_it() {
     write_skew(|_| Status::internal("something is wrong")).await;
 }
 
+/// Lost in a statement, and not at COMMIT: the handler's answer, whatever it is, does not hide it.
+#[tokio::test]
+async fn a_statement_that_is_lost_says_so_to_the_client() {
+    for code in ["serialization_failure", "deadlock_detected"] {
+        let database = Database::new().await;
+        let service = Service::new(&database, database.pool(2), move |call: Call| async move {
+            call.insert().await?;
+            let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$");
+            let lost = call.transaction().batch_execute(&raise).await.expect_err("it is lost");
+            assert_eq!(lost.kind(), TransactionErrorKind::Conflict);
+            Err(Status::internal("something is wrong"))
+        })
+        .await;
+        for key in [service.key, None] {
+            let status = service.with_key(key).create("shop").await.expect_err("it is lost");
+            assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::Conflict)));
+            assert!(status.get_details_retry_info().is_some());
+        }
+        let owner = database.owner().await;
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+}
+
 /// What was lost inside of a savepoint, and rolled back with it, is not held against the call.
 #[tokio::test]
 async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_forgotten() {
