@@ -1,23 +1,24 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::{fault::FaultSet, sabotage::Sabotage};
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail, and then
 /// counts what it left: nothing may have happened twice, and nothing that was acknowledged may be lost.
 ///
-/// It starts everything that it needs, and leaves nothing behind. PostgreSQL's server binaries (initdb and postgres) have
-/// to be installed. The exit code is 0 where all promises were kept, 1 where one was broken, 2 where it could not run.
+/// It starts everything that it needs, and leaves nothing behind. PostgreSQL's server binaries (initdb and postgres)
+/// have to be installed. The exit code is 0 where all promises were kept, 1 where one was broken, 2 where it could not
+/// run.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    #[allow(missing_docs, reason = "it would be in the help")]
+    #[expect(missing_docs, reason = "it would be in the help")]
     pub command: Option<Command>,
 
     /// How many operations the clients carry out, in each mode.
-    #[arg(long, value_name = "NUMBER", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "NUMBER", default_value = "10000", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub(crate) operations: u32,
 
     /// What all decisions are drawn from: the same seed makes the same operations and the same faults, as far as real
@@ -30,11 +31,11 @@ pub struct Args {
     pub(crate) mode: Modes,
 
     /// How many server processes there are.
-    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = value_parser!(u32).range(1..=16))]
     pub(crate) servers: u32,
 
     /// How many clients call at the same time.
-    #[arg(long, value_name = "NUMBER", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "NUMBER", default_value = "16", value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,
 
     /// What the sample does, in reserved mode, with a key whose lease ended without an outcome. `refuse` promises the
@@ -46,8 +47,8 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
 
-    /// Which faults there are: `all`, `none`, or a list with commas of commit-cut, connection-cut, connections-cut, database-kill,
-    /// full-pool, hang-up, server-kill, stall, step-kill and zombie.
+    /// Which faults there are: `all`, `none`, or a list with commas of commit-cut, connection-cut, connections-cut,
+    /// database-kill, full-pool, hang-up, server-kill, stall, step-kill and zombie.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
@@ -59,8 +60,8 @@ pub struct Args {
     #[arg(long)]
     pub(crate) verbose: bool,
 
-    /// Break promises on purpose, behind the back of the service, to see that the auditor notices: `all`, or a list with
-    /// commas of execute, forget, hold, lose and swap.
+    /// Break promises on purpose, behind the back of the service, to see that the auditor notices: `all`, or a list
+    /// with commas of execute, forget, hold, lose and swap.
     #[arg(long, value_name = "LIST", default_value = "none", hide = true)]
     pub(crate) sabotage: Sabotage,
 }

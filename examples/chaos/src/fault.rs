@@ -39,6 +39,11 @@ impl FaultKind {
     pub(crate) fn is_of_clients(self) -> bool {
         self == Self::ClientHungUp
     }
+
+    /// Whether handlers that it befalls may go on afterwards as if nothing had happened.
+    pub(crate) fn spares_handlers(self) -> bool {
+        matches!(self, Self::DatabaseStalled | Self::PoolFull | Self::ServerPausedAt(_))
+    }
 }
 
 impl fmt::Display for FaultKind {

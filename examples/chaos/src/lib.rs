@@ -1,5 +1,5 @@
-//! The fault harness: a seeded workload on the sample service while its servers, its database and the connections between
-//! them fail, and an independent auditor that counts what is left.
+//! The fault harness: a seeded workload on the sample service while its servers, its database and the connections
+//! between them fail, and an independent auditor that counts what is left.
 //!
 //! ```text
 //!   clients ──▶ servers (the sample, as processes) ──▶ proxies ──▶ PostgreSQL (private)
@@ -11,7 +11,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `args`, `run`, `plan`, `trial` | the command; what is decided beforehand; one run in one mode |
-//! | `seed`, `operation`, `schedule`, `step`, `fault` | what there is to decide: operations and faults, all from one seed |
+//! | `seed`, `operation`, `schedule`, `step`, `fault` | what there is to decide, all from one seed |
 //! | `database`, `proxy`, `fleet` | what fails: PostgreSQL, the way to it, the server processes |
 //! | `server` | what runs in a server process: the sample, and what kills or stops it at a step |
 //! | `faults`, `pace` | what makes the faults happen, and keeps them in step with the operations |

@@ -17,8 +17,8 @@ const CHANGED: &str = "-changed";
 /// What the e-mail address of an invitation ends with.
 const DOMAIN: &str = "@example.com";
 
-/// One thing that a client wants done exactly once. Its number is in the name of what it creates, so that its effects can
-/// be counted without asking anybody.
+/// One thing that a client wants done exactly once. Its number is in the name of what it creates, so that its effects
+/// can be counted without asking anybody.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) number: u32,

@@ -11,8 +11,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// More faults than this are not left waiting while operations go on.
 const BACKLOG: usize = 4;
 
-/// Hands out the numbers of the operations, and keeps them and the faults in step: on a fast machine the clients would be
-/// done before the faults that were meant for them have had their turn.
+/// Hands out the numbers of the operations, and keeps them and the faults in step: on a fast machine the clients would
+/// be done before the faults that were meant for them have had their turn.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// How many operations have begun.

@@ -50,8 +50,8 @@ impl Plan {
         schedule(self.seed, operations, self.servers, &self.faults, &Step::of(mode))
     }
 
-    /// The flags of the sample. Without its store it refuses calls, in every mode: to run them unprotected is its default,
-    /// and would be a duplicate that it never promised not to make.
+    /// The flags of the sample. Without its store it refuses calls, in every mode: to run them unprotected is its
+    /// default, and would be a duplicate that it never promised not to make.
     pub(crate) fn flags(&self, mode: Mode) -> Vec<String> {
         let mut flags = vec!["--listen", "127.0.0.1:0", "--on-store-unavailable", "reject", "--mode", mode.as_str()];
         let lease = humantime::format_duration(self.lease).to_string();

@@ -153,8 +153,8 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
     schedule
 }
 
-/// The place of fault `number` of `count`: anywhere in its own equal share of the run, but for the very end, where there
-/// would be nobody left to feel it.
+/// The place of fault `number` of `count`: anywhere in its own equal share of the run, but for the very end, where
+/// there would be nobody left to feel it.
 fn position(rng: &mut impl Rng, operations: u32, number: u32, count: u32) -> u32 {
     let share = f64::from(operations) * 0.95 / f64::from(count);
     let at = share * (f64::from(number) + rng.random::<f64>());

@@ -5,8 +5,8 @@ use crate::fault::Family;
 /// What all decisions of a run are drawn from.
 ///
 /// Each subject has a stream of its own, so that what one draws does not depend on how far another has come: the same
-/// seed gives the same operations, with the same habits, and the same faults at the same operations. What the machine adds
-/// (which server a call meets, when a process gets its time) is not repeated.
+/// seed gives the same operations, with the same habits, and the same faults at the same operations. What the machine
+/// adds (which server a call meets, when a process gets its time) is not repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(pub(crate) u64);
 

@@ -8,7 +8,8 @@ pub(crate) const ENGINE_TARGET: &str = "tonic_idempotency::step";
 /// The target of the sample's.
 pub(crate) const SAMPLE_TARGET: &str = "organization::step";
 
-/// A point in the life of a call that its server passes, in this order. Each is a `tracing` event with the field `step`.
+/// A point in the life of a call that its server passes, in this order. Each is a `tracing` event with the field
+/// `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Step {
     /// The claim is about to be sent.

@@ -40,8 +40,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Carries out the plan in one mode: on a new database, with new servers, which are gone afterwards. Dropped, it leaves
-    /// nothing behind either.
+    /// Carries out the plan in one mode: on a new database, with new servers, which are gone afterwards. Dropped, it
+    /// leaves nothing behind either.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ impl Trial {
     }
 }
 
-/// The clients do their work while things fail around them: how long it took. In the end everything has been stopped, in
-/// good order.
+/// The clients do their work while things fail around them: how long it took. In the end everything has been stopped,
+/// in good order.
 async fn faults_and_work(
     plan: &Plan,
     mode: Mode,

@@ -40,8 +40,8 @@ impl Server {
         Self::start_in_background(sources, Durability::Nothing).await
     }
 
-    /// As [`start`](Self::start), and a private server keeps what was committed when it is [killed](Self::kill): commits
-    /// are synchronous. They are not flushed to the disk, so that all may be lost when the machine goes down.
+    /// As [`start`](Self::start), and a private server keeps what was committed when it is [killed](Self::kill):
+    /// commits are synchronous. They are not flushed to the disk, so that all may be lost when the machine goes down.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl Server {
         killed.map_err(CrashError)
     }
 
-    /// Starts a [killed](Self::kill) server again, with its data and under the same [URL](Self::url), and waits until it
-    /// answers: at most 30 s.
+    /// Starts a [killed](Self::kill) server again, with its data and under the same [URL](Self::url), and waits until
+    /// it answers: at most 30 s.
     ///
     /// # Errors
     ///

@@ -42,6 +42,8 @@ struct Case<'a> {
     evidence: &'a Evidence<'a>,
     /// Whether a fault may have kept its outcome from being recorded.
     hit: bool,
+    /// Whether it may have been executed again for that.
+    may_be_rerun: bool,
     number: u32,
     verdict: &'a mut Verdict,
 }
@@ -56,7 +58,7 @@ struct First {
 impl<'a> Case<'a> {
     fn new(evidence: &'a Evidence<'a>, number: u32, attempts: &[&'a Attempt], verdict: &'a mut Verdict) -> Self {
         let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
-        Self { asked, changed, evidence, hit: false, number, verdict }
+        Self { asked, changed, evidence, hit: false, may_be_rerun: false, number, verdict }
     }
 
     fn judge(mut self) {
@@ -68,7 +70,7 @@ impl<'a> Case<'a> {
         acknowledged.sort_by_key(|(_, at, _)| *at);
         let first = acknowledged.first().map(|(_, at, acknowledgement)| First { at: *at, id: acknowledgement.id });
 
-        self.hit = self.hit_before(first);
+        self.look_for_faults(first);
         self.effects();
         for (number, (attempt, _, acknowledgement)) in acknowledged.iter().enumerate() {
             self.acknowledgement(attempt, *acknowledgement, first.filter(|_| number > 0));
@@ -88,7 +90,7 @@ impl<'a> Case<'a> {
     fn effects(&mut self) {
         let rows = self.evidence.rows.of(self.number, Variant::Asked).len();
         if rows > 1 {
-            if self.may_be_rerun() {
+            if self.may_be_rerun {
                 self.verdict.reruns += rows - 1;
             } else {
                 self.broken(Promise::NothingTwice, format!("it was executed {rows} times"));
@@ -124,10 +126,10 @@ impl<'a> Case<'a> {
             let what = format!("its first response was of {}, and another of {id}", text(first.id));
             if given.replayed || !later {
                 // A rerun gives what it did itself, and its later replays the same.
-                if !self.may_be_rerun() {
+                if !self.may_be_rerun {
                     self.broken(Promise::NoWrongReplay, what);
                 }
-            } else if !self.may_be_rerun() {
+            } else if !self.may_be_rerun {
                 self.broken(Promise::NothingLost, format!("{what}, executed once more"));
             }
         } else if later && !given.replayed {
@@ -184,15 +186,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn may_be_rerun(&self) -> bool {
-        self.evidence.rules.allow_reruns() && self.hit
-    }
-
-    /// Whether a fault may have hit one of its calls up to the first response: what comes later finds the record there.
-    fn hit_before(&self, first: Option<First>) -> bool {
+    /// Faults that hit one of its calls up to the first response: what comes later finds the record there.
+    fn look_for_faults(&mut self, first: Option<First>) {
         let until = |attempt: &&&Attempt| first.is_none_or(|first| attempt.begun < first.at);
         let attempts: Vec<_> = self.asked.iter().filter(until).copied().collect();
-        self.evidence.rules.hit(&attempts, &self.evidence.entries.faults)
+        let (rules, faults) = (self.evidence.rules, &self.evidence.entries.faults);
+        self.hit = rules.hit(&attempts, faults);
+        self.may_be_rerun = rules.allow_rerun(&attempts, faults);
     }
 
     fn broken(&mut self, promise: Promise, what: String) {

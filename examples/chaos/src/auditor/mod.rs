@@ -1,12 +1,12 @@
-//! Says whether the promises were kept, from nothing but the rows that there are in the end and what clients were told. It
-//! knows neither keys, leases nor tokens.
+//! Says whether the promises were kept, from nothing but the rows that there are in the end and what clients were told.
+//! It knows neither keys, leases nor tokens.
 //!
 //! | promise | broken where |
 //! |---|---|
 //! | nothing happens twice | an operation has more than one row, and its policy does not allow a rerun |
 //! | what is refused does not happen | a request that used the key of another operation has a row |
 //! | what was acknowledged stays | an acknowledged id has no row, or a later retry does not get it back as a replay |
-//! | a replay is of one's own call | a response has the id of another operation, or of another row than the first response |
+//! | a replay is of one's own call | a response has the id of another operation, or not the one of the first response |
 //! | no key is stuck | the last retry of an operation, with all faults over, gets no answer for good |
 //! | nothing else | an answer that no client of this service can expect |
 

@@ -14,9 +14,19 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether an operation may be executed again, where a fault may have kept its outcome from being recorded.
-    pub(super) fn allow_reruns(self) -> bool {
-        self.mode == Mode::Reserved && self.on_lease_ended == LeasePolicy::Rerun
+    /// Whether an operation with these attempts may be executed again: `rerun` allows it where any fault may have kept
+    /// its outcome from being recorded, `reconcile` where one may have held its handler up for a lease, so that it went
+    /// on when the reconciler had looked.
+    pub(super) fn allow_rerun(self, attempts: &[&Attempt], faults: &[Fault]) -> bool {
+        match (self.mode, self.on_lease_ended) {
+            (Mode::Reserved, LeasePolicy::Rerun) => self.hit(attempts, faults),
+            (Mode::Reserved, LeasePolicy::Reconcile) => {
+                let holds_up = |fault: &&Fault| fault.kind.spares_handlers() && fault.ended - fault.begun >= self.lease;
+                let faults: Vec<_> = faults.iter().filter(holds_up).copied().collect();
+                self.hit(attempts, &faults)
+            }
+            (Mode::Reserved, LeasePolicy::Refuse) | (Mode::Transactional, _) => false,
+        }
     }
 
     /// Whether the service may answer that it does not know what became of an operation.

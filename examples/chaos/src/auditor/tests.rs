@@ -187,6 +187,25 @@ fn allows_reruns_of_what_a_fault_may_have_hit_and_of_nothing_else() {
 }
 
 #[test]
+fn allows_a_second_execution_beside_a_handler_that_was_held_up_to_reconcile_alone() {
+    let scene = |kind, lasted, policy| {
+        let mut scene = Scene::good().reserved(policy);
+        scene.row(1, Variant::Asked, other_id(1));
+        let begun = Duration::from_secs(1);
+        scene.entries.faults.push(Fault { kind, whom: Whom::Server(SERVER), begun, ended: begun + lasted });
+        scene
+    };
+    let (paused, lease) = (FaultKind::ServerPausedAt(Step::HandlerWrote), Duration::from_secs(2));
+    let allowed = scene(paused, lease, LeasePolicy::Reconcile);
+    allowed.breaks(&[]);
+    assert_eq!(allowed.verdict().reruns, 1);
+
+    scene(paused, lease / 2, LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
+    scene(paused, lease, LeasePolicy::Refuse).breaks(&[Promise::NothingTwice]);
+    scene(FaultKind::ServerKilled, lease, LeasePolicy::Reconcile).breaks(&[Promise::NothingTwice]);
+}
+
+#[test]
 fn finds_a_response_whose_row_is_not_there() {
     let mut scene = Scene::empty();
     scene.row(0, Variant::Asked, id(0));

@@ -49,7 +49,8 @@ impl Calls {
         outcome
     }
 
-    /// Calls several servers at the same time, or one of them several times, and waits for all answers: the best of them.
+    /// Calls several servers at the same time, or one of them several times, and waits for all answers: the best of
+    /// them.
     pub(crate) async fn hedge(&self, operation: &Operation, further: usize, rng: &mut impl Rng) -> Outcome {
         let mut calls = JoinSet::new();
         for number in 0..=further {

@@ -52,8 +52,8 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts them, each behind a proxy of its own, and waits until all of them serve: the first alone, so that only one
-    /// makes the tables.
+    /// Starts them, each behind a proxy of its own, and waits until all of them serve: the first alone, so that only
+    /// one makes the tables.
     ///
     /// # Errors
     ///

@@ -155,8 +155,8 @@ impl Life<'_> {
         self.process.tell(Instruction::Arm(Arm { action, left: nth, step })).await;
     }
 
-    /// The server has stopped itself: lets it sleep until its leases are over and others have taken over what it was at,
-    /// and then go on as if nothing had happened.
+    /// The server has stopped itself: lets it sleep until its leases are over and others have taken over what it was
+    /// at, and then go on as if nothing had happened.
     async fn be_paused(&mut self, step: Step) {
         let slot = self.slot;
         let Setting { journal, lease, rotation, .. } = &slot.setting;

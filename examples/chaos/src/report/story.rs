@@ -106,8 +106,8 @@ fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     })
 }
 
-/// Whether a fault befell a server that was called. A client that hangs up concerns its own operation alone, whose calls
-/// say so.
+/// Whether a fault befell a server that was called. A client that hangs up concerns its own operation alone, whose
+/// calls say so.
 fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
     !fault.kind.is_of_clients()
         && attempts.iter().any(|attempt| match fault.whom {

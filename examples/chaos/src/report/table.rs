@@ -10,7 +10,11 @@ use crate::{
 pub(crate) const LEGEND: &str = "\
 Every operation is tried once more when all faults are over and every lease has ended, on a new server: that is its last
 retry. A fault is counted when it has happened. Calls without the store are refused in both modes
-(`--on-store-unavailable reject`). What must be 0 counts operations.";
+(`--on-store-unavailable reject`). What must be 0 counts operations.
+
+In reserved mode an operation may be executed again, with `rerun` where a fault may have kept its outcome from being
+recorded, and with `reconcile` only where one may have held up its handler for a lease, so that it went on when the
+reconciler had looked.";
 
 /// One run, as a table in Markdown.
 #[derive(Debug)]
@@ -60,8 +64,8 @@ impl Table<'_> {
         row("outcome unknown to the last retry, too", &verdict.unknown);
         if self.trial.mode == Mode::Reserved {
             row("of these, acknowledged once", &verdict.refused_after_acknowledgement);
-            if self.plan.on_lease_ended == LeasePolicy::Rerun {
-                row("reruns that the policy allows", &verdict.reruns);
+            if self.plan.on_lease_ended != LeasePolicy::Refuse {
+                row("executed again, as the policy allows", &verdict.reruns);
             }
         }
         for (promise, count) in verdict.counts() {

@@ -1,5 +1,5 @@
-//! What runs in a server process: the sample, and what makes it die or stop at a point. The harness talks to it in lines,
-//! over its standard input and output.
+//! What runs in a server process: the sample, and what makes it die or stop at a point. The harness talks to it in
+//! lines, over its standard input and output.
 
 mod points;
 mod ready;
@@ -58,7 +58,8 @@ fn init_tracing(points: &Points) {
     tracing_subscriber::registry().with(points.clone().with_filter(steps)).with(log.with_filter(log_filter)).init();
 }
 
-/// Does what the lines of standard input say. When they end, so has the harness, and this process has nothing to live for.
+/// Does what the lines of standard input say. When they end, so has the harness, and this process has nothing to live
+/// for.
 fn obey(points: &Points) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.parse() {

@@ -35,8 +35,8 @@ pub(super) fn path() -> PathBuf {
     env::temp_dir().join(format!("chaos-{}.json", Uuid::new_v4().simple()))
 }
 
-/// Waits for the file, takes it away, so that nobody has to clean up after a process that is killed, and tells the harness
-/// what was in it. Then waits for ever.
+/// Waits for the file, takes it away, so that nobody has to clean up after a process that is killed, and tells the
+/// harness what was in it. Then waits for ever.
 pub(super) async fn announce(file: &Path) -> Error {
     match try_announce(file).await {
         Ok(never) => match never {},
