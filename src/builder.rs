@@ -2,6 +2,8 @@ use std::{collections::HashMap, error, fmt, sync::Arc};
 
 use prost_reflect::{DescriptorError, DescriptorPool};
 
+#[cfg(feature = "connect")]
+use crate::connect::{Settings, Translator};
 use crate::{
     IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
     StatusResolver, Store, UserFromExtensions, UserResolver,
@@ -37,6 +39,12 @@ impl From<DescriptorPool> for Descriptors {
     }
 }
 
+impl Descriptors {
+    pub(crate) fn pool(self) -> Result<DescriptorPool, BuildError> {
+        self.0.map_err(BuildError::Descriptors)
+    }
+}
+
 /// The names of the services alone: a pool's own `Debug` follows messages that contain themselves until the stack is
 /// used up.
 impl fmt::Debug for Descriptors {
@@ -62,6 +70,8 @@ pub struct IdempotencyLayerBuilder {
     max_request_bytes: usize,
     max_response_bytes: usize,
     max_waiting: usize,
+    #[cfg(feature = "connect")]
+    ignore_unknown_fields: bool,
 }
 
 impl IdempotencyLayerBuilder {
@@ -79,6 +89,8 @@ impl IdempotencyLayerBuilder {
             max_request_bytes: 4 << 20,
             max_response_bytes: 1 << 20,
             max_waiting: 4096,
+            #[cfg(feature = "connect")]
+            ignore_unknown_fields: false,
         }
     }
 
@@ -165,13 +177,22 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// For calls with a key over Connect in JSON, around a service of `connectrpc`'s own: as
+    /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to `false`: they are
+    /// refused.
+    #[cfg(feature = "connect")]
+    pub fn ignore_unknown_fields(mut self, ignore: bool) -> Self {
+        self.ignore_unknown_fields = ignore;
+        self
+    }
+
     /// The layer.
     ///
     /// # Errors
     ///
     /// [`BuildError`] where the descriptors cannot be read, opt nothing in, or a procedure is described that cannot be.
     pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
-        let pool = self.descriptors.0.map_err(BuildError::Descriptors)?;
+        let pool = self.descriptors.pool()?;
         let resource_types = self.store.as_ref().and_then(|store| store.resource_types());
 
         let described = read_options(&pool)?.into_iter().chain(self.procedures);
@@ -198,7 +219,23 @@ impl IdempotencyLayerBuilder {
                 running: Running::default(),
             })
         });
-        let shared = Shared { procedures, engine, user: self.user, max_request_bytes: self.max_request_bytes };
+        #[cfg(feature = "connect")]
+        let translator = {
+            let settings = Settings {
+                ignore_unknown_fields: self.ignore_unknown_fields,
+                max_message_bytes: self.max_request_bytes,
+                ..Settings::default()
+            };
+            Translator::new(&pool, settings)
+        };
+        let shared = Shared {
+            procedures,
+            engine,
+            user: self.user,
+            max_request_bytes: self.max_request_bytes,
+            #[cfg(feature = "connect")]
+            translator,
+        };
         Ok(IdempotencyLayer { shared: Arc::new(shared) })
     }
 }

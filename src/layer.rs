@@ -2,6 +2,8 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
+#[cfg(feature = "connect")]
+use crate::connect::Translator;
 use crate::{
     Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, builder::Descriptors,
     canonical::Canonical, engine::Engine,
@@ -42,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) user: Box<dyn UserResolver>,
     /// The largest request message, in bytes.
     pub(crate) max_request_bytes: usize,
+    /// For calls that are not gRPC, where the service speaks more than that.
+    #[cfg(feature = "connect")]
+    pub(crate) translator: Translator,
 }
 
 /// A procedure, and what hashes its requests.

@@ -40,6 +40,8 @@
 //! handler is caught in that task, and answered with `INTERNAL`.
 
 pub mod canonical;
+#[cfg(feature = "connect")]
+pub mod connect;
 #[cfg(feature = "postgres")]
 pub mod migrations;
 pub mod procedure;
@@ -57,6 +59,7 @@ mod error;
 mod execute;
 mod execution;
 mod flight;
+mod future;
 mod heartbeat;
 mod hold;
 mod in_transaction;
@@ -82,6 +85,7 @@ pub use self::{
     builder::{BuildError, Descriptors, IdempotencyLayerBuilder},
     error::{ERROR_DOMAIN, Mismatch, Reason, UnknownReason},
     execution::Execution,
+    future::ResponseFuture,
     interceptor::KeyInterceptor,
     key::{IdempotencyKey, InvalidKey},
     layer::IdempotencyLayer,
@@ -92,7 +96,7 @@ pub use self::{
     },
     reconcile::{Abandoned, Reconciler, Reconciliation},
     recovery::{Recovered, Recovering, Recovery},
-    service::{Idempotency, ResponseFuture},
+    service::Idempotency,
     shutdown::{LeftBehind, Shutdown, Stage},
     status::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},
     store::{MemoryStore, Resource, ResourceType, ResourceTypes, Store, StoreError, StoreErrorKind},

@@ -1,19 +1,19 @@
 use std::{
     fmt, mem,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
+#[cfg(feature = "connect")]
+use futures_util::FutureExt as _;
 use http::{Request, Response};
-use pin_project_lite::pin_project;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
 use crate::{
-    IdempotencyKey, KeyPolicy, Mode, Procedure, StorePolicy, UserId, UserPolicy,
+    IdempotencyKey, KeyPolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId, UserPolicy,
     call::Call,
     engine::Engine,
     error::{MalformedRequest, Rejection},
@@ -48,7 +48,7 @@ impl<S> Idempotency<S> {
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
 where
     S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Send + 'static,
+    S::Error: Into<StdError> + Send + 'static,
     S::Future: Send + 'static,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<StdError>,
@@ -70,14 +70,20 @@ where
             Decision::Protect { engine, protected, key, user } => {
                 let limit = self.shared.max_request_bytes;
                 let reservation = Reservation::new(user, key);
-                ResponseFuture::protected(protect(engine, protected, reservation, request, limit, self.take_inner()))
+                ResponseFuture::boxed(protect(engine, protected, reservation, request, limit, self.take_inner()))
             }
             Decision::Transaction { engine, protected, user } => {
-                ResponseFuture::protected(in_transaction(engine, protected, user, request, self.take_inner()))
+                ResponseFuture::boxed(in_transaction(engine, protected, user, request, self.take_inner()))
+            }
+            #[cfg(feature = "connect")]
+            Decision::Translate => {
+                let shared = Arc::clone(&self.shared);
+                let service = Self { inner: self.take_inner(), shared: Arc::clone(&shared) };
+                ResponseFuture::boxed(shared.translator.call(request, service).map(Ok))
             }
             Decision::Reject(rejection) => {
                 let response = UnaryResponse::failed(rejection.into()).into_response();
-                ResponseFuture::protected(std::future::ready(Ok(response)))
+                ResponseFuture::boxed(std::future::ready(Ok(response)))
             }
         }
     }
@@ -99,6 +105,9 @@ enum Decision {
         protected: Arc<Protected>,
         user: Option<UserId>,
     },
+    /// As gRPC, and then once more.
+    #[cfg(feature = "connect")]
+    Translate,
 }
 
 impl Shared {
@@ -110,6 +119,10 @@ impl Shared {
             return Decision::PassThrough;
         };
         let (procedure, policies) = (&protected.procedure, protected.procedure.policies());
+        #[cfg(feature = "connect")]
+        if self.is_to_be_translated(request, procedure) {
+            return Decision::Translate;
+        }
         let key = match request.extensions().get().copied() {
             Some(key) => Ok(Some(key)),
             None => IdempotencyKey::from_headers(request.headers()),
@@ -150,6 +163,17 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Whether the call needs the layer, in a protocol that it does not take apart itself.
+    #[cfg(feature = "connect")]
+    fn is_to_be_translated<B>(&self, request: &Request<B>, procedure: &Procedure) -> bool {
+        let policies = procedure.policies();
+        let has_key = request.headers().contains_key(IdempotencyKey::HEADER)
+            || request.extensions().get::<IdempotencyKey>().is_some();
+        (has_key || policies.key == KeyPolicy::Required || policies.mode == Mode::Transactional)
+            && !is_grpc(request.headers())
+            && self.translator.translates(request)
     }
 }
 
@@ -254,53 +278,5 @@ impl<S: NamedService> NamedService for Idempotency<S> {
 impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Idempotency").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
-pin_project! {
-    /// The future of [`Idempotency`].
-    pub struct ResponseFuture<F, E> {
-        #[pin]
-        kind: Kind<F, E>,
-    }
-}
-
-pin_project! {
-    #[project = KindProjection]
-    enum Kind<F, E> {
-        PassThrough { #[pin] inner: F },
-        Protected { inner: Pin<Box<dyn Future<Output = Result<Response<Body>, E>> + Send>> },
-    }
-}
-
-impl<F, E> ResponseFuture<F, E> {
-    fn pass_through(inner: F) -> Self {
-        Self { kind: Kind::PassThrough { inner } }
-    }
-
-    fn protected(inner: impl Future<Output = Result<Response<Body>, E>> + Send + 'static) -> Self {
-        Self { kind: Kind::Protected { inner: Box::pin(inner) } }
-    }
-}
-
-impl<F, E, R> Future for ResponseFuture<F, E>
-where
-    F: Future<Output = Result<Response<R>, E>>,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<StdError>,
-{
-    type Output = Result<Response<Body>, E>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().kind.project() {
-            KindProjection::PassThrough { inner } => inner.poll(cx).map_ok(|response| response.map(Body::new)),
-            KindProjection::Protected { inner } => inner.as_mut().poll(cx),
-        }
-    }
-}
-
-impl<F, E> fmt::Debug for ResponseFuture<F, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const HEADER_LEN: usize = 5;
 
 /// The one message of a unary body.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(crate) struct Frame {
     pub(super) compressed: bool,
     pub(super) message: Bytes,
 }
@@ -36,7 +36,7 @@ impl Frame {
     }
 
     /// The body that holds one uncompressed message.
-    pub(super) fn encode(message: &[u8]) -> Result<Bytes, WireError> {
+    pub(crate) fn encode(message: &[u8]) -> Result<Bytes, WireError> {
         let length = u32::try_from(message.len()).map_err(|_| WireError::TooLarge)?;
         let mut body = BytesMut::with_capacity(HEADER_LEN + message.len());
         body.put_u8(0);

@@ -7,7 +7,7 @@ mod response;
 mod stored_error;
 
 pub(crate) use self::{
-    frame::WireError,
+    frame::{Frame, WireError},
     request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},
     response::UnaryResponse,
 };

@@ -68,10 +68,16 @@ impl UnaryResponse {
     }
 
     /// In the trailers or, of a response without a body, in the headers; with the metadata of both.
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let mut metadata = self.parts.headers.clone();
         metadata.extend(self.trailers.clone());
         Status::from_header_map(&metadata).unwrap_or_else(|| Status::unknown("the response has no status"))
+    }
+
+    /// The headers and the trailers, as they are.
+    #[cfg(feature = "connect")]
+    pub(crate) fn metadata(&self) -> (HeaderMap, HeaderMap) {
+        (self.parts.headers.clone(), self.trailers.clone())
     }
 
     /// Whether the handler succeeded: `grpc-status` is 0, in the trailers or, of a response without a body, in the headers.

@@ -1,0 +1,49 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage};
+use tonic::{Code, Status};
+
+use crate::Reason;
+
+/// Turns statuses into errors of Connect.
+#[derive(Debug)]
+pub(super) struct Errors {
+    /// The types of details that can be shown.
+    pools: Vec<DescriptorPool>,
+}
+
+impl Errors {
+    pub(super) fn new(pool: DescriptorPool) -> Self {
+        let google = DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).ok();
+        Self { pools: google.into_iter().chain([pool]).collect() }
+    }
+
+    /// The error, with its details, without metadata.
+    pub(super) fn connect(&self, status: Status) -> ConnectError {
+        let code = match Reason::of(&status) {
+            // What gRPC calls INTERNAL is the caller's mistake to Connect.
+            Some(Reason::RequestMalformed) if status.code() == Code::Internal => ErrorCode::InvalidArgument,
+            _ => ErrorCode::from_grpc_code(code_number(status.code())).unwrap_or(ErrorCode::Unknown),
+        };
+        let details = tonic_types::pb::Status::decode(status.details()).unwrap_or_default().details;
+        details.into_iter().fold(ConnectError::new(code, status.message()), |error, detail| {
+            let name = detail.type_url.rsplit('/').next().unwrap_or_default().to_owned();
+            error.with_detail(ErrorDetail {
+                debug: self.readable(&name, &detail.value),
+                value: Some(STANDARD_NO_PAD.encode(&detail.value)),
+                type_url: name,
+            })
+        })
+    }
+
+    /// A detail as JSON, for people; `None` where its type is not known.
+    fn readable(&self, name: &str, value: &[u8]) -> Option<serde_json::Value> {
+        let message = self.pools.iter().find_map(|pool| pool.get_message_by_name(name))?;
+        serde_json::to_value(DynamicMessage::decode(message, value).ok()?).ok()
+    }
+}
+
+fn code_number(code: Code) -> u32 {
+    i32::from(code).unsigned_abs()
+}

@@ -1,0 +1,44 @@
+use bytes::Bytes;
+use connectrpc::{ConnectError, EncodedBody, Response};
+use http::{HeaderMap, HeaderName, header};
+use tonic::body::Body;
+
+use super::error::Errors;
+use crate::wire::UnaryResponse;
+
+/// Headers of gRPC, and of a body that is not this one.
+const LEFT_OUT: [HeaderName; 7] = [
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    HeaderName::from_static("grpc-accept-encoding"),
+    HeaderName::from_static("grpc-encoding"),
+    HeaderName::from_static("grpc-message"),
+    HeaderName::from_static("grpc-status"),
+    HeaderName::from_static("grpc-status-details-bin"),
+];
+
+/// The message and the metadata of a gRPC response, or its status as an error.
+pub(super) async fn connect(
+    response: http::Response<Body>,
+    errors: &Errors,
+) -> Result<Response<EncodedBody>, ConnectError> {
+    let response = UnaryResponse::read(response).await.map_err(|status| errors.connect(status))?;
+    let (mut headers, mut trailers) = response.metadata();
+    for metadata in [&mut headers, &mut trailers] {
+        leave_out(metadata);
+    }
+    if !response.is_success() {
+        return Err(errors.connect(response.status()).with_headers(headers).with_trailers(trailers));
+    }
+    let message: Bytes =
+        response.message().map_err(|error| ConnectError::internal(format!("the response cannot be read: {error}")))?;
+    let mut response = Response::new(EncodedBody::from(message));
+    (response.headers, response.trailers) = (headers, trailers);
+    Ok(response)
+}
+
+fn leave_out(metadata: &mut HeaderMap) {
+    for name in &LEFT_OUT {
+        metadata.remove(name);
+    }
+}
