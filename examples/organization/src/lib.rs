@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`proto`] | the service's messages, servers and clients |
 //! | `server` | **how the idempotency layer is put around the services** |
+//! | `protocols` | **how one port answers every protocol**, and lets in the pages of browsers |
 //! | `services` | the handlers |
 //! | `call` | what a create call comes with: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
@@ -21,6 +22,7 @@ mod database;
 mod failure;
 mod fields;
 mod outbox;
+mod protocols;
 mod ready;
 mod run;
 mod server;

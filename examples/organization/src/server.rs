@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use deadpool_postgres::Pool;
 use tokio::net::TcpListener;
 use tonic::{
@@ -24,6 +25,7 @@ use crate::{
         invite_service_server::InviteServiceServer, namespace_service_server::NamespaceServiceServer,
         project_service_server::ProjectServiceServer,
     },
+    protocols,
     run::Error,
     services::{ApiKeys, Clusters, Invites, InvitesReconciler, Namespaces, Projects},
     signals::Signals,
@@ -65,13 +67,14 @@ impl Service {
             .add_service(guard.around(InviteServiceServer::new(Invites::new(database.clone()))))
             .add_service(guard.around(NamespaceServiceServer::new(Namespaces::new(database.clone()))))
             .add_service(guard.around(ProjectServiceServer::new(Projects::new(database))));
-        let routes = add_public(routes).await?;
+        let routes = protocols::all(Router::new(), add_public(routes).await?);
         Ok(Self { idempotency, pools, recovering, routes, sweeping })
     }
 
     /// Serves until the first signal, and the calls that run then to their end.
     pub(crate) async fn serve(&self, listener: TcpListener, signals: Signals) -> Result<(), Error> {
         Server::builder()
+            .accept_http1(true) // browsers speak HTTP/2 over TLS alone
             .add_routes(self.routes.clone())
             .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), async move {
                 signals.first().await;
