@@ -1,4 +1,4 @@
-//! One port for every client: gRPC as it is, gRPC-Web turned into it, and the pages of browsers let in.
+//! One port for every client: gRPC as it is, gRPC-Web and Connect turned into it, and the pages of browsers let in.
 
 use std::time::Duration;
 
@@ -7,9 +7,12 @@ use axum::{
     http::{HeaderName, Method, header},
 };
 use tonic::service::Routes;
+use tonic_idempotency::{BuildError, connect::ConnectLayer};
 use tonic_web::GrpcWebLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_layer::Layer;
+
+use crate::FILE_DESCRIPTOR_SET;
 
 /// What a page of another origin may send: what the clients of gRPC-Web and of Connect do, and a key.
 const SENT: [HeaderName; 8] = [
@@ -37,11 +40,12 @@ const MAX_AGE: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Every protocol in front of `grpc`, and the pages of `site` beside them.
 ///
-/// The order matters. The site comes first: gRPC-Web's layer answers 400 to whatever comes over HTTP/1.1 in another protocol.
+/// The order matters. The site comes first, then Connect: gRPC-Web's layer answers 400 to whatever comes over HTTP/1.1 in another protocol.
 /// Authentication and idempotency come last, in `grpc`, so that a key is one key whatever protocol it came by.
-pub(crate) fn all(site: Router, grpc: Routes) -> Routes {
+pub(crate) fn all(site: Router, grpc: Routes) -> Result<Routes, BuildError> {
     let grpc_web = GrpcWebLayer::new().layer(grpc);
-    site.fallback_service(cors().layer(grpc_web)).into()
+    let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(grpc_web);
+    Ok(site.fallback_service(cors().layer(connect)).into())
 }
 
 /// Pages of any origin may call: there are no cookies, and who has no token is refused. A service that knows the origins of

@@ -67,7 +67,7 @@ impl Service {
             .add_service(guard.around(InviteServiceServer::new(Invites::new(database.clone()))))
             .add_service(guard.around(NamespaceServiceServer::new(Namespaces::new(database.clone()))))
             .add_service(guard.around(ProjectServiceServer::new(Projects::new(database))));
-        let routes = protocols::all(Router::new(), add_public(routes).await?);
+        let routes = protocols::all(Router::new(), add_public(routes).await?)?;
         Ok(Self { idempotency, pools, recovering, routes, sweeping })
     }
 
