@@ -2,6 +2,7 @@
 
 mod database;
 mod example;
+pub mod fuzz;
 mod proxy;
 pub mod shop;
 mod until;

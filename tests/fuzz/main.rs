@@ -1,0 +1,49 @@
+//! The corpora of the fuzz targets (`fuzz/`), replayed, and what little changes make of them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tonic_idempotency_tests::fuzz;
+
+#[test]
+fn canonical() {
+    replay("canonical", fuzz::canonical);
+}
+
+#[test]
+fn framing() {
+    replay("framing", fuzz::framing);
+}
+
+#[test]
+fn json() {
+    replay("json", fuzz::json);
+}
+
+/// Gives a target each file of its corpus; each cut off at every byte, the long ones at some; and each with a byte changed.
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+    let files = files(&corpus);
+    assert!(files.len() >= 10, "the corpus of {target} is in {}", corpus.display());
+    for file in files {
+        let input = fs::read(&file).expect("a file of the corpus");
+        println!("{}", file.display());
+        run(&input);
+        let step = input.len() / 32 + 1;
+        for at in (0..input.len()).step_by(step) {
+            run(&input[..at]);
+            let mut changed = input.clone();
+            changed[at] ^= 1 << (at % 8);
+            run(&changed);
+        }
+    }
+}
+
+fn files(corpus: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    files
+}
