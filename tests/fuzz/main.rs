@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
@@ -29,7 +30,10 @@ fn replay(target: &str, run: impl Fn(&[u8])) {
     assert!(files.len() >= 10, "the corpus of {target} is in {}", corpus.display());
     for file in files {
         let input = fs::read(&file).expect("a file of the corpus");
-        println!("{}", file.display());
+        let run = |input: &[u8]| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(input)));
+            assert!(outcome.is_ok(), "made of {}: {}", file.display(), input.escape_ascii());
+        };
         run(&input);
         let step = input.len() / 32 + 1;
         for at in (0..input.len()).step_by(step) {
