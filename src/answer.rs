@@ -2,7 +2,7 @@
 
 use crate::{
     IdempotencyStatus,
-    call::{Call, Recorded},
+    call::Call,
     engine::Engine,
     error::Rejection,
     flight::Flight,
@@ -27,7 +27,7 @@ impl Engine {
             ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
             ClaimOutcome::Replay(replay) => {
                 let status = self.replay_status(call, &replay).await;
-                let recorded = Recorded::new(&replay.response, replay.resource, status);
+                let recorded = self.recorded(call, &replay.response, replay.resource, status);
                 if let Some(flight) = flight {
                     flight.land(&recorded);
                 }

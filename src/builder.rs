@@ -6,7 +6,7 @@ use prost_reflect::{DescriptorError, DescriptorPool};
 use crate::connect::{Settings, Translator};
 use crate::{
     IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
-    StatusResolver, Store, UserFromExtensions, UserResolver,
+    ReplayedMetadata, StatusResolver, Store, UserFromExtensions, UserResolver,
     canonical::Canonical,
     engine::Engine,
     flight::Flights,
@@ -67,6 +67,7 @@ pub struct IdempotencyLayerBuilder {
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
     user: Box<dyn UserResolver>,
+    replayed_metadata: ReplayedMetadata,
     max_request_bytes: usize,
     max_response_bytes: usize,
     max_waiting: usize,
@@ -86,6 +87,7 @@ impl IdempotencyLayerBuilder {
             store: None,
             status_resolver: None,
             user: Box::new(UserFromExtensions),
+            replayed_metadata: ReplayedMetadata::custom(),
             max_request_bytes: 4 << 20,
             max_response_bytes: 1 << 20,
             max_waiting: 4096,
@@ -162,7 +164,13 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// The largest response message that is kept, in bytes; above it the first caller gets the response, and a retry
+    /// Which of the handler's response metadata a replay has. Defaults to [`ReplayedMetadata::custom`].
+    pub fn replayed_metadata(mut self, metadata: ReplayedMetadata) -> Self {
+        self.replayed_metadata = metadata;
+        self
+    }
+
+    /// The largest response that is kept, in bytes of its message and its metadata together; above it the first caller gets the response, and a retry
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
@@ -190,9 +198,11 @@ impl IdempotencyLayerBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] where the descriptors cannot be read, opt nothing in, or a procedure is described that cannot be.
+    /// [`BuildError`] where the descriptors cannot be read, opt nothing in, or a procedure or metadata is described that cannot
+    /// be.
     pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
         let pool = self.descriptors.pool()?;
+        let kept_metadata = self.replayed_metadata.resolve()?;
         let resource_types = self.store.as_ref().and_then(|store| store.resource_types());
 
         let described = read_options(&pool)?.into_iter().chain(self.procedures);
@@ -214,6 +224,7 @@ impl IdempotencyLayerBuilder {
                 store,
                 status_resolver: self.status_resolver,
                 reconcilers: self.reconcilers,
+                kept_metadata,
                 max_response_bytes: self.max_response_bytes,
                 flights: Flights::new(self.max_waiting),
                 running: Running::default(),
@@ -273,6 +284,16 @@ fn check_parts(
 pub enum BuildError {
     /// The descriptors cannot be read.
     Descriptors(DescriptorError),
+    /// What is to be replayed, or is not, has this name, which is none of metadata.
+    MetadataName {
+        /// The name.
+        name: String,
+    },
+    /// What is to be replayed is never kept; see [`ReplayedMetadata`].
+    MetadataNeverReplayed {
+        /// The name.
+        name: String,
+    },
     /// No procedure is opted in.
     NoProcedures,
     /// A procedure is described that cannot be.
@@ -283,6 +304,12 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Descriptors(_) => f.write_str("the descriptors cannot be read"),
+            Self::MetadataName { name } => write!(f, "replayed_metadata: {name:?} is no name of metadata"),
+            Self::MetadataNeverReplayed { name } => write!(
+                f,
+                "replayed_metadata: {name:?} is never kept: it belongs to the connection, the protocol or the first caller \
+                 alone; take it out of ReplayedMetadata::only"
+            ),
             Self::NoProcedures => f.write_str(
                 "no procedure is opted in: give one the option (idempotency.v1.procedure) or describe it in code; if \
                  there is one, the descriptor set has lost its options, as a round trip through prost-types does: write \
@@ -297,7 +324,10 @@ impl error::Error for BuildError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Descriptors(error) => Some(error),
-            Self::NoProcedures | Self::Procedure(_) => None,
+            Self::MetadataName { .. }
+            | Self::MetadataNeverReplayed { .. }
+            | Self::NoProcedures
+            | Self::Procedure(_) => None,
         }
     }
 }

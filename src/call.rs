@@ -7,11 +7,12 @@ use uuid::Uuid;
 use crate::{
     IdempotencyStatus, Procedure, Reason,
     canonical::RequestHash,
+    engine::Engine,
     error::Rejection,
     settle::Settlement,
     store::{Claim, Reservation, StoredResponse, TransactionOptions},
     telemetry,
-    wire::UnaryResponse,
+    wire::{Replayed, UnaryResponse},
 };
 
 /// A call that is protected.
@@ -68,13 +69,6 @@ impl Call {
         }
         recorded.response
     }
-
-    /// What those get who have waited for this call.
-    pub(crate) fn landing(&self, settlement: &Settlement) -> Option<Recorded> {
-        let Settlement::Complete(completion) = settlement else { return None };
-        let resource = completion.resource.as_ref().map(|resource| resource.id);
-        Some(Recorded::new(&completion.response, resource, self.first_status()))
-    }
 }
 
 /// What is recorded of a call, as the response to another.
@@ -85,20 +79,38 @@ pub(crate) struct Recorded {
     refused: Option<Reason>,
 }
 
-impl Recorded {
-    pub(crate) fn new(response: &StoredResponse, resource: Option<Uuid>, status: IdempotencyStatus) -> Self {
+impl Engine {
+    /// What those get who have waited for a call that ended so.
+    pub(crate) fn landing(&self, call: &Call, settlement: &Settlement) -> Option<Recorded> {
+        let Settlement::Complete(completion) = settlement else { return None };
+        let resource = completion.resource.as_ref().map(|resource| resource.id);
+        Some(self.recorded(call, &completion.response, resource, call.first_status()))
+    }
+
+    pub(crate) fn recorded(
+        &self,
+        call: &Call,
+        response: &StoredResponse,
+        resource: Option<Uuid>,
+        status: IdempotencyStatus,
+    ) -> Recorded {
         let replayed = match response {
-            StoredResponse::Error(error) => UnaryResponse::replay_error(error).ok(),
-            StoredResponse::Message(message) => UnaryResponse::replay(message, status).ok(),
+            StoredResponse::Error(error) => UnaryResponse::replay_error(error, &self.kept_metadata).ok(),
+            StoredResponse::Message(stored) => UnaryResponse::replay(stored, &self.kept_metadata, status).ok(),
             StoredResponse::Omitted => None,
         };
         match replayed {
-            Some(response) => Self { response, refused: None },
+            Some(Replayed { response, metadata_lost }) => {
+                if metadata_lost {
+                    telemetry::metadata_lost(&call.procedure);
+                }
+                Recorded { response, refused: None }
+            }
             // Too large to keep; or more than gRPC can frame, and so more than any handler can have answered; or
             // written by somebody else.
             None => {
                 let rejection = Rejection::ResponseNotStored { resource };
-                Self { refused: Some(rejection.reason()), response: UnaryResponse::failed(rejection.into()) }
+                Recorded { refused: Some(rejection.reason()), response: UnaryResponse::failed(rejection.into()) }
             }
         }
     }

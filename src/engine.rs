@@ -16,7 +16,7 @@ use crate::{
     shutdown::Stage,
     store::{Begun, ClaimOutcome, DynStore, StoreError},
     telemetry::{self, Step},
-    wire::UnaryResponse,
+    wire::{Kept, UnaryResponse},
 };
 
 /// What the calls of one layer share.
@@ -25,6 +25,8 @@ pub(crate) struct Engine {
     /// Asked instead of the store.
     pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
     pub(crate) reconcilers: Reconcilers,
+    /// The response metadata that is kept, and replayed.
+    pub(crate) kept_metadata: Kept,
     /// The largest response that is kept, in bytes.
     pub(crate) max_response_bytes: usize,
     /// What is run once for all who wait for it.

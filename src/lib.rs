@@ -23,7 +23,7 @@
 //! | the first with its key | the handler's answer, `idempotency-status: processing` |
 //! | with a key of another procedure or request | `INVALID_ARGUMENT` |
 //! | while the first with its key runs | `ABORTED`, retry later; or it waits ([`InProgressPolicy`]) |
-//! | after the first with its key succeeded | its response, `idempotent-replayed: true`, and the newest `idempotency-status` |
+//! | after the first with its key succeeded | its response with the handler's metadata ([`ReplayedMetadata`]), `idempotent-replayed: true`, and the newest `idempotency-status` |
 //! | after the first with its key failed | the handler's answer: the key was free again; or the same error ([`FinalErrors`]) |
 //! | after the lease of the first ended without an outcome | the handler's answer, what the [`Reconciler`] found, or `FAILED_PRECONDITION` ([`LeasePolicy`]) |
 //! | whose transaction lost against another | `ABORTED`, retry |
@@ -69,6 +69,7 @@ mod layer;
 mod outbox;
 mod reconcile;
 mod recovery;
+mod replayed_metadata;
 mod running;
 mod service;
 mod settle;
@@ -96,6 +97,7 @@ pub use self::{
     },
     reconcile::{Abandoned, Reconciler, Reconciliation},
     recovery::{Recovered, Recovering, Recovery},
+    replayed_metadata::ReplayedMetadata,
     service::Idempotency,
     shutdown::{LeftBehind, Shutdown, Stage},
     status::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},

@@ -80,7 +80,8 @@ pub struct Abandoned {
 /// How an abandoned call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reconciliation {
-    /// It took effect; this is its response message, encoded. It is recorded, and given to this retry and all later ones.
+    /// It took effect; this is its response message, encoded. It is recorded, and given to this retry and all later ones;
+    /// without metadata of the handler's, which is gone.
     Completed(Bytes),
     /// It did not, and will not any more. The handler is run again.
     NotExecuted,
@@ -172,7 +173,7 @@ impl Engine {
                 return Verdict::Unknown;
             }
         };
-        let completion = self.completion(call, Some(message));
+        let completion = self.completion(call, Some(message), None);
         match hold {
             Hold::Reservation(lease) => {
                 if !self.record(call, Settlement::Complete(completion), lease).await {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     hold::{Hold, Lease},
     store::{
         AbandonOutcome, CommitOutcome, CompleteOutcome, Completion, DynStore, OpenTransaction, ReleaseOutcome,
-        Resource, StoreError, StoreErrorKind, StoredResponse,
+        Resource, StoreError, StoreErrorKind, StoredMessage, StoredResponse,
     },
     telemetry::{self, Chain},
     wire::UnaryResponse,
@@ -52,7 +53,8 @@ impl Engine {
         flight: Option<&Flight>,
     ) -> Result<UnaryResponse, E> {
         let settlement = self.settlement(call, &outcome);
-        let landing = flight.filter(|flight| flight.is_awaited()).and_then(|_| call.landing(&settlement));
+        let awaited = flight.is_some_and(Flight::is_awaited);
+        let landing = if awaited { self.landing(call, &settlement) } else { None };
         let settled = match hold {
             Hold::Reservation(lease) => {
                 self.record(call, settlement, lease).await;
@@ -75,11 +77,12 @@ impl Engine {
     pub(crate) fn settlement<E>(&self, call: &Call, outcome: &Outcome<E>) -> Settlement {
         match &outcome.response {
             Ok(response) if response.is_success() => {
-                Settlement::Complete(self.completion(call, response.message().ok()))
+                let metadata = response.to_stored_metadata(&self.kept_metadata);
+                Settlement::Complete(self.completion(call, response.message().ok(), metadata))
             }
             Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
                 Settlement::Complete(Completion {
-                    response: StoredResponse::Error(response.to_stored_error()),
+                    response: StoredResponse::Error(response.to_stored_error(&self.kept_metadata)),
                     resource: None,
                     retention: call.procedure.policies().retention,
                 })
@@ -89,8 +92,8 @@ impl Engine {
         }
     }
 
-    /// What is recorded of a response message; `None` where it cannot be read.
-    pub(crate) fn completion(&self, call: &Call, message: Option<bytes::Bytes>) -> Completion {
+    /// What is recorded of a response: of its message, `None` where that cannot be read, and of the metadata that is kept.
+    pub(crate) fn completion(&self, call: &Call, message: Option<Bytes>, metadata: Option<Bytes>) -> Completion {
         let procedure = &call.procedure;
         let id = message.as_deref().and_then(|message| {
             procedure.resource_id(message).unwrap_or_else(|error| {
@@ -103,7 +106,9 @@ impl Engine {
             .zip(id)
             .map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
         let response = match message.and_then(|message| procedure.redacted(message).ok()) {
-            Some(message) if message.len() <= self.max_response_bytes => StoredResponse::Message(message),
+            Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= self.max_response_bytes => {
+                StoredResponse::Message(StoredMessage { message, metadata })
+            }
             _ => StoredResponse::Omitted,
         };
         Completion { response, resource, retention: procedure.policies().retention }

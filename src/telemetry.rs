@@ -7,7 +7,7 @@
 //! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls found that ended without an outcome, by what became of them: `rerun`, `completed`, `not_executed`, `unknown` |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the reason that the client got |
-//! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, or replays without their status |
+//! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, or replays without their status or metadata |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | outcomes that were not recorded: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_swept_total` | | records deleted by the sweep |
 //!
@@ -25,6 +25,7 @@ use crate::{Procedure, Reason, Recovered, StoreErrorKind};
 /// Why a call got less than the layer promises.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Degradation {
+    MetadataLost,
     NoUser,
     StatusUnknown,
     Store(StoreErrorKind),
@@ -34,6 +35,7 @@ pub(crate) enum Degradation {
 impl Degradation {
     fn as_str(self) -> &'static str {
         match self {
+            Self::MetadataLost => "metadata_lost",
             Self::NoUser => "no_user",
             Self::StatusUnknown => "status_unknown",
             Self::Store(kind) => kind.as_str(),
@@ -102,6 +104,16 @@ pub(crate) fn status_unknown(procedure: &Procedure, error: &dyn fmt::Display) {
         cause = Degradation::StatusUnknown.as_str(),
         %error,
         "the status of a replay is not known; it says processing"
+    );
+}
+
+/// A replay whose stored metadata cannot be read.
+pub(crate) fn metadata_lost(procedure: &Procedure) {
+    degraded(procedure, Degradation::MetadataLost);
+    tracing::warn!(
+        procedure = procedure.path(),
+        cause = Degradation::MetadataLost.as_str(),
+        "the stored metadata of a response cannot be read; it is replayed without"
     );
 }
 

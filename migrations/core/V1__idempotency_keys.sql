@@ -12,7 +12,7 @@
 --              believed, `attempts` how many calls have held it
 --   unknown    reserved, with outcome_unknown, its lease ended: a call that held it has ended, and nobody knows whether it
 --              took effect. The mark stays when the reservation is taken over
---   completed  response_bytes IS NOT NULL (an empty message is zero bytes)
+--   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata where there is some to replay
 --   tombstone  completed, with response_omitted: the response was too large to keep
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. A FUN-15 server takes it for reserved
 --   (absent)   no row, or expires <= now
@@ -62,14 +62,16 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_keys (
     CONSTRAINT idempotency_keys_pk PRIMARY KEY (id)
 );
 
--- What is ours beside FUN-15's columns: nullable or defaulted, so that FUN-15's own statements still work.
+-- What is ours beside FUN-15's columns: nullable or defaulted, so that FUN-15's own statements still work. The metadata is
+-- what is replayed with the message: headers and trailers, as the layer encodes them; NULL where there is none.
 ALTER TABLE tenant.idempotency_keys
-    ADD COLUMN IF NOT EXISTS token            uuid,
-    ADD COLUMN IF NOT EXISTS lease_expires    timestamptz,
-    ADD COLUMN IF NOT EXISTS attempts         integer NOT NULL DEFAULT 1,
-    ADD COLUMN IF NOT EXISTS outcome_unknown  boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS response_omitted boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS error_bytes      bytea;
+    ADD COLUMN IF NOT EXISTS token             uuid,
+    ADD COLUMN IF NOT EXISTS lease_expires     timestamptz,
+    ADD COLUMN IF NOT EXISTS attempts          integer NOT NULL DEFAULT 1,
+    ADD COLUMN IF NOT EXISTS outcome_unknown   boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS response_omitted  boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS response_metadata bytea,
+    ADD COLUMN IF NOT EXISTS error_bytes       bytea;
 
 DO $adopt$
 DECLARE
@@ -98,6 +100,13 @@ BEGIN
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_tombstone
             CHECK (NOT response_omitted OR coalesce(length(response_bytes) = 0, false));
+    END IF;
+
+    IF NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_metadata'
+    ) THEN
+        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_metadata
+            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_omitted));
     END IF;
 
     IF NOT EXISTS (

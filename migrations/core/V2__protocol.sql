@@ -92,6 +92,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     recorded_procedure text,
     recorded_hash      bytea,
     response           bytea,
+    metadata           bytea,
     error              bytea,
     lease_left         interval,
     resource           uuid,
@@ -114,10 +115,11 @@ BEGIN
             EXIT;
         END IF;
 
-        SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
+        SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes,
+               k.response_metadata, k.error_bytes,
                coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
                tenant.idempotency_resource_id(k)
-        INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource
+        INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
@@ -197,6 +199,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_response        bytea,
     p_omitted         boolean,
     p_error           bytea, -- in place of a response
+    p_metadata        bytea, -- beside a response; NULL for none
     p_retention       interval,
     p_resource_column text, -- NULL for none
     p_resource        uuid
@@ -206,7 +209,7 @@ BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     IF tenant.idempotency_complete_row(
-        p_user, p_key, p_token, p_response, p_omitted, p_error, p_retention, p_resource_column, p_resource
+        p_user, p_key, p_token, p_response, p_omitted, p_error, p_metadata, p_retention, p_resource_column, p_resource
     ) THEN
         RETURN 'completed';
     END IF;

@@ -38,7 +38,7 @@ BEGIN
         $function$
         CREATE OR REPLACE FUNCTION tenant.idempotency_complete_row(
             p_user uuid, p_key uuid, p_token uuid, p_response bytea, p_omitted boolean, p_error bytea,
-            p_retention interval, p_resource_column text, p_resource uuid
+            p_metadata bytea, p_retention interval, p_resource_column text, p_resource uuid
         ) RETURNS boolean
         LANGUAGE plpgsql AS $complete_row$
         BEGIN
@@ -46,16 +46,17 @@ BEGIN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
             END IF;
             UPDATE tenant.idempotency_keys
-            SET response_bytes   = p_response,
-                response_omitted = p_omitted,
-                error_bytes      = p_error,
-                outcome_unknown  = false,
-                expires          = CASE
-                                       WHEN abs(extract(epoch FROM expires - clock_timestamp() - p_retention))
-                                            <= extract(epoch FROM p_retention) / 100
-                                       THEN expires
-                                       ELSE clock_timestamp() + p_retention
-                                   END
+            SET response_bytes    = p_response,
+                response_metadata = p_metadata,
+                response_omitted  = p_omitted,
+                error_bytes       = p_error,
+                outcome_unknown   = false,
+                expires           = CASE
+                                        WHEN abs(extract(epoch FROM expires - clock_timestamp() - p_retention))
+                                             <= extract(epoch FROM p_retention) / 100
+                                        THEN expires
+                                        ELSE clock_timestamp() + p_retention
+                                    END
                 %s
             WHERE idempotency_key = p_key
               AND user_id = p_user
@@ -74,7 +75,8 @@ BEGIN
         $function$
         CREATE OR REPLACE FUNCTION tenant.idempotency_insert_row(
             p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_response bytea,
-            p_omitted boolean, p_error bytea, p_retention interval, p_resource_column text, p_resource uuid
+            p_omitted boolean, p_error bytea, p_metadata bytea, p_retention interval, p_resource_column text,
+            p_resource uuid
         ) RETURNS boolean
         LANGUAGE plpgsql AS $insert_row$
         BEGIN
@@ -82,9 +84,9 @@ BEGIN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
             END IF;
             INSERT INTO tenant.idempotency_keys
-                (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_omitted, error_bytes,
-                 expires %s)
-            VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error,
+                (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata,
+                 response_omitted, error_bytes, expires %s)
+            VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_omitted, p_error,
                     clock_timestamp() + p_retention %s)
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
             RETURN FOUND;

@@ -61,6 +61,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     recorded_procedure text,
     recorded_hash      bytea,
     response           bytea,
+    metadata           bytea,
     error              bytea,
     lease_left         interval,
     resource           uuid,
@@ -81,11 +82,12 @@ BEGIN
 
     v_held := pg_try_advisory_xact_lock(v_lock);
 
-    SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes, k.error_bytes,
+    SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes,
+           k.response_metadata, k.error_bytes,
            coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
            tenant.idempotency_resource_id(k),
            concat(k.id, ' ', k.token)
-    INTO state, recorded_procedure, recorded_hash, response, error, lease_left, resource, v_seen
+    INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
@@ -146,6 +148,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_response        bytea,
     p_omitted         boolean,
     p_error           bytea, -- in place of a response
+    p_metadata        bytea, -- beside a response; NULL for none
     p_retention       interval,
     p_resource_column text, -- NULL for none
     p_resource        uuid
@@ -160,7 +163,7 @@ BEGIN
 
     FOR v_round IN 1..2 LOOP
         IF tenant.idempotency_insert_row(
-            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_retention,
+            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_metadata, p_retention,
             p_resource_column, p_resource
         ) THEN
             RETURN;

@@ -286,12 +286,29 @@ impl std::error::Error for StatusError {}
 /// A response as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredResponse {
-    /// An error that ended the operation, as the layer encodes it: a protobuf message of its own.
+    /// An error that ended the operation, with its metadata, as the layer encodes it: a protobuf message of its own.
     Error(Bytes),
-    /// The encoded response message, uncompressed and unframed.
-    Message(Bytes),
+    /// It succeeded.
+    Message(StoredMessage),
     /// It was too large to keep.
     Omitted,
+}
+
+impl StoredResponse {
+    /// A message without metadata.
+    pub fn message(message: impl Into<Bytes>) -> Self {
+        Self::Message(StoredMessage { message: message.into(), metadata: None })
+    }
+}
+
+/// A response message as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// The encoded message, uncompressed and unframed.
+    pub message: Bytes,
+    /// The metadata that is replayed with it, as the layer encodes it: a protobuf message of its own. `None` where there is
+    /// none, which is not the same to a store as no bytes.
+    pub metadata: Option<Bytes>,
 }
 
 /// How a call ended whose outcome is kept.

@@ -35,7 +35,7 @@ use uuid::Uuid;
 
 use super::{
     AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-    Replay, Reservation, Resource, Search, Store, StoredResponse,
+    Replay, Reservation, Resource, Search, Store, StoredMessage, StoredResponse,
 };
 use crate::{IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId, canonical::RequestHash};
 
@@ -83,6 +83,7 @@ macro_rules! store_suite {
             completes_once
             completes_with_an_empty_response
             completes_with_a_resource_and_its_status
+            completes_with_metadata
             completes_without_keeping_a_response
             completes_with_an_error
             does_not_complete_after_the_lease_was_taken_over
@@ -139,7 +140,7 @@ fn again(claim: &Claim) -> Claim {
 }
 
 fn completion(message: &'static [u8]) -> Completion {
-    Completion { response: StoredResponse::Message(message.into()), resource: None, retention: HOUR }
+    Completion { response: StoredResponse::message(message), resource: None, retention: HOUR }
 }
 
 fn failure(error: &'static [u8]) -> Completion {
@@ -315,7 +316,7 @@ pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
     acquire(&store, &other).await;
     complete(&store, &other, &completion(b"second")).await;
     let replay = replay(&store, &again(&other)).await;
-    assert_eq!(replay.response, StoredResponse::Message("second".into()));
+    assert_eq!(replay.response, StoredResponse::message("second"));
     assert_eq!(replay.resource, None, "what the expired record had created is not this one's");
 }
 
@@ -411,7 +412,7 @@ pub async fn keeps_the_keys_of_two_users_apart(harness: &impl Harness) {
     acquire(&store, &bob).await;
     assert_eq!(released(&store, &bob).await, ReleaseOutcome::Released);
     assert_eq!(completed(&store, &bob, &completion(b"bob")).await, CompleteOutcome::Fenced);
-    assert_eq!(replay(&store, &again(&alice)).await.response, StoredResponse::Message("alice".into()));
+    assert_eq!(replay(&store, &again(&alice)).await.response, StoredResponse::message("alice"));
 }
 
 /// A completed call is replayed, as often as one likes.
@@ -422,7 +423,7 @@ pub async fn completes_a_reservation_held_by_the_caller(harness: &impl Harness) 
     complete(&store, &first, &completion(b"\x0a\x01a")).await;
     for _ in 0..3 {
         let replay = replay(&store, &again(&first)).await;
-        assert_eq!(replay.response, StoredResponse::Message(b"\x0a\x01a".as_slice().into()));
+        assert_eq!(replay.response, StoredResponse::message(b"\x0a\x01a".as_slice()));
         assert_eq!(replay.resource, None);
     }
 }
@@ -435,7 +436,7 @@ pub async fn completes_once(harness: &impl Harness) {
     complete(&store, &first, &completion(b"first")).await;
     let second = completed(&store, &first, &completion(b"second")).await;
     assert_eq!(second, CompleteOutcome::AlreadyCompleted);
-    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::Message("first".into()));
+    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message("first"));
 }
 
 /// An empty message is a response.
@@ -444,7 +445,7 @@ pub async fn completes_with_an_empty_response(harness: &impl Harness) {
     let first = claim();
     acquire(&store, &first).await;
     complete(&store, &first, &completion(b"")).await;
-    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::Message("".into()));
+    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message(""));
 }
 
 /// A replay brings the created resource along, and its newest status.
@@ -465,6 +466,27 @@ pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
         let replay = replay(&store, &again(&first)).await;
         assert_eq!(replay.resource, Some(resource.id));
         assert_eq!(replay.status.expect("a status"), status);
+    }
+}
+
+/// The metadata of a response comes back with it, byte for byte; and that there is none.
+pub async fn completes_with_metadata(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    for (message, metadata) in [
+        (b"a".as_slice(), Some(b"\x0a\x00\xff".as_slice())),
+        (b"", Some(b"m")),
+        (b"a", Some(b"")),
+        (b"a", None),
+        (b"", None),
+    ] {
+        let first = claim();
+        let response = StoredMessage { message: message.into(), metadata: metadata.map(Into::into) };
+        let response = StoredResponse::Message(response);
+        acquire(&store, &first).await;
+        complete(&store, &first, &Completion { response: response.clone(), ..completion(b"") }).await;
+        for _ in 0..2 {
+            assert_eq!(replay(&store, &again(&first)).await.response, response);
+        }
     }
 }
 
@@ -505,7 +527,7 @@ pub async fn does_not_complete_after_the_lease_was_taken_over(harness: &impl Har
     assert_in_flight(&store, &again(&late)).await;
     complete(&store, &owner, &completion(b"owner")).await;
     assert_eq!(completed(&store, &late, &completion(b"later")).await, CompleteOutcome::Fenced);
-    assert_eq!(replay(&store, &again(&late)).await.response, StoredResponse::Message("owner".into()));
+    assert_eq!(replay(&store, &again(&late)).await.response, StoredResponse::message("owner"));
 }
 
 /// A completion without a claim records nothing.
@@ -569,7 +591,7 @@ pub async fn does_not_release_a_completed_record(harness: &impl Harness) {
     acquire(&store, &first).await;
     complete(&store, &first, &completion(b"first")).await;
     assert_eq!(released(&store, &first).await, ReleaseOutcome::NotHeld);
-    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::Message("first".into()));
+    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message("first"));
 }
 
 /// A worker whose lease was taken over cannot release the new owner's reservation.

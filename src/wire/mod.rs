@@ -2,12 +2,14 @@
 
 mod compression;
 mod frame;
+mod metadata;
 mod request;
 mod response;
 mod stored_error;
 
 pub(crate) use self::{
     frame::{Frame, WireError},
+    metadata::{Kept, is_never_kept},
     request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},
-    response::UnaryResponse,
+    response::{Replayed, UnaryResponse},
 };

@@ -7,11 +7,15 @@ use http_body::Frame as BodyFrame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tonic::{Code, Status, body::Body};
 
-use super::{WireError, frame::Frame, stored_error};
-use crate::IdempotencyStatus;
+use super::{
+    WireError,
+    frame::Frame,
+    metadata::{Kept, Metadata, Places, REPLAYED},
+    stored_error::{self, Restored},
+};
+use crate::{IdempotencyStatus, store::StoredMessage};
 
 const GRPC_STATUS: &str = "grpc-status";
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
 
 /// A unary response, read whole.
@@ -20,6 +24,14 @@ pub(crate) struct UnaryResponse {
     parts: Parts,
     body: Bytes,
     trailers: HeaderMap,
+}
+
+/// A response made of what is stored.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) response: UnaryResponse,
+    /// Its metadata cannot be read, and is missing.
+    pub(crate) metadata_lost: bool,
 }
 
 impl UnaryResponse {
@@ -41,25 +53,52 @@ impl UnaryResponse {
         Self { parts, body: Bytes::new(), trailers: HeaderMap::new() }
     }
 
-    /// The response that gives a stored message back.
-    pub(crate) fn replay(message: &[u8], status: IdempotencyStatus) -> Result<Self, WireError> {
-        let mut parts = Response::new(()).into_parts().0;
-        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        let trailers = [(HeaderName::from_static(GRPC_STATUS), HeaderValue::from_static("0"))].into_iter().collect();
-        Ok(Self { parts, body: Frame::encode(message)?, trailers }.with_status(status))
+    /// The response that gives a stored message back. The message counts for more than its metadata.
+    pub(crate) fn replay(
+        stored: &StoredMessage,
+        kept: &Kept,
+        status: IdempotencyStatus,
+    ) -> Result<Replayed, WireError> {
+        let metadata = stored.metadata.as_deref().map_or(Ok(Metadata::default()), Metadata::from_bytes);
+        let places = metadata.and_then(|metadata| metadata.into_places(kept));
+        let metadata_lost = places.is_err();
+        let Places { headers, mut trailers } = places.unwrap_or_default();
+        trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
+        let body = Frame::encode(&stored.message)?;
+        let response = Self { parts: replayed_parts(headers), body, trailers }.with_status(status);
+        Ok(Replayed { response, metadata_lost })
     }
 
     /// The response that gives a stored error back.
-    pub(crate) fn replay_error(stored: &[u8]) -> Result<Self, WireError> {
-        let mut response = Self::failed(stored_error::decode(stored).ok_or(WireError::NoError)?);
-        response.parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
-        Ok(response)
+    pub(crate) fn replay_error(stored: &[u8], kept: &Kept) -> Result<Replayed, WireError> {
+        let Restored { status, headers, metadata_lost } = stored_error::decode(stored, kept)?;
+        let response = match headers {
+            None => {
+                let mut response = Self::failed(status);
+                response.parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
+                response
+            }
+            Some(headers) => {
+                let mut trailers = HeaderMap::new();
+                status.add_header(&mut trailers).map_err(|_| WireError::NoError)?;
+                Self { parts: replayed_parts(headers), body: Bytes::new(), trailers }
+            }
+        };
+        Ok(Replayed { response, metadata_lost })
+    }
+
+    /// What is kept of the metadata of a response that says that the call succeeded; `None` where there is none.
+    pub(crate) fn to_stored_metadata(&self, kept: &Kept) -> Option<Bytes> {
+        Metadata::of(&self.parts.headers, &self.trailers, kept).to_bytes()
     }
 
     /// What is kept of a response that says that the call failed.
-    pub(crate) fn to_stored_error(&self) -> Bytes {
-        stored_error::encode(&self.status())
+    pub(crate) fn to_stored_error(&self, kept: &Kept) -> Bytes {
+        let (headers, trailers) = match self.trailers.contains_key(GRPC_STATUS) {
+            true => (Some(&self.parts.headers), &self.trailers),
+            false => (None, &self.parts.headers),
+        };
+        stored_error::encode(&self.status(), headers, trailers, kept)
     }
 
     /// The status of a response that says that the call failed.
@@ -67,11 +106,10 @@ impl UnaryResponse {
         self.status().code()
     }
 
-    /// In the trailers or, of a response without a body, in the headers; with the metadata of both.
+    /// In the trailers or, of a response without a body, in the headers.
     pub(crate) fn status(&self) -> Status {
-        let mut metadata = self.parts.headers.clone();
-        metadata.extend(self.trailers.clone());
-        Status::from_header_map(&metadata).unwrap_or_else(|| Status::unknown("the response has no status"))
+        let status = Status::from_header_map(&self.trailers).or_else(|| Status::from_header_map(&self.parts.headers));
+        status.unwrap_or_else(|| Status::unknown("the response has no status"))
     }
 
     /// The headers and the trailers, as they are.
@@ -115,6 +153,15 @@ impl UnaryResponse {
     }
 }
 
+/// What goes before a replay.
+fn replayed_parts(headers: HeaderMap) -> Parts {
+    let mut parts = Response::new(()).into_parts().0;
+    parts.headers = headers;
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    parts.headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use http_body::Body as _;
@@ -138,7 +185,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_replay_is_a_message_and_its_trailers() {
-        let response = UnaryResponse::replay(b"abc", IdempotencyStatus::Failed).expect("it fits").into_response();
+        let stored = StoredMessage { message: Bytes::from_static(b"abc"), metadata: None };
+        let replayed = UnaryResponse::replay(&stored, &Kept::default(), IdempotencyStatus::Failed).expect("it fits");
+        let response = replayed.response.into_response();
         assert!(!response.body().is_end_stream());
         assert_eq!(response.headers()["idempotency-status"], "failed");
         assert_eq!(response.headers()["idempotent-replayed"], "true");

@@ -1,27 +1,14 @@
 //! An error as it is kept in the record: neutral, so that it can be replayed over any protocol.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::HeaderMap;
 use prost::Message;
 use tonic::{Code, Status, metadata::MetadataMap};
 
-use crate::IdempotencyStatus;
-
-/// Metadata that is not kept: of the connection, or for the first caller alone.
-const LEFT_OUT: [HeaderName; 12] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::DATE,
-    header::PROXY_AUTHORIZATION,
-    header::SERVER,
-    header::SET_COOKIE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    HeaderName::from_static(IdempotencyStatus::HEADER),
-];
+use super::{
+    WireError,
+    metadata::{Kept, Metadata, Places},
+};
 
 #[derive(Clone, PartialEq, Message)]
 struct StoredError {
@@ -32,48 +19,46 @@ struct StoredError {
     /// `grpc-status-details-bin`, decoded.
     #[prost(bytes = "bytes", tag = "3")]
     details: Bytes,
-    #[prost(message, repeated, tag = "4")]
-    metadata: Vec<Metadata>,
+    #[prost(message, optional, tag = "4")]
+    metadata: Option<Metadata>,
+    /// Headers went before the status. Else it was all that there was, and its metadata is in the trailers.
+    #[prost(bool, tag = "5")]
+    has_headers: bool,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct Metadata {
-    #[prost(string, tag = "1")]
-    name: String,
-    /// As it is in the header.
-    #[prost(bytes = "bytes", tag = "2")]
-    value: Bytes,
-}
-
-/// What is kept of an error: its code, message, details, and metadata.
-pub(super) fn encode(status: &Status) -> Bytes {
-    let headers = status.metadata().clone().into_headers();
-    let kept = headers.iter().filter(|(name, _)| !LEFT_OUT.contains(name) && !name.as_str().starts_with("grpc-"));
-    let metadata = kept.map(|(name, value)| Metadata {
-        name: name.as_str().to_owned(),
-        value: Bytes::copy_from_slice(value.as_bytes()),
-    });
+/// What is kept of an error: its code, message, details, and metadata. The headers are those that went before it.
+pub(super) fn encode(status: &Status, headers: Option<&HeaderMap>, trailers: &HeaderMap, kept: &Kept) -> Bytes {
     let stored = StoredError {
         code: status.code().into(),
         message: status.message().to_owned(),
         details: Bytes::copy_from_slice(status.details()),
-        metadata: metadata.collect(),
+        metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, kept)),
+        has_headers: headers.is_some(),
     };
     stored.encode_to_vec().into()
 }
 
-/// The error again; `None` where these bytes are none.
-pub(super) fn decode(stored: &[u8]) -> Option<Status> {
-    let StoredError { code, message, details, metadata } = StoredError::decode(stored).ok()?;
+/// An error again.
+pub(super) struct Restored {
+    /// With the metadata that goes along with it.
+    pub(super) status: Status,
+    /// What went before it.
+    pub(super) headers: Option<HeaderMap>,
+    /// Its metadata cannot be read, and is missing.
+    pub(super) metadata_lost: bool,
+}
+
+/// The error again; its code, message and details count for more than its metadata.
+pub(super) fn decode(stored: &[u8], kept: &Kept) -> Result<Restored, WireError> {
+    let StoredError { code, message, details, metadata, has_headers } =
+        StoredError::decode(stored).map_err(|_| WireError::NoError)?;
     let code = Code::from_i32(code);
     if code == Code::Ok {
-        return None;
+        return Err(WireError::NoError);
     }
-    let headers: Option<HeaderMap> = metadata
-        .into_iter()
-        .map(|Metadata { name, value }| {
-            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_maybe_shared(value).ok()?))
-        })
-        .collect();
-    Some(Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(headers?)))
+    let places = metadata.unwrap_or_default().into_places(kept);
+    let metadata_lost = places.is_err();
+    let Places { headers, trailers } = places.unwrap_or_default();
+    let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
+    Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost })
 }

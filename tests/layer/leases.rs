@@ -183,7 +183,7 @@ async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_
     let order = Order { id: Uuid::new_v4().to_string(), name: "of the next".to_owned() };
     let reply = CreateOrderReply { order: Some(order), ..Default::default() };
     let completion = Completion {
-        response: StoredResponse::Message(reply.encode_to_vec().into()),
+        response: StoredResponse::message(reply.encode_to_vec()),
         resource: None,
         retention: Duration::from_secs(3600),
     };

@@ -98,7 +98,7 @@ async fn what_it_completed_is_replayed_by_us() {
     go.complete(project.id).await;
     match database.store().claim(&claim).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => {
-            assert_eq!(replay.response, StoredResponse::Message("go".into()));
+            assert_eq!(replay.response, StoredResponse::message("go"), "it has no metadata");
             assert_eq!(replay.resource, Some(project.id));
             assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
         }

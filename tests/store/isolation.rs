@@ -65,7 +65,7 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
     store.complete(&reserved.reservation, &completion("alice's")).await.expect("the store answers");
     for (user, message) in [(alice, "alice's"), (bob, "bob's")] {
         match store.claim(&claim(user, key)).await.expect("the store answers") {
-            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::Message(message.into())),
+            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message(message)),
             other => panic!("no replay but {other:?}"),
         }
     }

@@ -258,6 +258,31 @@ async fn a_row_refers_to_one_resource_at_most() {
 }
 
 #[tokio::test]
+async fn a_row_has_metadata_only_beside_a_response() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let insert = |outcome: &str| {
+        let statement = format!(
+            "INSERT INTO tenant.idempotency_keys
+                 (idempotency_key, user_id, procedure, request_hash, expires, response_metadata, {outcome}
+             FROM gen_random_uuid() id"
+        );
+        let owner = &owner;
+        async move { owner.execute(&statement, &[]).await }
+    };
+    for outcome in [
+        "response_bytes) SELECT id, id, '/a/b', '', now(), 'm', NULL::bytea",
+        "error_bytes) SELECT id, id, '/a/b', '', now(), 'm', 'e'",
+        "response_omitted, response_bytes) SELECT id, id, '/a/b', '', now(), 'm', true, ''",
+    ] {
+        let error = insert(outcome).await.expect_err(outcome);
+        let error = error.as_db_error().expect("an answer of the server");
+        assert_eq!(error.constraint(), Some("idempotency_keys_ck_metadata"), "{outcome}");
+    }
+    insert("response_bytes) SELECT id, id, '/a/b', '', now(), 'm', ''").await.expect("a completed record");
+}
+
+#[tokio::test]
 async fn the_ids_of_rows_are_uuids_of_version_7() {
     let database = Database::new().await;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();

@@ -68,7 +68,7 @@ async fn commit(transaction: Transaction<'_>) {
 #[tokio::test]
 async fn replays_a_row_that_appears_between_two_snapshots() {
     match meets_an_uncommitted_row(Some(b"first"), commit).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::Message("first".into())),
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
         other => panic!("no replay but {other:?}"),
     }
 }

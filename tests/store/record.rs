@@ -31,7 +31,7 @@ pub(crate) fn again(claim: &Claim) -> Claim {
 }
 
 pub(crate) fn completion(message: &'static str) -> Completion {
-    Completion { response: StoredResponse::Message(message.into()), resource: None, retention: HOUR }
+    Completion { response: StoredResponse::message(message), resource: None, retention: HOUR }
 }
 
 pub(crate) async fn acquire(store: &impl Store, claim: &Claim) {

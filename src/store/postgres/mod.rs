@@ -16,7 +16,7 @@ use self::{connection::Connections, transaction::Open};
 use super::{
     AbandonOutcome, AbandonedKey, Begun, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
     OpenTransaction, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes, Search, StatusError, Store,
-    StoreError, StoreErrorKind, StoredResponse, TransactionOptions,
+    StoreError, StoreErrorKind, StoredMessage, StoredResponse, TransactionOptions,
 };
 use crate::{
     IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::OutboxStatus, telemetry::Chain,
@@ -85,6 +85,7 @@ impl PostgresStore {
                     (&outcome.response, Type::BYTEA),
                     (&outcome.omitted, Type::BOOL),
                     (&outcome.error, Type::BYTEA),
+                    (&outcome.metadata, Type::BYTEA),
                     (&completion.retention.as_secs_f64(), Type::FLOAT8),
                     (&resource.map(|(column, _)| column), Type::TEXT),
                     (&resource.map(|(_, id)| id), Type::UUID),
@@ -260,14 +261,18 @@ struct Columns<'a> {
     response: Option<&'a [u8]>,
     omitted: bool,
     error: Option<&'a [u8]>,
+    metadata: Option<&'a [u8]>,
 }
 
 impl<'a> Columns<'a> {
     fn of(response: &'a StoredResponse) -> Self {
+        let none = Self { response: None, omitted: false, error: None, metadata: None };
         match response {
-            StoredResponse::Error(error) => Self { response: None, omitted: false, error: Some(error) },
-            StoredResponse::Message(message) => Self { response: Some(message), omitted: false, error: None },
-            StoredResponse::Omitted => Self { response: Some(&[]), omitted: true, error: None },
+            StoredResponse::Error(error) => Self { error: Some(error), ..none },
+            StoredResponse::Message(StoredMessage { message, metadata }) => {
+                Self { response: Some(message), metadata: metadata.as_deref(), ..none }
+            }
+            StoredResponse::Omitted => Self { response: Some(&[]), omitted: true, ..none },
         }
     }
 }
@@ -304,8 +309,10 @@ fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
     match state {
         "abandoned" | "unknown" => Ok(ClaimOutcome::OutcomeUnknown),
         "completed" => {
-            let response: &[u8] = column(row, "response")?;
-            replay(row, StoredResponse::Message(response.to_vec().into()))
+            let message: &[u8] = column(row, "response")?;
+            let metadata: Option<&[u8]> = column(row, "metadata")?;
+            let metadata = metadata.map(|metadata| metadata.to_vec().into());
+            replay(row, StoredResponse::Message(StoredMessage { message: message.to_vec().into(), metadata }))
         }
         "failed" => {
             let error: &[u8] = column(row, "error")?;

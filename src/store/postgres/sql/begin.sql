@@ -1,3 +1,3 @@
-SELECT state, recorded_procedure, recorded_hash, response, error, resource, status, status_error,
+SELECT state, recorded_procedure, recorded_hash, response, metadata, error, resource, status, status_error,
        (extract(epoch FROM lease_left) * 1000)::int8 AS lease_left_ms
 FROM tenant.idempotency_begin($1, $2, $3, $4, $5, make_interval(secs => $6), $7, $8)

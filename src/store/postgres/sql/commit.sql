@@ -1,3 +1,3 @@
 SELECT tenant.idempotency_commit(
-    $1, $2, $3, $4, $5, make_interval(secs => $6), $7, $8, $9, $10, make_interval(secs => $11), $12, $13
+    $1, $2, $3, $4, $5, make_interval(secs => $6), $7, $8, $9, $10, $11, make_interval(secs => $12), $13, $14
 )

@@ -202,6 +202,7 @@ impl Claimed {
             (&outcome.response, Type::BYTEA),
             (&outcome.omitted, Type::BOOL),
             (&outcome.error, Type::BYTEA),
+            (&outcome.metadata, Type::BYTEA),
             (&retention, Type::FLOAT8),
             (&column, Type::TEXT),
             (&id, Type::UUID),

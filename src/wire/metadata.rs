@@ -1,0 +1,208 @@
+//! Response metadata as it is kept in the record, and what of it never is.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use prost::Message;
+
+use super::WireError;
+use crate::{IdempotencyKey, IdempotencyStatus};
+
+/// The header that tells a replay.
+pub(super) const REPLAYED: &str = "idempotent-replayed";
+
+/// Metadata that is never kept: of the connection, of the response's own making, or for the first caller alone.
+const NEVER_KEPT: [&str; 29] = [
+    "accept-encoding",
+    "age",
+    "alt-svc",
+    "authentication-info",
+    "authorization",
+    "connection",
+    "cookie",
+    "date",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "server",
+    "server-timing",
+    "set-cookie",
+    "set-cookie2",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "vary",
+    "via",
+    "www-authenticate",
+    "x-powered-by",
+    IdempotencyKey::HEADER,
+    IdempotencyStatus::HEADER,
+    REPLAYED,
+];
+
+/// What the names of whole families start with that are never kept: gRPC's and Connect's own, what describes a body, and what
+/// a browser is told.
+const NEVER_KEPT_PREFIXES: [&str; 4] = ["access-control-", "connect-", "content-", "grpc-"];
+
+/// Whether metadata of this name is never kept, whatever the settings say.
+pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Which metadata of the handler's is kept, and replayed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    /// These alone; `None` for any.
+    pub(crate) only: Option<HashSet<HeaderName>>,
+    pub(crate) except: HashSet<HeaderName>,
+}
+
+impl Kept {
+    fn keeps(&self, name: &HeaderName) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(name)) && !self.except.contains(name) && !is_never_kept(name)
+    }
+}
+
+/// The metadata of a response, as it is kept: neutral, so that it can be replayed over any protocol.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metadata {
+    #[prost(message, repeated, tag = "1")]
+    headers: Vec<Field>,
+    #[prost(message, repeated, tag = "2")]
+    trailers: Vec<Field>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Field {
+    #[prost(string, tag = "1")]
+    name: String,
+    /// As it is in the header.
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// Metadata in its places.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) headers: HeaderMap,
+    pub(super) trailers: HeaderMap,
+}
+
+impl Metadata {
+    /// What is kept of a response's metadata.
+    pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, kept: &Kept) -> Self {
+        Self { headers: fields(headers, kept), trailers: fields(trailers, kept) }
+    }
+
+    /// The metadata in its bytes; `None` where there is none.
+    pub(super) fn to_bytes(&self) -> Option<Bytes> {
+        (!self.headers.is_empty() || !self.trailers.is_empty()).then(|| self.encode_to_vec().into())
+    }
+
+    pub(super) fn from_bytes(stored: &[u8]) -> Result<Self, WireError> {
+        Self::decode(stored).map_err(|_| WireError::NoMetadata)
+    }
+
+    /// The metadata in its places again, without what is not kept any more.
+    pub(super) fn into_places(self, kept: &Kept) -> Result<Places, WireError> {
+        Ok(Places { headers: map(self.headers, kept)?, trailers: map(self.trailers, kept)? })
+    }
+}
+
+fn fields(metadata: &HeaderMap, kept: &Kept) -> Vec<Field> {
+    let connection: Vec<_> = metadata.get_all(header::CONNECTION).iter().filter_map(|it| it.to_str().ok()).collect();
+    let is_of_the_connection = |name: &HeaderName| {
+        connection.iter().flat_map(|names| names.split(',')).any(|it| it.trim().eq_ignore_ascii_case(name.as_str()))
+    };
+    metadata
+        .iter()
+        .filter(|(name, _)| kept.keeps(name) && !is_of_the_connection(name))
+        .map(|(name, value)| Field { name: name.as_str().to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) })
+        .collect()
+}
+
+fn map(fields: Vec<Field>, kept: &Kept) -> Result<HeaderMap, WireError> {
+    let mut map = HeaderMap::new();
+    for Field { name, value } in fields {
+        let name: HeaderName = name.parse().map_err(|_| WireError::NoMetadata)?;
+        let value = HeaderValue::from_maybe_shared(value).map_err(|_| WireError::NoMetadata)?;
+        if kept.keeps(&name) {
+            map.try_append(name, value).map_err(|_| WireError::NoMetadata)?;
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in fields {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    #[test]
+    fn comes_back_in_its_places_with_repeated_values_in_their_order() {
+        let sent = headers(&[("shop-note", "one"), ("shop-trace-bin", "AHRyYWNl"), ("shop-note", "two")]);
+        let trailers = headers(&[("shop-note", "three"), ("shop-cost", "7")]);
+        let kept = Kept::default();
+        let stored = Metadata::of(&sent, &trailers, &kept).to_bytes().expect("there is some");
+        let places = Metadata::from_bytes(&stored).and_then(|it| it.into_places(&kept)).expect("metadata");
+        assert_eq!((places.headers, places.trailers), (sent, trailers));
+    }
+
+    #[test]
+    fn of_the_connection_the_protocol_or_the_first_caller_is_not_kept() {
+        let sent = headers(&[
+            ("content-type", "application/grpc"),
+            ("grpc-status", "0"),
+            ("grpc-status-details-bin", "AA"),
+            ("access-control-expose-headers", "grpc-status"),
+            ("connect-content-encoding", "gzip"),
+            ("connection", "close, shop-hop"),
+            ("shop-hop", "1"),
+            ("set-cookie", "session=1"),
+            ("authorization", "Bearer 1"),
+            ("idempotency-key", "1"),
+            ("idempotency-status", "completed"),
+            ("idempotent-replayed", "true"),
+        ]);
+        assert_eq!(Metadata::of(&sent, &sent, &Kept::default()).to_bytes(), None);
+    }
+
+    #[test]
+    fn that_is_not_kept_any_more_is_not_given_back() {
+        let metadata =
+            Metadata::of(&headers(&[("a", "1"), ("b", "2"), ("c", "3")]), &HeaderMap::new(), &Kept::default());
+        let names = |names: &[&'static str]| names.iter().copied().map(HeaderName::from_static).collect();
+        let kept = Kept { only: Some(names(&["a", "b"])), except: names(&["b"]) };
+        let places = metadata.into_places(&kept).expect("metadata");
+        assert_eq!(places.headers, headers(&[("a", "1")]));
+
+        // Whoever wrote it.
+        let field = |name: &str| Field { name: name.to_owned(), value: "5".into() };
+        let written = Metadata { headers: vec![], trailers: vec![field("grpc-status"), field("shop-cost")] };
+        let places = written.into_places(&Kept::default()).expect("metadata");
+        assert_eq!(places.trailers, headers(&[("shop-cost", "5")]));
+    }
+
+    #[test]
+    fn that_is_none_is_told() {
+        assert_eq!(Metadata::from_bytes(b"\xff").err(), Some(WireError::NoMetadata));
+        for (name, value) in [("", "1"), ("no name", "1"), ("name", "a\r\nb: c")] {
+            let field = Field { name: name.to_owned(), value: value.into() };
+            let written = Metadata { headers: vec![field], trailers: vec![] };
+            assert_eq!(written.into_places(&Kept::default()).err(), Some(WireError::NoMetadata), "{name:?}");
+        }
+    }
+}

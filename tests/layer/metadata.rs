@@ -1,0 +1,390 @@
+//! The metadata of a first response, and of its replays.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use prost::Message as _;
+use tokio::task::JoinSet;
+use tonic::{
+    Code,
+    body::Body,
+    server::NamedService,
+    service::{Routes, interceptor::InterceptedService},
+};
+use tonic_idempotency::{
+    BuildError, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Mode, PostgresStore,
+    ProcedureBuilder, Reason, ReplayedMetadata, Store,
+};
+use tonic_idempotency_tests::{
+    Database,
+    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
+    until,
+};
+use tower::Service;
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{CREATE, Shop, assert_rejected},
+    raw::{self, Answer},
+};
+
+const TOUCH: &str = "/shop.v1.Shop/Touch";
+
+/// What a handler may send before its message, and what of it is for the first caller alone.
+const HEADERS: [(&str, &str); 8] = [
+    ("shop-note", "one"),
+    ("shop-trace-bin", "AHRyYWNl/w"),
+    ("shop-note", "two"),
+    ("shop-empty", ""),
+    ("shop-note", "one"),
+    ("x-request-cost", "17"),
+    ("cache-control", "no-store"),
+    ("shop-note-bin", "AQ"),
+];
+
+/// What it may send after it.
+const TRAILERS: [(&str, &str); 5] = [
+    ("shop-check-bin", "/////w"),
+    ("shop-note", "four"),
+    ("shop-note", "three"),
+    ("x-request-cost", "18"),
+    ("shop-check-bin", "AA"),
+];
+
+const NEVER_KEPT: [(&str, &str); 14] = [
+    ("set-cookie", "session=of-the-first-caller"),
+    ("set-cookie", "other=of-the-first-caller"),
+    ("cookie", "a=b"),
+    ("authorization", "Bearer of-the-first-caller"),
+    ("www-authenticate", "Bearer"),
+    ("proxy-authenticate", "Basic"),
+    ("server", "shop"),
+    ("vary", "origin"),
+    ("access-control-allow-origin", "*"),
+    ("access-control-expose-headers", "grpc-status"),
+    ("alt-svc", "h3=\":443\""),
+    ("content-language", "en"),
+    ("accept-encoding", "gzip"),
+    ("grpc-shop", "1"),
+];
+
+fn append(map: &mut HeaderMap, fields: &[(&'static str, &'static str)]) {
+    for (name, value) in fields {
+        map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
+fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    append(&mut map, fields);
+    map
+}
+
+/// A server that adds metadata to what the shop answers. What it is asked to do is in the header `style`:
+///
+///   plain     nothing
+///   headers   adds headers; to an error that has no message, too
+///   all       adds headers before and trailers after; makes headers and trailers of an error
+#[derive(Clone)]
+struct Decorated<S>(S);
+
+impl<S: NamedService> NamedService for Decorated<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<Request<Body>> for Decorated<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let style = request.headers().get("style").cloned();
+        let answered = self.0.call(request);
+        Box::pin(async move {
+            let mut response = answered.await?;
+            match style.as_ref().map(HeaderValue::as_bytes) {
+                Some(b"headers") => {
+                    append(response.headers_mut(), &HEADERS);
+                    append(response.headers_mut(), &NEVER_KEPT);
+                    Ok(response)
+                }
+                Some(b"all") => Ok(with_trailers(response).await),
+                _ => Ok(response),
+            }
+        })
+    }
+}
+
+async fn with_trailers(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    let collected = body.collect().await.expect("the shop's answer");
+    let mut trailers = collected.trailers().cloned().unwrap_or_default();
+    let body = collected.to_bytes();
+    if body.is_empty() {
+        // An error that was all headers.
+        trailers = std::mem::take(&mut parts.headers);
+        let content_type = trailers.remove("content-type").expect("a content type");
+        parts.headers.insert("content-type", content_type);
+    }
+    append(&mut parts.headers, &HEADERS);
+    append(&mut parts.headers, &NEVER_KEPT);
+    append(&mut trailers, &TRAILERS);
+    append(&mut trailers, &NEVER_KEPT);
+    let data = (!body.is_empty()).then(|| http_body::Frame::data(body));
+    let frames = data.into_iter().chain([http_body::Frame::trailers(trailers)]).map(Ok::<_, Infallible>);
+    Response::from_parts(parts, Body::new(StreamBody::new(tokio_stream::iter(frames))))
+}
+
+async fn shop(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
+    let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
+    let handler = Counting::default();
+    let wrapped = layer.layer(Decorated(shop::server(handler.clone())));
+    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+    let channel = shop::channel(shop::serve(routes).await).await;
+    let client = ShopClient::new(channel.clone());
+    let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
+    Shop { handler, layer, channel, client, user, key, patience: Duration::from_secs(60) }
+}
+
+async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> Answer {
+    let message = shop::request(name, None, None).into_inner().encode_to_vec();
+    raw::post(shop, path, &[("style", style)], raw::frame(0, &message)).await
+}
+
+/// Without what tells the time.
+fn timeless(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    headers.remove("date");
+    headers
+}
+
+/// Without what belongs to the first caller or the connection.
+fn kept(metadata: &HeaderMap) -> HeaderMap {
+    let mut metadata = timeless(metadata);
+    for (name, _) in NEVER_KEPT {
+        metadata.remove(name);
+    }
+    metadata
+}
+
+/// That a replay has exactly what the first response had, apart from what is never kept.
+fn assert_replays(first: &Answer, replay: &Answer, case: &str) {
+    let trailers_only = first.headers.contains_key("grpc-status");
+    let mut headers = kept(&first.headers);
+    headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+    assert_eq!(timeless(&replay.headers), headers, "{case}");
+    assert_eq!(replay.trailers, kept(&first.trailers), "{case}");
+    assert_eq!(replay.headers.contains_key("grpc-status"), trailers_only, "{case}");
+    assert_eq!(replay.body, first.body, "{case}");
+}
+
+fn final_errors(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition]))
+}
+
+/// Every kind of response that is replayed.
+const CASES: [(&str, &str, &str); 8] = [
+    (CREATE, "plain", "a"),
+    (CREATE, "headers", "a"),
+    (CREATE, "all", "a"),
+    (CREATE, "plain", "fail for good"),
+    (CREATE, "headers", "fail for good"),
+    (CREATE, "all", "fail for good"),
+    (TOUCH, "plain", "a"),
+    (TOUCH, "all", "a"),
+];
+
+async fn is_replayed(mode: Mode, store: impl Store) {
+    let adjust = move |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]).mode(mode);
+    let shop = shop(|builder| builder.adjust_procedures(adjust).store(store)).await;
+    for (path, style, name) in CASES {
+        // The shop's orders are not in the database, and a transaction cannot refer to them.
+        let path = if mode == Mode::Transactional { TOUCH } else { path };
+        let case = format!("{path} {style} {name}");
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let first = call(&shop, path, style, name).await;
+        assert!(!first.headers.contains_key("idempotent-replayed"), "{case}");
+        assert_eq!(first.headers.get_all("set-cookie").iter().count() >= 2, style != "plain", "{case}");
+        for _ in 0..2 {
+            // Whatever it asks for, it is a replay.
+            assert_replays(&first, &call(&shop, path, "plain", name).await, &case);
+        }
+        if style == "all" {
+            let checks: Vec<_> = first.trailers.get_all("shop-check-bin").iter().collect();
+            assert_eq!(checks, ["/////w", "AA"], "{case}");
+            assert!(first.trailers.contains_key("grpc-status"), "{case}");
+        }
+    }
+    assert_eq!(shop.handler.started(), CASES.len());
+}
+
+#[tokio::test]
+async fn is_replayed_in_its_places_in_memory() {
+    is_replayed(Mode::Reserved, MemoryStore::new()).await;
+}
+
+fn postgres(database: &Database) -> PostgresStore {
+    PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))
+}
+
+#[tokio::test]
+async fn is_replayed_in_its_places_on_postgres() {
+    let database = Database::new().await;
+    for mode in [Mode::Reserved, Mode::Transactional] {
+        is_replayed(mode, postgres(&database)).await;
+    }
+}
+
+#[tokio::test]
+async fn costs_nothing_where_there_is_none() {
+    let database = Database::new().await;
+    let shop = shop(|builder| builder.store(postgres(&database))).await;
+    let stored = "SELECT response_metadata IS NOT NULL FROM tenant.idempotency_keys ORDER BY id";
+    call(&shop, TOUCH, "plain", "a").await;
+    call(&shop.with_key(Some(Uuid::new_v4())), TOUCH, "all", "a").await;
+    let stored = database.owner().await.query(stored, &[]).await.expect("the records");
+    assert_eq!(stored.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [false, true]);
+}
+
+/// What is left of the metadata of the handler's own, in the headers and in the trailers of a replay.
+async fn left(setting: ReplayedMetadata, name: &str) -> [HeaderMap; 2] {
+    let shop = shop(|builder| final_errors(builder).store(MemoryStore::new()).replayed_metadata(setting)).await;
+    let first = call(&shop, TOUCH, "all", name).await;
+    let replay = call(&shop, TOUCH, "all", name).await;
+    assert_eq!(replay.status().code(), first.status().code());
+    [replay.headers, replay.trailers].map(|metadata| {
+        let mut metadata = timeless(&metadata);
+        let layers = ["content-type", "idempotency-status", "idempotent-replayed"];
+        for name in ["grpc-status", "grpc-message", "grpc-status-details-bin"].into_iter().chain(layers) {
+            metadata.remove(name);
+        }
+        metadata
+    })
+}
+
+#[tokio::test]
+async fn is_what_the_setting_names() {
+    let without = |fields: &[(&'static str, &'static str)], names: &[&str]| {
+        let mut map = map(fields);
+        for name in names {
+            map.remove(*name);
+        }
+        map
+    };
+    let names = ["X-Request-Cost", "shop-note"];
+    assert_eq!(left(ReplayedMetadata::custom(), "a").await, [map(&HEADERS), map(&TRAILERS)]);
+    assert_eq!(
+        left(ReplayedMetadata::custom().except(names), "a").await,
+        [without(&HEADERS, &["x-request-cost", "shop-note"]), without(&TRAILERS, &["x-request-cost", "shop-note"])]
+    );
+    let notes = |fields: &[(&'static str, &'static str)]| {
+        map(&fields.iter().copied().filter(|(name, _)| *name == "shop-note").collect::<Vec<_>>())
+    };
+    for name in ["a", "fail for good"] {
+        assert_eq!(left(ReplayedMetadata::none(), name).await, [HeaderMap::new(), HeaderMap::new()], "{name}");
+    }
+    assert_eq!(left(ReplayedMetadata::only(["Shop-Note"]), "a").await, [notes(&HEADERS), notes(&TRAILERS)]);
+}
+
+#[test]
+fn that_is_never_kept_or_no_metadata_cannot_be_asked_for() {
+    let build = |setting| IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replayed_metadata(setting).build();
+    for (name, _) in NEVER_KEPT.into_iter().chain([("Grpc-Status", ""), ("idempotency-status", ""), ("date", "")]) {
+        let error = build(ReplayedMetadata::only(["shop-note", name])).expect_err("never kept");
+        assert!(matches!(error, BuildError::MetadataNeverReplayed { .. }), "{error:?}");
+        assert!(error.to_string().contains(&name.to_lowercase()), "{error}");
+        build(ReplayedMetadata::custom().except([name])).expect("to leave it out is no mistake");
+    }
+    for name in ["", "shop note", "shop-note:", "schön"] {
+        for setting in [ReplayedMetadata::only([name]), ReplayedMetadata::custom().except([name])] {
+            let error = build(setting).expect_err("no name");
+            assert!(matches!(&error, BuildError::MetadataName { name: wrong } if wrong == name), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn is_given_to_those_who_waited_in_the_same_process() {
+    let shop = shop(|builder| {
+        final_errors(builder)
+            .adjust_procedures(|procedure| {
+                procedure.on_in_progress(InProgressPolicy::Wait).final_errors([Code::FailedPrecondition])
+            })
+            .store(MemoryStore::new())
+    })
+    .await;
+    for (nth, name) in ["hold", "hold and fail for good"].into_iter().enumerate() {
+        let shop = std::sync::Arc::new(shop.with_key(Some(Uuid::new_v4())));
+        let mut calls = JoinSet::new();
+        for _ in 0..4 {
+            let shop = std::sync::Arc::clone(&shop);
+            calls.spawn(async move { call(&shop, CREATE, "all", name).await });
+        }
+        until("the handler runs", async || shop.handler.started() == nth + 1).await;
+        shop.handler.open(1);
+        let mut answers = calls.join_all().await;
+        answers.sort_by_key(|answer| answer.headers.contains_key("idempotent-replayed"));
+        let (first, replays) = answers.split_first().expect("calls");
+        for replay in replays {
+            assert_replays(first, replay, name);
+        }
+        assert_eq!(shop.handler.started(), nth + 1);
+    }
+}
+
+#[tokio::test]
+async fn that_cannot_be_read_is_left_out_of_the_replay() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let shop = shop(|builder| builder.store(postgres(&database))).await;
+    let first = call(&shop, CREATE, "all", "a").await;
+    for corrupt in [b"\xff".as_slice(), b"\x0a\x06\x0a\x01\n\x12\x011", b"\x0a\x01"] {
+        let update = "UPDATE tenant.idempotency_keys SET response_metadata = $1";
+        assert_eq!(owner.execute(update, &[&corrupt]).await.expect("the record"), 1);
+        let replay = call(&shop, CREATE, "all", "a").await;
+        assert_eq!((replay.status().code(), &replay.body), (Code::Ok, &first.body));
+        assert_eq!(replay.headers["idempotent-replayed"], "true");
+        assert!(!replay.headers.contains_key("shop-note") && !replay.trailers.contains_key("shop-note"));
+    }
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test]
+async fn counts_towards_what_is_kept_of_a_response() {
+    let bytes =
+        |metadata: &[(&'static str, &'static str)]| metadata.iter().map(|(a, b)| a.len() + b.len()).sum::<usize>();
+    let metadata = bytes(&HEADERS) + bytes(&TRAILERS);
+    // The message of Touch is empty.
+    for (limit, stored) in [(metadata / 2, false), (metadata * 2, true)] {
+        let shop = shop(|builder| builder.store(MemoryStore::new()).max_response_bytes(limit)).await;
+        let first = call(&shop, TOUCH, "all", "a").await;
+        assert_eq!(first.status().code(), Code::Ok);
+        let again = call(&shop, TOUCH, "all", "a").await;
+        match stored {
+            true => assert_replays(&first, &again, "it fits"),
+            false => assert_rejected(&again.status(), Code::FailedPrecondition, Reason::ResponseNotStored),
+        }
+        // Without its metadata it fits.
+        let plain = shop.with_key(Some(Uuid::new_v4()));
+        call(&plain, TOUCH, "plain", "a").await;
+        assert_eq!(call(&plain, TOUCH, "plain", "a").await.body, Bytes::from_static(b"\0\0\0\0\0"));
+        assert_eq!(shop.handler.started(), 2);
+    }
+}
