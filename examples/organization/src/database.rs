@@ -44,7 +44,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// `commit_delay` is how long a create waits before it commits.
+    /// `commit_delay` is how long a create waits before it commits, if its call does not ask for longer.
     pub(crate) fn new(pool: Pool, commit_delay: Duration) -> Self {
         Self { pool, commit_delay }
     }
@@ -61,7 +61,7 @@ impl Database {
     ) -> Result<Uuid, Status> {
         step("handler_started");
         let id = match &call.transaction {
-            Some(transaction) => self.insert(transaction, insert, parameters).await?,
+            Some(transaction) => self.insert(call, transaction, insert, parameters).await?,
             None => self.insert_and_commit(call, insert, parameters).await?,
         };
         tracing::info!(resource = insert.resource, %id, user = %call.caller.user, "created");
@@ -71,13 +71,14 @@ impl Database {
     /// Transactional mode: no BEGIN, no user to set, no COMMIT.
     async fn insert(
         &self,
+        call: &Call,
         transaction: &tonic_idempotency::Transaction,
         insert: &Insert,
         parameters: Parameters<'_>,
     ) -> Result<Uuid, Status> {
         let row = transaction.query_typed_one(insert.sql, parameters).await.map_err(failure::of_transaction)?;
         step("handler_wrote");
-        tokio::time::sleep(self.commit_delay).await;
+        tokio::time::sleep(self.commit_delay.max(call.delay)).await;
         row.try_get("id").map_err(|error| failure::of_statement(&error))
     }
 
@@ -94,7 +95,7 @@ impl Database {
             let row = transaction.query_typed_one(insert.sql, parameters).await?;
             let id: Uuid = row.try_get("id")?;
             step("handler_wrote");
-            tokio::time::sleep(self.commit_delay).await;
+            tokio::time::sleep(self.commit_delay.max(call.delay)).await;
             // An answer that is lost says nothing of the commit: a retry must not create once more.
             call.execution.effect_committed();
             transaction.commit().await?;

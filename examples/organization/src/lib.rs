@@ -12,6 +12,7 @@
 //! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
 //! | `bootstrap` | migrations, the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
+//! | `playground` | the page at `/` |
 //! | `args`, `run`, `signals`, `ready`, `tour` | the command |
 
 mod args;
@@ -22,6 +23,7 @@ mod database;
 mod failure;
 mod fields;
 mod outbox;
+mod playground;
 mod protocols;
 mod ready;
 mod run;

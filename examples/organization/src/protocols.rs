@@ -40,8 +40,8 @@ const MAX_AGE: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Every protocol in front of `grpc`, and the pages of `site` beside them.
 ///
-/// The order matters. The site comes first, then Connect: gRPC-Web's layer answers 400 to whatever comes over HTTP/1.1 in another protocol.
-/// Authentication and idempotency come last, in `grpc`, so that a key is one key whatever protocol it came by.
+/// The order matters. The site comes first, then Connect: gRPC-Web's layer answers 400 to whatever comes over HTTP/1.1 in
+/// another protocol. Authentication and idempotency come last, in `grpc`, so that a key is one key whatever protocol it came by.
 pub(crate) fn all(site: Router, grpc: Routes) -> Result<Routes, BuildError> {
     let grpc_web = GrpcWebLayer::new().layer(grpc);
     let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(grpc_web);

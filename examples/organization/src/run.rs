@@ -8,6 +8,7 @@ use crate::{
     auth::Issuer,
     bootstrap,
     outbox::Worker,
+    playground,
     ready::{Ready, ReadyFile, Tokens},
     server::Service,
     signals::Signals,
@@ -64,11 +65,11 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
         () = signals.first() => return Ok(()),
     }
     let issuer = Issuer::new()?;
-    let service = Service::new(args, server.url(), issuer.authentication()).await?;
+    let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
+    let site = playground::site(&ready, args.outbox_delay)?;
+    let service = Service::new(args, server.url(), issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
-    let address = listener.local_addr()?;
-    let ready = ready(address, server.url(), &issuer)?;
     let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
     tour::print(&ready, server.describe(), args.outbox_delay);
 

@@ -42,8 +42,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The services on this database.
-    pub(crate) async fn new(args: &Args, database_url: &str, authentication: Authentication) -> Result<Self, Error> {
+    /// The services on this database, and a site beside them.
+    pub(crate) async fn new(
+        args: &Args,
+        database_url: &str,
+        authentication: Authentication,
+        site: Router,
+    ) -> Result<Self, Error> {
         // Two pools, so that slow handlers, each on a connection, do not keep the store from its own.
         let pools = [database::pool(database_url)?, database::pool(database_url)?];
         let [store_pool, handler_pool] = pools.clone();
@@ -67,7 +72,7 @@ impl Service {
             .add_service(guard.around(InviteServiceServer::new(Invites::new(database.clone()))))
             .add_service(guard.around(NamespaceServiceServer::new(Namespaces::new(database.clone()))))
             .add_service(guard.around(ProjectServiceServer::new(Projects::new(database))));
-        let routes = protocols::all(Router::new(), add_public(routes).await?)?;
+        let routes = protocols::all(site, add_public(routes).await?)?;
         Ok(Self { idempotency, pools, recovering, routes, sweeping })
     }
 

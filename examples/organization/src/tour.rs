@@ -21,8 +21,9 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         delay: humantime::format_duration(outbox_delay).to_string(),
     };
     let text = format!(
-        "\nServing organization.v1 on {}, Ctrl-C stops it.\nDatabase: {database}\n{}\n",
+        "\nServing organization.v1 on {}, Ctrl-C stops it.\nDatabase: {database}\n\nTo try it in a browser: http://{}/\n{}\n",
         ready.address,
+        tour.address,
         tour.text()
     );
     // Whoever closed stdout does not want to read it.

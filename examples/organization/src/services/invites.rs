@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
 use tonic_idempotency::{Abandoned, Execution, Reconciler, Reconciliation};
@@ -71,7 +73,8 @@ impl Reconciler for InvitesReconciler {
         };
         let (id, email): (Uuid, String) = (invitation.try_get("id")?, invitation.try_get("email")?);
         // It may have died before the mail.
-        let call = Call { caller, execution: Execution::default(), key: Some(*key), transaction: None };
+        let call =
+            Call { caller, delay: Duration::ZERO, execution: Execution::default(), key: Some(*key), transaction: None };
         self.database.execute(&call, SEND_MAIL, &[(&id, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Reconciliation::completed(&InviteMemberResponse { invitation_id: id.to_string() }))
     }

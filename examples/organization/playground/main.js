@@ -1,0 +1,222 @@
+import { send } from "./call.js";
+import { curl } from "./curl.js";
+import { byId } from "./element.js";
+import { newKey } from "./key.js";
+import { Lives } from "./life.js";
+import { Log } from "./log.js";
+import { outcomeOf } from "./outcome.js";
+import { bounce, draw } from "./picture.js";
+import { listen } from "./shortcuts.js";
+import { show } from "./wire.js";
+
+const CREATE_PROJECT = "organization.v1.ProjectService/CreateProject";
+const CREATE_CLUSTER = "organization.v1.ClusterService/CreateCluster";
+const LIST_PROJECTS = "organization.v1.ProjectService/ListProjects";
+
+/** How many calls “at once” are. */
+const BURST = 20;
+
+/** How long the handler is held up, in milliseconds, where the page asks for it. */
+const SLOW = 2000;
+
+/** How often the work is looked at, in milliseconds. */
+const LOOK = 1000;
+
+const log = new Log((exchange) => {
+  selected = exchange;
+  byId("curl").hidden = !exchange;
+  show(exchange);
+});
+const lives = new Lives();
+let key = newKey();
+let number = 0;
+let sample = null;
+let watching = null;
+let selected = null;
+
+const user = () => document.querySelector("input[name=user]:checked").value;
+const life = () => lives.of(user(), key);
+const announce = (text) => (byId("announcement").textContent = text);
+
+/** The message as the page has it. Its label is what the projects of this key are counted by. */
+function project(name = byId("name").value) {
+  return { clusterId: sample?.cluster_id ?? "", name, labels: { playground: key.slice(0, 8) } };
+}
+
+/** Makes one call with the key, and shows what came of it. */
+async function call(what, procedure, message, headers = {}) {
+  if (!sample && !(await meet())) return null;
+  const now = life();
+  now.sent(procedure, JSON.stringify(message));
+  redraw();
+  const exchange = await send({ procedure, message, token: sample.tokens[now.user], headers: { "idempotency-key": now.key, ...headers } });
+  number += 1;
+  Object.assign(exchange, { number, user: now.user, what, outcome: outcomeOf(exchange) });
+  now.received(exchange.outcome);
+  log.add(exchange);
+  if (now === life() && (exchange.outcome.kind === "progress" || exchange.outcome.kind === "refused")) bounce();
+  redraw();
+  return exchange;
+}
+
+/** A call that somebody asked for: said aloud, its projects counted, its work watched. */
+async function callAndTell(...parts) {
+  const exchange = await call(...parts);
+  if (!exchange) return;
+  log.select(exchange);
+  announce(said(exchange));
+  await count(exchange.user);
+  watch();
+}
+
+const slowly = () => (byId("slow").checked ? { "sample-handler-delay-ms": String(SLOW) } : {});
+
+const sendProject = () => callAndTell(life().first ? "again" : "CreateProject", CREATE_PROJECT, project(), slowly());
+
+function sendChanged() {
+  if (!taken()) return;
+  callAndTell("another message", CREATE_PROJECT, project(`another ${byId("name").value}`));
+}
+
+function sendElsewhere() {
+  if (!taken()) return;
+  callAndTell("CreateCluster", CREATE_CLUSTER, { name: byId("name").value, region: "nl-1" });
+}
+
+async function sendBurst() {
+  const message = project();
+  const headers = slowly();
+  if (!sample && !(await meet())) return;
+  const calls = Array.from({ length: BURST }, (_, index) => call(`${index + 1} of ${BURST}`, CREATE_PROJECT, message, headers));
+  const exchanges = (await Promise.all(calls)).sort((a, b) => a.number - b.number);
+  log.select(exchanges.find(({ outcome }) => outcome.kind === "first") ?? exchanges.at(-1));
+  announce(`${BURST} at once: ${summary(exchanges)}.`);
+  await count(user());
+  watch();
+}
+
+/** Whether there is something that the key can be refused for. */
+function taken() {
+  if (life().first) return true;
+  announce("Send the call first: this key belongs to none yet.");
+  byId("send").focus();
+  return false;
+}
+
+/** Replays while the work runs, if that is wanted: that is how a client learns how it ended. */
+function watch() {
+  clearTimeout(watching);
+  const { record, work, first } = life();
+  if (!byId("follow").checked || record !== "completed" || work !== "processing" || first?.procedure !== CREATE_PROJECT) return;
+  watching = setTimeout(async () => {
+    const before = life();
+    const exchange = await call("watching", before.first.procedure, JSON.parse(before.first.body));
+    if (before === life() && before.work && before.work !== "processing") announce(`The work behind the project: ${before.work}.`);
+    if (exchange && exchange.outcome.kind === "replayed") watch();
+  }, LOOK);
+}
+
+/** Counts the projects that carry this key's label and are no other user's. */
+async function count(name) {
+  const counted = lives.of(name, key);
+  const listing = await send({ procedure: LIST_PROJECTS, message: {}, token: sample.tokens[name] });
+  if (listing.response?.status !== 200) return;
+  const others = lives.resourcesOfOthers(counted);
+  const projects = listing.response.json?.projects ?? [];
+  const label = counted.key.slice(0, 8);
+  counted.projects = projects.filter(({ id, labels }) => labels?.playground === label && !others.includes(id)).length;
+  redraw();
+}
+
+/** Learns who there is to call as. */
+async function meet() {
+  try {
+    const answer = await fetch("/playground/users.json", { cache: "no-store" });
+    if (!answer.ok) throw new Error(`/playground/users.json: ${answer.status}`);
+    sample = await answer.json();
+  } catch (error) {
+    byId("hint").textContent = `The sample does not answer (${error.message}). Start it with “cargo run --example organization”, and reload.`;
+    announce(byId("hint").textContent);
+  }
+  redraw();
+  return sample;
+}
+
+function redraw() {
+  const now = life();
+  byId("key").textContent = key;
+  draw(now);
+  const fits = now.fits(CREATE_PROJECT, JSON.stringify(project()));
+  byId("send-label").textContent = now.first ? (fits ? "Send again" : "Send the changed message") : "Send";
+  for (const id of ["changed", "procedure"]) byId(id).setAttribute("aria-disabled", String(!now.first));
+  if (sample) byId("hint").textContent = fits ? "" : "The key belongs to another message: it will be refused. A new key makes it a new project.";
+}
+
+function said({ number, outcome }) {
+  const { title, status, reason, meaning, advice } = outcome;
+  return [`Call ${number}: ${title}.`, reason ? `${reason}.` : "", status ? `Status ${status}.` : "", meaning, advice].join(" ");
+}
+
+/** How many ended how: “1 first, 19 in progress”. */
+function summary(exchanges) {
+  const titles = exchanges.map(({ outcome }) => outcome.title.toLowerCase());
+  return [...new Set(titles)].map((title) => `${titles.filter((other) => other === title).length} ${title}`).join(", ");
+}
+
+function takeNewKey() {
+  key = newKey();
+  clearTimeout(watching);
+  announce("A new key.");
+  redraw();
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(curl(selected.request, location.origin));
+    announce("Copied.");
+  } catch {
+    announce("This browser copies nothing for a page that came over plain HTTP from another machine.");
+  }
+}
+
+function switchUser() {
+  clearTimeout(watching);
+  redraw();
+  watch();
+}
+
+function nameChanged() {
+  byId("fails").checked = byId("name").value.startsWith("fail-");
+  redraw();
+}
+
+function failsChanged() {
+  const name = byId("name").value.replace(/^fail-/, "");
+  byId("name").value = byId("fails").checked ? `fail-${name}` : name;
+  redraw();
+}
+
+byId("send").addEventListener("click", sendProject);
+byId("curl").addEventListener("click", copy);
+byId("burst").addEventListener("click", sendBurst);
+byId("changed").addEventListener("click", sendChanged);
+byId("procedure").addEventListener("click", sendElsewhere);
+byId("new-key").addEventListener("click", takeNewKey);
+byId("name").addEventListener("input", nameChanged);
+byId("fails").addEventListener("change", failsChanged);
+byId("follow").addEventListener("change", watch);
+document.querySelectorAll("input[name=user]").forEach((input) => input.addEventListener("change", switchUser));
+
+listen({
+  c: "changed",
+  f: "fails",
+  h: "slow",
+  n: "new-key",
+  p: "procedure",
+  s: "send",
+  t: "burst",
+  u: () => document.querySelector("input[name=user]:not(:checked)"),
+  w: "follow",
+});
+
+await meet();

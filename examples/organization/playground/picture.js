@@ -1,0 +1,85 @@
+import { byId, element } from "./element.js";
+import { KINDS } from "./outcome.js";
+
+/** The order of the legend. What did not happen is left out of it, but for the first four. */
+const ORDER = ["first", "replayed", "progress", "refused", "unprotected", "failed", "lost"];
+
+/** So many pips are on the tape. */
+const TAPE = 60;
+
+/** Draws the life of a key. */
+export function draw(life) {
+  byId("whose").textContent = `as ${life.user}`;
+  drawRecord(life);
+  drawWork(life);
+  byId("story").textContent = story(life);
+  drawTape(life);
+  drawTally(life);
+}
+
+/** Shows that a call was turned away. */
+export function bounce() {
+  const picture = byId("record");
+  picture.classList.remove("bouncing");
+  picture.getBoundingClientRect(); // so that it starts anew
+  picture.classList.add("bouncing");
+}
+
+function drawRecord(life) {
+  const picture = byId("record");
+  picture.dataset.state = life.record;
+  picture.dataset.released = life.released;
+  picture.dataset.turnedAway = life.turnedAway() > 0;
+  byId("record-says").textContent = `The record: ${life.record}`;
+  byId("turned-away").textContent = life.turnedAway() > 0 ? `${life.turnedAway()} turned away` : "";
+}
+
+function drawWork(life) {
+  byId("work").dataset.state = life.work ?? "none";
+  byId("work-says").textContent = `The work behind it: ${life.work ?? "not begun"}`;
+  byId("asked").textContent = life.asked > 0 ? `asked ${times(life.asked)}` : "";
+}
+
+function drawTape(life) {
+  const pips = life.outcomes.slice(-TAPE).map((kind) => element("li", { class: `pip ${kind}` }));
+  const flying = Array.from({ length: Math.min(life.flying, TAPE) }, () => element("li", { class: "pip flying" }));
+  byId("tape").replaceChildren(...pips, ...flying);
+}
+
+function drawTally(life) {
+  const entry = (name, value, kind) =>
+    element("div", { "data-tally": kind }, element("dt", {}, element("i", { class: `pip ${kind}` }), name), element("dd", {}, value));
+  const shown = ORDER.filter((kind, index) => index < 4 || life.count(kind) > 0);
+  byId("tally").replaceChildren(
+    ...shown.map((kind) => entry(KINDS[kind].title, String(life.count(kind)), kind)),
+    entry("Projects in the database", life.projects === null ? "–" : String(life.projects), "projects"),
+  );
+}
+
+function story(life) {
+  switch (life.record) {
+    case "free":
+      return life.released
+        ? "Free again: the call failed, and left nothing behind. The next one is the first."
+        : "No record. The next call with this key is the first, and its handler will run.";
+    case "reserved":
+      return "Reserved: the first call runs. Until it ends, every other with this key is turned away.";
+    case "unknown":
+      return "Nobody knows: an answer was lost. Send it again with the same key, and it will not be done twice.";
+    default:
+      return `Completed: ${work(life)}`;
+  }
+}
+
+function work({ work }) {
+  switch (work) {
+    case "processing":
+      return "every retry gets the first answer. The work behind the project still runs.";
+    case "failed":
+      return "every retry gets the first answer, and learns that the work behind the project failed.";
+    default:
+      return "every retry gets the first answer, and learns that the work behind the project is done.";
+  }
+}
+
+const times = (count) => (count === 1 ? "once" : `${count} times`);

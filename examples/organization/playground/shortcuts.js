@@ -1,0 +1,15 @@
+import { byId } from "./element.js";
+
+/** Clicks, for each single key, the element with its id; unless somebody types, or has switched it off. */
+export function listen(ids) {
+  document.addEventListener("keydown", (event) => {
+    const taken = event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey;
+    if (taken || !byId("shortcuts").checked || types(event.target)) return;
+    const target = ids[event.key.toLowerCase()];
+    if (!target) return;
+    event.preventDefault();
+    (typeof target === "function" ? target() : byId(target)).click();
+  });
+}
+
+const types = (target) => target instanceof HTMLInputElement && target.type === "text";

@@ -1,0 +1,53 @@
+import { byId, element } from "./element.js";
+
+/** The headers that this is all about. */
+const OURS = new Set(["idempotency-key", "idempotency-status", "idempotent-replayed"]);
+
+/** Shows what went over the wire in an exchange; of none, what would be shown. */
+export function show(exchange) {
+  const wire = byId("wire");
+  if (!exchange) {
+    wire.replaceChildren(element("p", { class: "empty" }, "What a call sends, and what comes back."));
+    return;
+  }
+  wire.replaceChildren(verdict(exchange), request(exchange), response(exchange));
+}
+
+function verdict({ number, outcome }) {
+  const { kind, title, meaning, reason, mismatch, detail, advice } = outcome;
+  return element(
+    "div",
+    { class: "verdict", "data-kind": kind },
+    element("p", { class: "title" }, `#${number} ${title}`),
+    reason ? element("p", { class: "reason" }, element("code", {}, reason), mismatch ? ` mismatch: ${mismatch}` : "") : null,
+    element("p", {}, meaning),
+    detail ? element("p", { class: "detail" }, `“${detail}”`) : null,
+    advice ? element("p", { class: "advice" }, advice) : null,
+  );
+}
+
+function request({ request }) {
+  return message("Request", `POST ${request.path}`, request.headers, request.body);
+}
+
+function response({ response, failure }) {
+  if (!response) return message("Response", `none: ${failure}`, {}, "");
+  return message("Response", `${response.status} ${response.reason}`.trim(), response.headers, response.body);
+}
+
+function classOf(name) {
+  if (OURS.has(name)) return "header ours";
+  return name === "authorization" ? "header long" : "header";
+}
+
+function message(title, line, headers, body) {
+  const lines = Object.entries(headers).map(([name, value]) =>
+    element("span", { class: classOf(name) }, element("b", {}, `${name}: `), value, "\n"),
+  );
+  return element(
+    "section",
+    { class: "message", "data-message": title.toLowerCase(), "aria-label": title },
+    element("h3", {}, title),
+    element("pre", {}, element("span", { class: "line" }, `${line}\n`), ...lines, element("span", { class: "body" }, `\n${body}`)),
+  );
+}

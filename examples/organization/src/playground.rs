@@ -1,0 +1,122 @@
+//! The page at `/`, on which a browser makes calls with keys. Its files are in `playground/`.
+
+use std::time::Duration;
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header},
+    routing::get,
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::{
+    ready::{Ready, Tokens},
+    run::Error,
+};
+
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const JSON: &str = "application/json";
+const SVG: &str = "image/svg+xml";
+
+/// Where each file is, what it is, and what is in it.
+const FILES: [(&str, &str, &[u8]); 17] = [
+    ("/", HTML, include_bytes!("../playground/index.html")),
+    ("/playground/call.js", JAVASCRIPT, include_bytes!("../playground/call.js")),
+    ("/playground/curl.js", JAVASCRIPT, include_bytes!("../playground/curl.js")),
+    ("/playground/element.js", JAVASCRIPT, include_bytes!("../playground/element.js")),
+    ("/playground/icon.svg", SVG, include_bytes!("../playground/icon.svg")),
+    ("/playground/key.js", JAVASCRIPT, include_bytes!("../playground/key.js")),
+    ("/playground/layout.css", CSS, include_bytes!("../playground/layout.css")),
+    ("/playground/life.js", JAVASCRIPT, include_bytes!("../playground/life.js")),
+    ("/playground/log.js", JAVASCRIPT, include_bytes!("../playground/log.js")),
+    ("/playground/main.js", JAVASCRIPT, include_bytes!("../playground/main.js")),
+    ("/playground/outcome.js", JAVASCRIPT, include_bytes!("../playground/outcome.js")),
+    ("/playground/picture.css", CSS, include_bytes!("../playground/picture.css")),
+    ("/playground/picture.js", JAVASCRIPT, include_bytes!("../playground/picture.js")),
+    ("/playground/shortcuts.js", JAVASCRIPT, include_bytes!("../playground/shortcuts.js")),
+    ("/playground/theme.css", CSS, include_bytes!("../playground/theme.css")),
+    ("/playground/theme.js", JAVASCRIPT, include_bytes!("../playground/theme.js")),
+    ("/playground/wire.js", JAVASCRIPT, include_bytes!("../playground/wire.js")),
+];
+
+/// Nothing but files from here, nothing inline, and in no frame of another page.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
+     require-trusted-types-for 'script'",
+);
+
+/// On every answer of the site.
+const EVERYWHERE: [(HeaderName, HeaderValue); 4] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+];
+
+/// What the page needs to know to call the service.
+///
+/// **Not for a real service.** It hands the tokens of two users to whoever can reach the port; in the sample they are good for
+/// nothing else, and end with the process.
+#[derive(Serialize)]
+struct Users<'a> {
+    cluster_id: Uuid,
+    outbox_delay_ms: u128,
+    tokens: &'a Tokens,
+}
+
+/// The page, what belongs to it, and the users that it calls as.
+pub(crate) fn site(ready: &Ready<'_>, outbox_delay: Duration) -> Result<Router, Error> {
+    let users =
+        Users { cluster_id: ready.cluster_id, outbox_delay_ms: outbox_delay.as_millis(), tokens: &ready.tokens };
+    let users = Bytes::from(serde_json::to_vec(&users)?);
+    let mut site = Router::new().route("/playground/users.json", get(async move || secret(users)));
+    for (path, content_type, content) in FILES {
+        let file = File::new(content_type, content)?;
+        site = site.route(path, get(async move |headers: HeaderMap| file.answer(&headers)));
+    }
+    Ok(site)
+}
+
+/// One of [`FILES`].
+#[derive(Clone)]
+struct File {
+    content: &'static [u8],
+    content_type: &'static str,
+    /// Of its content, so that a browser keeps it until another build has another.
+    tag: HeaderValue,
+}
+
+impl File {
+    fn new(content_type: &'static str, content: &'static [u8]) -> Result<Self, Error> {
+        let digest: String = Sha256::digest(content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { content, content_type, tag: HeaderValue::from_str(&format!("\"{digest}\""))? })
+    }
+
+    fn answer(&self, request: &HeaderMap) -> Response<Body> {
+        let mut response = answer(self.content_type, "no-cache");
+        response.headers_mut().insert(header::ETAG, self.tag.clone());
+        if request.get(header::IF_NONE_MATCH) == Some(&self.tag) {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            *response.body_mut() = Body::from(self.content);
+        }
+        response
+    }
+}
+
+fn secret(json: Bytes) -> Response<Body> {
+    answer(JSON, "no-store").map(|_| Body::from(json))
+}
+
+fn answer(content_type: &'static str, caching: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.headers_mut().extend(EVERYWHERE);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
+    response
+}
