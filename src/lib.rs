@@ -32,6 +32,19 @@
 //! What the layer refuses is in the docs of [`Reason`], the life of a record in those of [`Store`], what operators see in
 //! [`telemetry`].
 //!
+//! # Protocols
+//!
+//! A key is one key, whatever protocol and encoding its calls come in: the hash is of the message, and what is stored is neutral.
+//!
+//! | the caller speaks | in front of a tonic server | around a service of `connectrpc`'s own |
+//! |---|---|---|
+//! | gRPC | nothing | nothing (feature `connect`) |
+//! | gRPC-Web | `tonic_web::GrpcWebLayer` | nothing, for its binary form |
+//! | Connect, unary: binary, JSON, GET | `connect::ConnectLayer` (feature `connect`) | nothing |
+//!
+//! In another protocol, a call with a key runs unprotected, with a warning; it is refused where its procedure is transactional or
+//! refuses calls while the store is away.
+//!
 //! # Hang-ups
 //!
 //! tonic drops a handler's future wherever it stands when the client hangs up, resets its stream or runs into its deadline.
