@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, Response};
-use http::{HeaderMap, HeaderName, header};
-use tonic::body::Body;
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use tonic::{Code, Status, body::Body};
 
 use super::error::Errors;
 use crate::wire::UnaryResponse;
@@ -22,10 +22,15 @@ pub(super) async fn connect(
     response: http::Response<Body>,
     errors: &Errors,
 ) -> Result<Response<EncodedBody>, ConnectError> {
+    let http = response.status();
     let response = UnaryResponse::read(response).await.map_err(|status| errors.connect(status))?;
     let (mut headers, mut trailers) = response.metadata();
     for metadata in [&mut headers, &mut trailers] {
         leave_out(metadata);
+    }
+    if http != StatusCode::OK {
+        let status = Status::new(code(http), format!("the server answered {http}"));
+        return Err(errors.connect(status).with_headers(headers).with_trailers(trailers));
     }
     if !response.is_success() {
         return Err(errors.connect(response.status()).with_headers(headers).with_trailers(trailers));
@@ -35,6 +40,21 @@ pub(super) async fn connect(
     let mut response = Response::new(EncodedBody::from(message));
     (response.headers, response.trailers) = (headers, trailers);
     Ok(response)
+}
+
+/// What an answer means that did not come from a gRPC server, but from something in front of it; as gRPC's own clients take it.
+fn code(http: StatusCode) -> Code {
+    match http {
+        StatusCode::BAD_REQUEST => Code::Internal,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::NOT_FOUND => Code::Unimplemented,
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
+        _ => Code::Unknown,
+    }
 }
 
 fn leave_out(metadata: &mut HeaderMap) {

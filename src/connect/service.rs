@@ -6,7 +6,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
-use tonic::{body::Body, codegen::StdError};
+use tonic::{body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
 use super::Translator;
@@ -53,4 +53,8 @@ where
         let inner = mem::replace(&mut self.inner, clone);
         ResponseFuture::boxed(self.translator.call(request, inner).map(Ok))
     }
+}
+
+impl<S: NamedService> NamedService for Connect<S> {
+    const NAME: &'static str = S::NAME;
 }
