@@ -68,6 +68,7 @@ pub struct IdempotencyLayerBuilder {
     status_resolver: Option<Box<dyn DynStatusResolver>>,
     user: Box<dyn UserResolver>,
     replayed_metadata: ReplayedMetadata,
+    compress_replays_from: usize,
     max_request_bytes: usize,
     max_response_bytes: usize,
     max_waiting: usize,
@@ -88,6 +89,7 @@ impl IdempotencyLayerBuilder {
             status_resolver: None,
             user: Box::new(UserFromExtensions),
             replayed_metadata: ReplayedMetadata::custom(),
+            compress_replays_from: 1 << 10,
             max_request_bytes: 4 << 20,
             max_response_bytes: 1 << 20,
             max_waiting: 4096,
@@ -170,6 +172,15 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// The size of a message, in bytes, from which on a replay is compressed: in the first of the encodings that the caller
+    /// accepts (`grpc-accept-encoding`) whose feature is enabled (`gzip`, `zstd`, `deflate`), if that makes it smaller. What the
+    /// first caller accepted does not matter, nor what it got: its response is for the handler's own server to compress.
+    /// `usize::MAX` for never. Defaults to 1 KiB.
+    pub fn compress_replays_from(mut self, bytes: usize) -> Self {
+        self.compress_replays_from = bytes;
+        self
+    }
+
     /// The largest response that is kept, in bytes of its message and its metadata together; above it the first caller gets the response, and a retry
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
@@ -225,6 +236,7 @@ impl IdempotencyLayerBuilder {
                 status_resolver: self.status_resolver,
                 reconcilers: self.reconcilers,
                 kept_metadata,
+                compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,
                 flights: Flights::new(self.max_waiting),
                 running: Running::default(),

@@ -27,6 +27,8 @@ pub(crate) struct Engine {
     pub(crate) reconcilers: Reconcilers,
     /// The response metadata that is kept, and replayed.
     pub(crate) kept_metadata: Kept,
+    /// The size in bytes of a message from which on a replay is compressed.
+    pub(crate) compress_replays_from: usize,
     /// The largest response that is kept, in bytes.
     pub(crate) max_response_bytes: usize,
     /// What is run once for all who wait for it.

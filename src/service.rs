@@ -20,7 +20,7 @@ use crate::{
     layer::{Protected, Shared},
     store::Reservation,
     telemetry::{self, Degradation},
-    wire::{RequestError, UnaryRequest, UnaryResponse, grpc_timeout, is_grpc},
+    wire::{Encoding, RequestError, UnaryRequest, UnaryResponse, grpc_timeout, is_grpc},
 };
 
 /// A service whose create calls take idempotency keys. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
@@ -199,6 +199,7 @@ where
     R::Error: Into<StdError>,
 {
     let timeout = grpc_timeout(request.headers());
+    let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
     let (call, mut request) = match read(&protected, reservation, request, limit).await {
         Ok(read) => read,
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
@@ -211,7 +212,7 @@ where
         Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
     };
     match engine.call(call, handler, timeout).await {
-        Some(response) => response.map(UnaryResponse::into_response),
+        Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
         None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
     }
 }

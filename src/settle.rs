@@ -21,6 +21,10 @@ use crate::{
     wire::UnaryResponse,
 };
 
+/// How much of a compressed response is read at least, in bytes, to find the id of the resource in one that is too large to
+/// keep: what gRPC's clients take by default.
+const READ: usize = 4 << 20;
+
 /// How a call ended, as far as its key is concerned.
 #[derive(Debug)]
 pub(crate) enum Settlement {
@@ -78,7 +82,11 @@ impl Engine {
         match &outcome.response {
             Ok(response) if response.is_success() => {
                 let metadata = response.to_stored_metadata(&self.kept_metadata);
-                Settlement::Complete(self.completion(call, response.message().ok(), metadata))
+                Settlement::Complete(self.completion(
+                    call,
+                    response.message(self.max_response_bytes.max(READ)).ok(),
+                    metadata,
+                ))
             }
             Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
                 Settlement::Complete(Completion {

@@ -35,8 +35,9 @@ pub(super) async fn connect(
     if !response.is_success() {
         return Err(errors.connect(response.status()).with_headers(headers).with_trailers(trailers));
     }
-    let message: Bytes =
-        response.message().map_err(|error| ConnectError::internal(format!("the response cannot be read: {error}")))?;
+    let message: Bytes = response
+        .message(usize::MAX)
+        .map_err(|error| ConnectError::internal(format!("the response cannot be read: {error}")))?;
     let mut response = Response::new(EncodedBody::from(message));
     (response.headers, response.trailers) = (headers, trailers);
     Ok(response)

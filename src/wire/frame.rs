@@ -7,6 +7,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// The size of what stands in front of each message.
 pub(crate) const HEADER_LEN: usize = 5;
 
+const UNCOMPRESSED: u8 = 0;
+const COMPRESSED: u8 = 1;
+
 /// The one message of a unary body.
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -21,8 +24,8 @@ impl Frame {
             return Err(if body.is_empty() { WireError::NoMessage } else { WireError::Truncated });
         };
         let compressed = match flag {
-            0 => false,
-            1 => true,
+            UNCOMPRESSED => false,
+            COMPRESSED => true,
             _ => return Err(WireError::UnknownFlag),
         };
         let length = u32::from_be_bytes(length) as usize;
@@ -37,9 +40,18 @@ impl Frame {
 
     /// The body that holds one uncompressed message.
     pub(crate) fn encode(message: &[u8]) -> Result<Bytes, WireError> {
+        Self::put(UNCOMPRESSED, message)
+    }
+
+    /// The body that holds one message that is compressed.
+    pub(super) fn encode_compressed(message: &[u8]) -> Result<Bytes, WireError> {
+        Self::put(COMPRESSED, message)
+    }
+
+    fn put(flag: u8, message: &[u8]) -> Result<Bytes, WireError> {
         let length = u32::try_from(message.len()).map_err(|_| WireError::TooLarge)?;
         let mut body = BytesMut::with_capacity(HEADER_LEN + message.len());
-        body.put_u8(0);
+        body.put_u8(flag);
         body.put_u32(length);
         body.put_slice(message);
         Ok(body.freeze())
@@ -54,6 +66,7 @@ pub(crate) enum WireError {
     NoError,
     NoMessage,
     NoMetadata,
+    NotCompressed,
     TooLarge,
     TrailingData,
     Truncated,
@@ -68,7 +81,8 @@ impl fmt::Display for WireError {
             Self::NoError => "it is no stored error",
             Self::NoMessage => "it has no message",
             Self::NoMetadata => "it is no stored metadata",
-            Self::TooLarge => "its message is too large to frame",
+            Self::NotCompressed => "its message says that it is compressed, and nothing says how",
+            Self::TooLarge => "its message is too large",
             Self::TrailingData => "more follows its one message",
             Self::Truncated => "it ends in the middle of a message",
             Self::UnknownFlag => "its message starts with an unknown flag",

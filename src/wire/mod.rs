@@ -8,6 +8,7 @@ mod response;
 mod stored_error;
 
 pub(crate) use self::{
+    compression::Encoding,
     frame::{Frame, WireError},
     metadata::{Kept, is_never_kept},
     request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},

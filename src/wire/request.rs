@@ -7,7 +7,7 @@ use tonic::{Status, body::Body};
 
 use super::{
     WireError,
-    compression::{DecompressError, GRPC_ENCODING, decompress},
+    compression::{DecompressError, Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, decompress},
     frame::{Frame, HEADER_LEN},
 };
 
@@ -74,14 +74,19 @@ impl UnaryRequest {
         &self.message
     }
 
-    /// The request for the handler, uncompressed, and to be answered uncompressed: what is stored is neutral.
+    /// The request for the handler, uncompressed, and to be answered so that what is stored can be neutral: compressed only in
+    /// ways that can be undone here.
     pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
         let Self { mut parts, message, body } = self;
-        parts.headers.remove("grpc-accept-encoding");
+        parts.headers.remove(GRPC_ENCODING);
+        let accepted = Encoding::names(Encoding::accepted(&parts.headers));
+        parts.headers.remove(GRPC_ACCEPT_ENCODING);
+        if let Some(accepted) = accepted {
+            parts.headers.insert(GRPC_ACCEPT_ENCODING, accepted);
+        }
         let body = match body {
             Some(body) => body,
             None => {
-                parts.headers.remove(GRPC_ENCODING);
                 parts.headers.remove(header::CONTENT_LENGTH);
                 Frame::encode(&message)?
             }

@@ -9,6 +9,7 @@ use tonic::{Code, Status, body::Body};
 
 use super::{
     WireError,
+    compression::{DecompressError, Encoding, GRPC_ENCODING, decompress},
     frame::Frame,
     metadata::{Kept, Metadata, Places, REPLAYED},
     stored_error::{self, Restored},
@@ -24,6 +25,8 @@ pub(crate) struct UnaryResponse {
     parts: Parts,
     body: Bytes,
     trailers: HeaderMap,
+    /// Made of what is stored.
+    replayed: bool,
 }
 
 /// A response made of what is stored.
@@ -44,13 +47,13 @@ impl UnaryResponse {
         let (parts, body) = response.into_parts();
         let collected = body.collect().await.map_err(|error| Status::from_error(error.into()))?;
         let trailers = collected.trailers().cloned().unwrap_or_default();
-        Ok(Self { parts, body: collected.to_bytes(), trailers })
+        Ok(Self { parts, body: collected.to_bytes(), trailers, replayed: false })
     }
 
     /// The response that says that a call failed.
     pub(crate) fn failed(status: Status) -> Self {
         let (parts, ()) = status.into_http().into_parts();
-        Self { parts, body: Bytes::new(), trailers: HeaderMap::new() }
+        Self { parts, body: Bytes::new(), trailers: HeaderMap::new(), replayed: false }
     }
 
     /// The response that gives a stored message back. The message counts for more than its metadata.
@@ -65,7 +68,7 @@ impl UnaryResponse {
         let Places { headers, mut trailers } = places.unwrap_or_default();
         trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
         let body = Frame::encode(&stored.message)?;
-        let response = Self { parts: replayed_parts(headers), body, trailers }.with_status(status);
+        let response = Self { parts: replayed_parts(headers), body, trailers, replayed: true }.with_status(status);
         Ok(Replayed { response, metadata_lost })
     }
 
@@ -81,7 +84,7 @@ impl UnaryResponse {
             Some(headers) => {
                 let mut trailers = HeaderMap::new();
                 status.add_header(&mut trailers).map_err(|_| WireError::NoError)?;
-                Self { parts: replayed_parts(headers), body: Bytes::new(), trailers }
+                Self { parts: replayed_parts(headers), body: Bytes::new(), trailers, replayed: true }
             }
         };
         Ok(Replayed { response, metadata_lost })
@@ -124,13 +127,34 @@ impl UnaryResponse {
         status.is_some_and(|status| status == "0")
     }
 
-    /// The encoded response message.
-    pub(crate) fn message(&self) -> Result<Bytes, WireError> {
+    /// The encoded response message; of one that is compressed, at most so many bytes are read.
+    pub(crate) fn message(&self, limit: usize) -> Result<Bytes, WireError> {
         let frame = Frame::decode(self.body.clone())?;
-        if frame.compressed {
-            return Err(WireError::UnsupportedCompression);
+        if !frame.compressed {
+            return Ok(frame.message);
         }
-        Ok(frame.message)
+        decompress(&self.parts.headers, &frame.message, limit).map_err(|error| match error {
+            DecompressError::TooLarge => WireError::TooLarge,
+            DecompressError::Wire(error) => error,
+        })
+    }
+
+    /// A replay of at least so many bytes as a caller takes it who accepts this encoding. What a handler answered is for its
+    /// server to compress.
+    pub(crate) fn compressed(mut self, encoding: Option<Encoding>, from: usize) -> Self {
+        if let (true, Some(encoding)) = (self.replayed, encoding)
+            && let Some(body) = self.compressed_body(encoding, from)
+        {
+            self.body = body;
+            self.parts.headers.insert(GRPC_ENCODING, encoding.header_value());
+        }
+        self
+    }
+
+    /// The body with its message compressed; `None` where that is not worth it.
+    fn compressed_body(&self, encoding: Encoding, from: usize) -> Option<Bytes> {
+        let frame = Frame::decode(self.body.clone()).ok().filter(|frame| frame.message.len() >= from)?;
+        Frame::encode_compressed(&encoding.compress(&frame.message)?).ok()
     }
 
     pub(crate) fn with_status(mut self, status: IdempotencyStatus) -> Self {
@@ -140,7 +164,7 @@ impl UnaryResponse {
 
     /// Made of frames, not of a sized body with trailers, which tonic-web takes to end with its data.
     pub(crate) fn into_response(self) -> Response<Body> {
-        let Self { parts, body, trailers } = self;
+        let Self { parts, body, trailers, .. } = self;
         if body.is_empty() && trailers.is_empty() {
             // Trailers-Only: the status is in the headers, and only a body that says beforehand that it is empty lets the
             // HEADERS frame end the stream. grpc-go takes an empty DATA frame after it for missing trailers.
@@ -193,6 +217,6 @@ mod tests {
         assert_eq!(response.headers()["idempotent-replayed"], "true");
         let again = UnaryResponse::read(response).await.expect("a body without errors");
         assert!(again.is_success());
-        assert_eq!(again.message().as_deref(), Ok(b"abc".as_slice()));
+        assert_eq!(again.message(0).as_deref(), Ok(b"abc".as_slice()));
     }
 }

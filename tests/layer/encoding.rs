@@ -86,22 +86,6 @@ async fn is_the_same_request_compressed_or_not() {
 }
 
 #[tokio::test]
-async fn of_a_response_is_stored_uncompressed() {
-    let shop = Shop::new().await;
-    let mut zipped = shop.client.clone().accept_compressed(CompressionEncoding::Gzip);
-    let first = zipped.create_order(shop::request("a", shop.user, shop.key)).await.map(Seen::of).expect("first");
-    for client in [&mut zipped, &mut shop.client.clone()] {
-        let replay =
-            client.create_order(shop::request("a", shop.user, shop.key)).await.map(Seen::of).expect("a replay");
-        replay.assert("processing", true);
-        assert_eq!(replay.message, first.message);
-    }
-    // Without a key nothing is stored, and the server compresses as it likes.
-    let plain = zipped.create_order(shop::request("a", shop.user, None)).await.expect("a call");
-    assert!(plain.into_inner().order.is_some());
-}
-
-#[tokio::test]
 async fn that_is_none_is_refused_and_reserves_nothing() {
     let shop = Shop::new().await;
     for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"]

@@ -1,8 +1,11 @@
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
+use http::Request;
 use tokio::task::JoinHandle;
 use tonic::{
     Code, Response, Status,
+    body::Body,
+    server::NamedService,
     service::{Routes, interceptor::InterceptedService},
     transport::Channel,
 };
@@ -13,6 +16,7 @@ use tonic_idempotency::{
 };
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient};
 use tonic_types::StatusExt as _;
+use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -67,6 +71,30 @@ impl Shop {
         let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
         let client = ShopClient::new(channel.clone());
         Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
+    }
+
+    /// Around a server of one's own.
+    pub(crate) async fn around<S>(
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        server: impl FnOnce(Counting) -> S,
+    ) -> Self
+    where
+        S: Service<Request<Body>, Response = http::Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
+        let handler = Counting::default();
+        let wrapped = layer.layer(server(handler.clone()));
+        let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+        let channel = shop::channel(shop::serve(routes).await).await;
+        let client = ShopClient::new(channel.clone());
+        let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
+        Self { handler, layer, channel, client, user, key, patience: PATIENCE }
     }
 
     pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {

@@ -2,6 +2,7 @@
 
 mod build;
 mod cancellation;
+mod compression;
 mod degradation;
 mod duplicates;
 mod encoding;

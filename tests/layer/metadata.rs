@@ -12,23 +12,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use prost::Message as _;
 use tokio::task::JoinSet;
-use tonic::{
-    Code,
-    body::Body,
-    server::NamedService,
-    service::{Routes, interceptor::InterceptedService},
-};
+use tonic::{Code, body::Body, server::NamedService};
 use tonic_idempotency::{
     BuildError, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Mode, PostgresStore,
     ProcedureBuilder, Reason, ReplayedMetadata, Store,
 };
 use tonic_idempotency_tests::{
     Database,
-    shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
+    shop::{self, FILE_DESCRIPTOR_SET},
     until,
 };
 use tower::Service;
-use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use crate::{
@@ -153,14 +147,7 @@ async fn with_trailers(response: Response<Body>) -> Response<Body> {
 }
 
 async fn shop(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
-    let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
-    let handler = Counting::default();
-    let wrapped = layer.layer(Decorated(shop::server(handler.clone())));
-    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
-    let channel = shop::channel(shop::serve(routes).await).await;
-    let client = ShopClient::new(channel.clone());
-    let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
-    Shop { handler, layer, channel, client, user, key, patience: Duration::from_secs(60) }
+    Shop::around(build, |handler| Decorated(shop::server(handler))).await
 }
 
 async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> Answer {

@@ -1,0 +1,243 @@
+//! Messages that are compressed, in either direction, on the wire.
+
+use std::{
+    io::{Read as _, Write as _},
+    sync::Arc,
+};
+
+use prost::Message as _;
+use tokio::task::JoinSet;
+use tonic::{Code, codec::CompressionEncoding};
+use tonic_idempotency::{IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Reason};
+use tonic_idempotency_tests::{
+    shop::{
+        self,
+        proto::{CreateOrderReply, PayReply, shop_server::ShopServer},
+    },
+    until,
+};
+use uuid::Uuid;
+
+use crate::{
+    harness::{CREATE, Seen, Shop, assert_rejected},
+    raw::{self, Answer},
+};
+
+const PAY: &str = "/shop.v1.Shop/Pay";
+const TOUCH: &str = "/shop.v1.Shop/Touch";
+
+/// No compression, and each that is enabled.
+const ENCODINGS: [&str; 4] = ["identity", "gzip", "zstd", "deflate"];
+
+/// As a client of another library writes it.
+pub(crate) fn pack(encoding: &str, message: &[u8]) -> Vec<u8> {
+    let level = flate2::Compression::best();
+    let packed = match encoding {
+        "deflate" => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+            encoder.write_all(message).and_then(|()| encoder.finish())
+        }
+        "gzip" => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+            encoder.write_all(message).and_then(|()| encoder.finish())
+        }
+        "zstd" => zstd::encode_all(message, 3),
+        _ => Ok(message.to_vec()),
+    };
+    packed.expect("memory takes all")
+}
+
+fn unpack(encoding: &str, packed: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    let unpacked = match encoding {
+        "deflate" => flate2::read::ZlibDecoder::new(packed).read_to_end(&mut message).map(|_| ()),
+        "gzip" => flate2::read::GzDecoder::new(packed).read_to_end(&mut message).map(|_| ()),
+        "zstd" => zstd::stream::copy_decode(packed, &mut message),
+        other => panic!("not asked for: {other}"),
+    };
+    unpacked.expect("what it says to be");
+    message
+}
+
+/// The encoding of an answer, and its message.
+fn message(answer: &Answer) -> (&str, Vec<u8>) {
+    assert_eq!(answer.status().code(), Code::Ok, "{:?}", answer.status());
+    let (header, message) = answer.body.split_at(5);
+    assert_eq!(header[1..], u32::try_from(message.len()).expect("a short message").to_be_bytes());
+    let encoding = answer.headers.get("grpc-encoding").map(|encoding| encoding.to_str().expect("a name"));
+    match (header[0], encoding) {
+        (0, None) => ("identity", message.to_vec()),
+        (1, Some(encoding)) => (encoding, unpack(encoding, message)),
+        other => panic!("neither compressed nor not: {other:?}"),
+    }
+}
+
+/// A call whose message is sent in one encoding, by a caller who accepts some.
+async fn call(shop: &Shop, path: &str, name: &str, encoding: &str, accepts: &str) -> Answer {
+    let message = shop::request(name, None, None).into_inner().encode_to_vec();
+    let frame = raw::frame(u8::from(encoding != "identity"), &pack(encoding, &message));
+    let mut headers = vec![("grpc-encoding", encoding)];
+    if !accepts.is_empty() {
+        headers.push(("grpc-accept-encoding", accepts));
+    }
+    raw::post(shop, path, &headers, frame).await
+}
+
+/// A shop whose own server compresses in some ways what it answers, and takes no compressed requests.
+async fn shop(
+    sends: &'static [CompressionEncoding],
+    build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+) -> Shop {
+    let server =
+        |handler| sends.iter().fold(ShopServer::new(handler), |server, encoding| server.send_compressed(*encoding));
+    Shop::around(|builder| build(builder.store(MemoryStore::new())), server).await
+}
+
+const ALL: &[CompressionEncoding] =
+    &[CompressionEncoding::Gzip, CompressionEncoding::Zstd, CompressionEncoding::Deflate];
+
+fn long() -> String {
+    "a long name ".repeat(200)
+}
+
+#[tokio::test]
+async fn of_a_replay_is_what_its_caller_accepts_whatever_the_first_did() {
+    let accepted = [
+        ("", "identity"),
+        ("identity", "identity"),
+        ("gzip", "gzip"),
+        ("zstd", "zstd"),
+        ("deflate", "deflate"),
+        ("br", "identity"),
+        ("identity, br ,zstd,gzip", "zstd"),
+    ];
+    let mut started = 0;
+    for sends in [&[], &ALL[..1], ALL] {
+        let shop = shop(sends, |builder| builder).await;
+        for sent in ENCODINGS {
+            for (accepts, encoding) in accepted {
+                let case = format!("{sends:?} {sent} {accepts:?}");
+                let shop = shop.with_key(Some(Uuid::new_v4()));
+                let first = call(&shop, CREATE, &long(), sent, accepts).await;
+                let can = match sends.len() {
+                    0 => encoding == "identity",
+                    1 => ["identity", "gzip"].contains(&encoding),
+                    _ => true,
+                };
+                let first_encoding = match (can, accepts.contains("gzip")) {
+                    (true, _) => encoding,
+                    (false, true) if sends.len() == 1 => "gzip",
+                    (false, _) => "identity",
+                };
+                let (encoded, order) = message(&first);
+                assert_eq!(encoded, first_encoding, "{case}: the handler's own server decides");
+                assert!(!first.headers.contains_key("idempotent-replayed"), "{case}");
+                let reply = CreateOrderReply::decode(order.as_slice()).expect("an order");
+                assert_eq!(reply.order.expect("an order").name, long(), "{case}");
+
+                for (accepts, encoding) in accepted {
+                    let replay = call(&shop, CREATE, &long(), "identity", accepts).await;
+                    assert_eq!(replay.headers["idempotent-replayed"], "true", "{case}");
+                    assert_eq!(message(&replay), (encoding, order.clone()), "{case}, then {accepts:?}");
+                }
+            }
+        }
+        started += shop.handler.started();
+    }
+    assert_eq!(started, 3 * ENCODINGS.len() * accepted.len());
+}
+
+#[tokio::test]
+async fn is_understood_by_tonics_own_clients() {
+    let shop = shop(ALL, |builder| builder).await;
+    let plain = shop.create(&long()).await.expect("the first call");
+    for encoding in ALL {
+        let mut client = shop.client.clone().send_compressed(*encoding).accept_compressed(*encoding);
+        let replay = client.create_order(shop::request(&long(), shop.user, shop.key)).await.map(Seen::of);
+        let replay = replay.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, plain.message);
+    }
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test]
+async fn begins_at_the_size_that_is_set() {
+    let first = shop(&[], |builder| builder).await;
+    let size = message(&call(&first, CREATE, &long(), "identity", "").await).1.len();
+    for (from, encoding) in [(0, "gzip"), (size, "gzip"), (size + 1, "identity"), (usize::MAX, "identity")] {
+        let shop = shop(ALL, |builder| builder.compress_replays_from(from)).await;
+        assert_eq!(message(&call(&shop, CREATE, &long(), "identity", "gzip").await).0, "gzip", "not the layer's");
+        assert_eq!(message(&call(&shop, CREATE, &long(), "identity", "gzip").await).0, encoding, "from {from}");
+    }
+    // By default at a kibibyte.
+    for (length, encoding) in [(900, "identity"), (1024, "gzip")] {
+        let (shop, name) = (first.with_key(Some(Uuid::new_v4())), "a".repeat(length));
+        call(&shop, CREATE, &name, "identity", "").await;
+        assert_eq!(message(&call(&shop, CREATE, &name, "identity", "gzip").await).0, encoding, "{length}");
+    }
+}
+
+#[tokio::test]
+async fn is_left_out_where_it_wins_nothing() {
+    let shop = shop(&[], |builder| builder.compress_replays_from(0)).await;
+    for replayed in [false, true] {
+        for encoding in ENCODINGS {
+            let answer = call(&shop, TOUCH, "a", "identity", encoding).await;
+            assert_eq!(message(&answer), ("identity", vec![]), "{encoding} {replayed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn does_not_hide_from_the_layer_what_the_handler_answered() {
+    for sent in ENCODINGS {
+        let shop = shop(ALL, |builder| builder.compress_replays_from(0)).await;
+        let first = call(&shop, PAY, "a", "identity", sent).await;
+        let (encoding, first) = message(&first);
+        assert_eq!(encoding, sent);
+        let first = PayReply::decode(first.as_slice()).expect("a payment");
+        assert_eq!((first.secret.as_str(), first.receipts[0].secret.as_str()), ("hidden", "hidden"));
+        let (_, replay) = message(&call(&shop, PAY, "a", "identity", sent).await);
+        let replay = PayReply::decode(replay.as_slice()).expect("a payment");
+        assert_eq!((replay.secret.as_str(), replay.receipts[0].secret.as_str()), ("", ""), "{sent}: redacted");
+        assert_eq!(replay.payment_id, first.payment_id);
+    }
+}
+
+#[tokio::test]
+async fn does_not_make_a_response_small_enough_to_keep() {
+    for sent in ENCODINGS {
+        let shop = shop(ALL, |builder| builder.max_response_bytes(1000)).await;
+        let first = call(&shop, CREATE, &long(), "identity", sent).await;
+        let (encoding, first) = message(&first);
+        assert_eq!(encoding, sent);
+        let status = call(&shop, CREATE, &long(), "identity", sent).await.status();
+        assert_rejected(&status, Code::FailedPrecondition, Reason::ResponseNotStored);
+        let details = tonic_types::StatusExt::get_details_error_info(&status).expect("an ErrorInfo");
+        let order = CreateOrderReply::decode(first.as_slice()).expect("a reply").order.expect("an order");
+        assert_eq!(details.metadata["resource_id"], order.id, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn of_those_who_waited_is_what_each_accepts() {
+    let wait = |builder: IdempotencyLayerBuilder| {
+        builder.adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait))
+    };
+    let shop = Arc::new(shop(ALL, wait).await);
+    let name = format!("hold and {}", long());
+    let mut calls = JoinSet::new();
+    for accepts in ENCODINGS.into_iter().chain(ENCODINGS) {
+        let (shop, name) = (Arc::clone(&shop), name.clone());
+        calls.spawn(async move { (accepts, call(&shop, CREATE, &name, "identity", accepts).await) });
+    }
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    shop.handler.open(1);
+    let answers = calls.join_all().await;
+    let (_, order) = message(&answers[0].1);
+    for (accepts, answer) in &answers {
+        assert_eq!(message(answer), (*accepts, order.clone()));
+    }
+    assert_eq!(shop.handler.started(), 1);
+}
