@@ -1,11 +1,12 @@
 //! The sample service, `cargo run --example organization`, driven as its users would: the real program, on a real
-//! PostgreSQL, called with the real grpcurl.
+//! PostgreSQL, called with the real grpcurl, and its page in a real browser.
 
 mod call;
 mod eventually;
 mod process;
 mod sample;
 
+mod browser;
 mod concurrency;
 mod hang_up;
 mod outbox;

@@ -1,7 +1,5 @@
 //! The page at `/`, on which a browser makes calls with keys. Its files are in `playground/`.
 
-use std::time::Duration;
-
 use axum::{
     Router,
     body::{Body, Bytes},
@@ -65,14 +63,12 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 4] = [
 #[derive(Serialize)]
 struct Users<'a> {
     cluster_id: Uuid,
-    outbox_delay_ms: u128,
     tokens: &'a Tokens,
 }
 
 /// The page, what belongs to it, and the users that it calls as.
-pub(crate) fn site(ready: &Ready<'_>, outbox_delay: Duration) -> Result<Router, Error> {
-    let users =
-        Users { cluster_id: ready.cluster_id, outbox_delay_ms: outbox_delay.as_millis(), tokens: &ready.tokens };
+pub(crate) fn site(ready: &Ready<'_>) -> Result<Router, Error> {
+    let users = Users { cluster_id: ready.cluster_id, tokens: &ready.tokens };
     let users = Bytes::from(serde_json::to_vec(&users)?);
     let mut site = Router::new().route("/playground/users.json", get(async move || secret(users)));
     for (path, content_type, content) in FILES {
@@ -119,4 +115,60 @@ fn answer(content_type: &'static str, caching: &'static str) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    fn site() -> Router {
+        let tokens = Tokens { alice: "of-alice".to_owned(), bob: "of-bob".to_owned() };
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let ready =
+            Ready { address, database_url: "", tokens, organization_id: Uuid::nil(), cluster_id: Uuid::from_u128(7) };
+        super::site(&ready).expect("a site")
+    }
+
+    async fn get(path: &str, tag: Option<&HeaderValue>) -> Response<Body> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = path.parse().expect("a path");
+        if let Some(tag) = tag {
+            request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
+        }
+        site().oneshot(request).await.expect("an answer")
+    }
+
+    #[tokio::test]
+    async fn every_file_has_its_type_and_policy() {
+        for (path, content_type, _) in FILES {
+            let answer = get(path, None).await;
+            assert_eq!(answer.status(), StatusCode::OK, "{path}");
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], content_type, "{path}");
+            for (name, value) in EVERYWHERE {
+                assert_eq!(answer.headers()[&name], value, "{path}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_a_browser_has_is_not_sent_again() {
+        let first = get("/", None).await;
+        let again = get("/", first.headers().get(header::ETAG)).await;
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let another = get("/playground/main.js", first.headers().get(header::ETAG)).await;
+        assert_eq!(another.status(), StatusCode::OK, "it has another's tag");
+    }
+
+    #[tokio::test]
+    async fn the_users_are_kept_by_nobody() {
+        let answer = get("/playground/users.json", None).await;
+        assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-store");
+        let users = axum::body::to_bytes(answer.into_body(), 4096).await.expect("a body");
+        let users: serde_json::Value = serde_json::from_slice(&users).expect("JSON");
+        assert_eq!(users["tokens"]["bob"], "of-bob");
+        assert_eq!(users["cluster_id"], Uuid::from_u128(7).to_string());
+    }
 }

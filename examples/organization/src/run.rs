@@ -66,7 +66,7 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     }
     let issuer = Issuer::new()?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
-    let site = playground::site(&ready, args.outbox_delay)?;
+    let site = playground::site(&ready)?;
     let service = Service::new(args, server.url(), issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 

@@ -1,0 +1,80 @@
+// What it looks like: light, dark and on a phone. Nothing is blank, cut off or hard to read.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { blend } from "./contrast.mjs";
+import { Playground } from "./page.mjs";
+
+const DESKTOP = { viewport: { width: 1280, height: 1200 } };
+const PHONE = { viewport: { width: 360, height: 780 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
+
+export default async function ({ browser, directory, open }) {
+  const light = await shoot(open, join(directory, "light.png"), { ...DESKTOP, colorScheme: "light" });
+  const dark = await shoot(open, join(directory, "dark.png"), { ...DESKTOP, colorScheme: "dark" });
+  const phone = await shoot(open, join(directory, "phone.png"), { ...PHONE, colorScheme: "light" });
+
+  const looker = await browser.newPage();
+  const [ofLight, ofDark, ofPhone] = [await look(looker, light), await look(looker, dark), await look(looker, phone)];
+  for (const [name, { colours }] of Object.entries({ ofLight, ofDark, ofPhone })) {
+    assert.ok(colours > 100, `${name}: ${colours} colours are those of a blank page`);
+  }
+  assert.ok(ofLight.brightness > 200, `light is ${ofLight.brightness} bright`);
+  assert.ok(ofDark.brightness < 60, `dark is ${ofDark.brightness} bright`);
+  assert.ok(ofPhone.brightness > 200, `light on a phone is ${ofPhone.brightness} bright`);
+
+  // The button says otherwise than the system, and is remembered.
+  const page = await open({ ...DESKTOP, colorScheme: "dark" });
+  await page.getByRole("button", { name: "Dark", pressed: true }).click();
+  await page.reload();
+  await page.getByRole("button", { name: "Dark", pressed: false }).waitFor();
+  assert.ok((await look(looker, await page.screenshot())).brightness > 200);
+}
+
+/** A life with everything in it, as a picture. */
+async function shoot(open, path, options) {
+  const page = await open(options);
+  const playground = new Playground(page);
+  await playground.press("Twenty at once");
+  await playground.work("completed");
+  await playground.quiet();
+  await playground.expectTally({ first: 1, projects: 1 });
+  await playground.send("Another message, same key", "Refused");
+
+  const { clientWidth, scrollWidth } = await page.evaluate(() => {
+    const { clientWidth, scrollWidth } = document.documentElement;
+    return { clientWidth, scrollWidth };
+  });
+  assert.ok(scrollWidth <= clientWidth, `${path}: ${scrollWidth} wide in ${clientWidth}`);
+  assert.deepEqual(await cutOff(page), [], `${path}: out of the window`);
+  assert.deepEqual(await blend(page), [], `${path}: too little contrast`);
+  await page.mouse.move(0, 0);
+  await page.evaluate(() => scrollTo(0, 0));
+  return page.screenshot({ path });
+}
+
+/** What reaches over the right edge, were it hidden there. */
+function cutOff(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll("main *, header *, footer *")]
+      .filter((element) => !element.closest("svg, .message .long") && element.getBoundingClientRect().right > innerWidth + 0.5)
+      .map((element) => `${element.tagName}.${element.className}`),
+  );
+}
+
+/** How many colours a picture has, and how bright it is, of 255. */
+async function look(page, png) {
+  return page.evaluate(async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
+    const context = canvas.getContext("2d");
+    context.drawImage(bitmap, 0, 0);
+    const { data } = context.getImageData(0, 0, bitmap.width, bitmap.height);
+    const colours = new Set();
+    let sum = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      colours.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+      sum += (data[at] + data[at + 1] + data[at + 2]) / 3;
+    }
+    return { colours: colours.size, brightness: sum / (data.length / 4) };
+  }, png.toString("base64"));
+}

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+
+/** The page, by what its users see. */
+export class Playground {
+  constructor(page) {
+    this.page = page;
+  }
+
+  key() {
+    return this.page.locator("#key").textContent();
+  }
+
+  press(name) {
+    return this.page.getByRole("button", { name }).click();
+  }
+
+  /** Sends, and waits until the selected call is of this kind. */
+  async send(name, kind) {
+    await this.press(name);
+    await this.ended(kind);
+  }
+
+  /** Waits until the call that was made last by hand has come out so. */
+  ended(title) {
+    return this.page.locator("#wire .title", { hasText: new RegExp(`^#\\d+ ${title}$`) }).waitFor();
+  }
+
+  /** Waits until this is in the picture of the record, or of the work. */
+  record(state) {
+    return this.page.locator(`#record[data-state="${state}"]`).waitFor();
+  }
+
+  work(state) {
+    return this.page.locator(`#work[data-state="${state}"]`).waitFor();
+  }
+
+  /** Waits until every call has its answer. */
+  async quiet() {
+    await this.page.waitForFunction(() => !document.querySelector("#tape .flying"));
+  }
+
+  /** How many calls had this outcome, or how many `projects` there are. */
+  async tally(kind) {
+    return Number(await this.page.locator(`#tally [data-tally="${kind}"] dd`).textContent());
+  }
+
+  async expectTally(expected) {
+    for (const [kind, count] of Object.entries(expected)) {
+      const shown = this.page.locator(`#tally [data-tally="${kind}"] dd`, { hasText: new RegExp(`^${count}$`) });
+      await shown.waitFor().catch(async () => assert.equal(await this.tally(kind), count, kind));
+    }
+  }
+
+  /** What is shown of the selected call’s `request` or `response`. */
+  wire(message) {
+    return this.page.locator(`[data-message="${message}"] pre`).textContent();
+  }
+
+  announcement() {
+    return this.page.getByRole("status").textContent();
+  }
+}

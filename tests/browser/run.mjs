@@ -1,0 +1,42 @@
+// node run.mjs SCENARIO URL DIRECTORY: drives the page at URL in a real chromium, as the scenario says, and ends with 1 where the
+// page is not as it ought to be. CHROMIUM is the program; screenshots go to DIRECTORY.
+import { chromium } from "playwright-core";
+
+const [scenario, url, directory] = process.argv.slice(2);
+const FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+const complaints = [];
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: FLAGS });
+
+/** A page in a profile of its own; what it complains of fails the scenario. */
+async function open(options = {}, address = url) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: "reduce", ...options });
+  context.setDefaultTimeout(30_000);
+  const page = await context.newPage();
+  page.on("pageerror", (error) => complaints.push(error.stack));
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type()) && !isAnswer(message)) complaints.push(message.text());
+  });
+  await page.goto(address);
+  return page;
+}
+
+/** Chromium logs every answer of 400 and above, and every one that is lost: the page itself shows what became of its calls. */
+const isAnswer = (message) => message.text().startsWith("Failed to load resource") && /\/organization\.v1\.|\/users\.json$/.test(message.location().url);
+
+try {
+  const { default: run } = await import(`./${scenario}.mjs`);
+  await run({ browser, directory, open, url });
+  if (complaints.length > 0) throw new Error(`the browser complains:\n${complaints.join("\n")}`);
+} finally {
+  await browser.close();
+}

@@ -1,0 +1,54 @@
+// Answers that are lost, and answers that are none of the sample’s.
+import assert from "node:assert/strict";
+import { Playground } from "./page.mjs";
+
+const CALLS = "**/organization.v1.ProjectService/CreateProject";
+
+export default async function ({ open }) {
+  const page = await open();
+  const playground = new Playground(page);
+  await page.getByLabel("Watch the work").uncheck();
+
+  // The call arrives, and takes effect; its answer is lost.
+  await page.route(CALLS, async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  await playground.send(/^Send/, "Unclear");
+  await playground.record("unknown");
+  await page.getByText("Nobody knows: an answer was lost").waitFor();
+  assert.match(await page.locator("#wire .advice").textContent(), /Send it again with the same key/);
+  await page.unroute(CALLS);
+  await playground.send("Send again", "Replayed");
+  await playground.record("completed");
+  await playground.expectTally({ first: 0, replayed: 1, lost: 1, projects: 1 });
+
+  await playground.press("New key");
+  await page.route(CALLS, (route) => route.fulfill({ status: 502, contentType: "text/html", body: "<h1>Bad gateway</h1>" }));
+  await playground.send(/^Send/, "Unclear");
+  assert.match(await page.locator("#wire .detail").textContent(), /answered 502/);
+  assert.match(await playground.wire("response"), /^502 Bad Gateway\n[^]*<h1>Bad gateway<\/h1>$/);
+  await page.unroute(CALLS);
+  await playground.send("Send again", "First");
+
+  await page.context().setOffline(true);
+  await playground.send("Send again", "Unclear");
+  assert.match(await page.locator("#wire .advice").textContent(), /Does the sample still run\?/);
+  await playground.record("completed");
+  await page.context().setOffline(false);
+  await playground.send("Send again", "Replayed");
+
+  // The sample was restarted: its tokens are others.
+  await page.route("**/playground/users.json", async (route) => {
+    const users = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...users, tokens: { alice: "old", bob: "old" } } });
+  });
+  await page.reload();
+  await playground.send(/^Send/, "Failed");
+  assert.match(await page.locator("#wire .verdict").textContent(), /Reload the page/);
+
+  // There is no sample to begin with.
+  await page.route("**/playground/users.json", (route) => route.abort());
+  await page.reload();
+  await page.getByText("The sample does not answer").first().waitFor();
+}
