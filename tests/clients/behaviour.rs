@@ -1,0 +1,176 @@
+//! What every client is shown: the columns of the table.
+
+use uuid::Uuid;
+
+use crate::{
+    call::Call,
+    client::Client,
+    eventually::eventually,
+    expect::{self, ABORTED, INVALID_ARGUMENT},
+    first_calls::FirstCall,
+    sample::Sample,
+};
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Behaviour {
+    First,
+    Replay,
+    CrossProtocol,
+    ChangedRequest,
+    OtherProcedure,
+    InFlight,
+    BadKey,
+    Completed,
+}
+
+impl Behaviour {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::First,
+        Self::Replay,
+        Self::CrossProtocol,
+        Self::ChangedRequest,
+        Self::OtherProcedure,
+        Self::InFlight,
+        Self::BadKey,
+        Self::Completed,
+    ];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::First => "first call",
+            Self::Replay => "replay",
+            Self::CrossProtocol => "replay of the others",
+            Self::ChangedRequest => "changed request",
+            Self::OtherProcedure => "other procedure",
+            Self::InFlight => "in flight",
+            Self::BadKey => "bad key",
+            Self::Completed => "completed",
+        }
+    }
+
+    /// Shows it to a client, which sees what it has to see, or else an error says what it saw.
+    pub(crate) async fn show(self, client: &Client, sample: &Sample, others: &[&FirstCall]) -> Result<(), String> {
+        match self {
+            Self::First => FirstCall::make(client, sample).await.map(drop),
+            Self::Replay => replay(client, sample).await,
+            Self::CrossProtocol => cross_protocol(client, sample, others).await,
+            Self::ChangedRequest => changed_request(client, sample).await,
+            Self::OtherProcedure => other_procedure(client, sample).await,
+            Self::InFlight => in_flight(client, sample).await,
+            Self::BadKey => bad_key(client, sample).await,
+            Self::Completed => completed(client, sample).await,
+        }
+    }
+}
+
+async fn replay(client: &Client, sample: &Sample) -> Result<(), String> {
+    let first = FirstCall::make(client, sample).await?;
+    repeat(client, sample, &first).await
+}
+
+/// The keys that the others used first.
+async fn cross_protocol(client: &Client, sample: &Sample, others: &[&FirstCall]) -> Result<(), String> {
+    for first in others {
+        repeat(client, sample, first).await.map_err(|error| format!("first {}: {error}", first.by))?;
+    }
+    Ok(())
+}
+
+async fn changed_request(client: &Client, sample: &Sample) -> Result<(), String> {
+    let first = FirstCall::make(client, sample).await?;
+    let mut changed = first.call.clone();
+    changed.message["labels"]["tier"] = "silver".into();
+    expect::mismatch(&client.call(&changed).await?, "request")?;
+    created_once(sample, &first).await
+}
+
+async fn other_procedure(client: &Client, sample: &Sample) -> Result<(), String> {
+    let first = FirstCall::make(client, sample).await?;
+    let mut other = sample.create_cluster(&first.name);
+    other.headers.clone_from(&first.call.headers);
+    expect::mismatch(&client.call(&other).await?, "procedure")?;
+    match sample.clusters(&first.name).await {
+        0 => Ok(()),
+        created => Err(format!("{created} clusters were created")),
+    }
+}
+
+/// Holds the first call where its handler runs, and calls again.
+async fn in_flight(client: &Client, sample: &Sample) -> Result<(), String> {
+    let (cluster, held) = sample.held_cluster().await;
+    let key = Uuid::new_v4();
+    let call = sample.create_project(cluster, &format!("project {key}")).key(key);
+    let first = async {
+        let first = client.call(&call).await?;
+        expect::first(&first).map(drop)
+    };
+    let second = async {
+        sample.until_blocked(&held).await;
+        let second = client.call(&call).await;
+        held.release().await;
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    first?;
+    let second = second?;
+    expect::rejection(&second, ABORTED, "IDEMPOTENCY_IN_PROGRESS")?;
+    let delay =
+        second.detail("RetryInfo").and_then(|info| info["retryDelay"].as_str()?.strip_suffix('s')?.parse().ok());
+    expect::that(delay.is_some_and(|delay: f64| delay > 0.0), "a RetryInfo with a delay", &second)
+}
+
+async fn bad_key(client: &Client, sample: &Sample) -> Result<(), String> {
+    let name = format!("project {}", Uuid::new_v4());
+    let refused = client.call(&sample.create_project(sample.ready.cluster_id, &name).key("order-17")).await?;
+    expect::rejection(&refused, INVALID_ARGUMENT, "IDEMPOTENCY_KEY_INVALID")?;
+    let violations = refused.detail("BadRequest").map(|detail| &detail["fieldViolations"]);
+    let header = violations.is_some_and(|violations| violations[0]["field"] == "idempotency-key");
+    expect::that(header, "a BadRequest that names the header", &refused)?;
+    match sample.projects(&name).await {
+        0 => Ok(()),
+        created => Err(format!("{created} projects were created")),
+    }
+}
+
+/// Replays until the status has moved.
+async fn completed(client: &Client, sample: &Sample) -> Result<(), String> {
+    let key = Uuid::new_v4();
+    let call: Call = sample.create_project(sample.ready.cluster_id, &format!("project {key}")).key(key);
+    let first = client.call(&call).await?;
+    let project = expect::first(&first)?;
+    let replayed = async || {
+        let reply = client.call(&call).await?;
+        expect::replay(&reply, &first.body).map(str::to_owned)
+    };
+    let before = replayed().await?;
+    if before != "processing" {
+        return Err(format!("expected processing, and not {before}"));
+    }
+    sample.age(project).await;
+    let after = eventually("the outbox is processed", || async {
+        match replayed().await {
+            Ok(status) if status == "processing" => None,
+            moved => Some(moved),
+        }
+    });
+    match after.await?.as_str() {
+        "completed" => Ok(()),
+        other => Err(format!("expected completed, and not {other}")),
+    }
+}
+
+/// Repeats a call, which has been made.
+async fn repeat(client: &Client, sample: &Sample, first: &FirstCall) -> Result<(), String> {
+    match expect::replay(&client.call(&first.call).await?, &first.response)? {
+        "processing" => created_once(sample, first).await,
+        other => Err(format!("expected processing, and not {other}")),
+    }
+}
+
+async fn created_once(sample: &Sample, first: &FirstCall) -> Result<(), String> {
+    match sample.projects(&first.name).await {
+        1 => Ok(()),
+        created => Err(format!("{created} projects were created")),
+    }
+}

@@ -1,0 +1,71 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One call, which any client can make.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Call {
+    /// Such as `organization.v1.ProjectService/CreateProject`.
+    pub(crate) procedure: String,
+    /// The request, as JSON.
+    pub(crate) message: Value,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// What a client saw of the answer.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Reply {
+    /// The response message as JSON; `Null` of a call that failed.
+    #[serde(default)]
+    pub(crate) body: Value,
+    /// `google.rpc.Code`, 0 for success.
+    pub(crate) code: u64,
+    pub(crate) details: Vec<Detail>,
+    /// Of a call that succeeded, the headers; of one that failed, what the client calls the error's metadata.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) message: String,
+}
+
+/// A detail of an error.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Detail {
+    /// Such as `google.rpc.ErrorInfo`.
+    #[serde(rename = "type")]
+    pub(crate) name: String,
+    /// The message, as JSON.
+    pub(crate) value: Value,
+}
+
+impl Call {
+    /// A call of a procedure of `organization.v1`, without headers.
+    pub(crate) fn new(procedure: &str, message: Value) -> Self {
+        Self { procedure: format!("organization.v1.{procedure}"), message, headers: Vec::new() }
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: impl ToString) -> Self {
+        self.headers.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub(crate) fn key(self, key: impl ToString) -> Self {
+        self.header("idempotency-key", key)
+    }
+}
+
+impl Reply {
+    /// The detail of an error, by its type in `google.rpc`.
+    pub(crate) fn detail(&self, name: &str) -> Option<&Value> {
+        let found = self.details.iter().find(|detail| detail.name.strip_prefix("google.rpc.") == Some(name));
+        found.map(|detail| &detail.value)
+    }
+
+    /// The only value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str());
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// Whether there is a header, once or more often.
+    pub(crate) fn has_header(&self, name: &str) -> bool {
+        self.headers.iter().any(|(header, _)| header == name)
+    }
+}

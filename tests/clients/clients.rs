@@ -1,0 +1,115 @@
+//! The clients: the rows of the table.
+
+use std::{path::Path, process::Stdio};
+
+use tokio::process::Command;
+use tonic::transport::Endpoint;
+
+use crate::{
+    buf::Buf,
+    client::{Caller, Client},
+    driver::Driver,
+    grpcurl::Grpcurl,
+    installation::{self, Installation},
+    protocol::Protocol,
+    sample::Sample,
+    tonic_client::TonicClient,
+    versions,
+};
+
+/// Those that are installed, and the names of the others.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) running: Vec<Client>,
+    pub(crate) skipped: Vec<&'static str>,
+}
+
+impl Clients {
+    /// Starts those that are installed, and says which are not.
+    pub(crate) async fn start(sample: &Sample) -> Self {
+        let mut clients = Self { running: vec![tonic(sample)], skipped: Vec::new() };
+        clients.add(grpcurl(sample), &["grpcurl"]);
+        clients.add(buf(sample), &["buf curl"]);
+        clients.add(go(sample).await, &["grpc-go", "connect-go"]);
+        clients.add(node(sample), &["connect-node"]);
+        clients.add(python(sample), &["grpcio"]);
+        clients
+    }
+
+    fn add(&mut self, started: Option<Vec<Client>>, names: &[&'static str]) {
+        match started {
+            Some(started) => self.running.extend(started),
+            None => self.skipped.extend(names),
+        }
+    }
+}
+
+fn tonic(sample: &Sample) -> Client {
+    let endpoint = Endpoint::from_shared(format!("http://{}", sample.ready.address)).expect("an address");
+    let tonic = TonicClient { channel: endpoint.connect_lazy(), pool: sample.descriptors.pool.clone() };
+    Client::new("tonic", versions::cargo("tonic"), Protocol::Grpc, Caller::Tonic(tonic))
+}
+
+fn grpcurl(sample: &Sample) -> Option<Vec<Client>> {
+    let program = Installation::Grpcurl.find("grpcurl")?.join("grpcurl");
+    let grpcurl = Grpcurl { address: sample.ready.address, program };
+    let version = versions::go("grpcurl/go.mod", "github.com/fullstorydev/grpcurl");
+    Some(vec![Client::new("grpcurl", version, Protocol::Grpc, Caller::Grpcurl(grpcurl))])
+}
+
+fn buf(sample: &Sample) -> Option<Vec<Client>> {
+    let modules = Installation::Node.find("buf")?;
+    let buf = Buf {
+        address: sample.ready.address,
+        descriptors: sample.descriptors.path().to_owned(),
+        pool: sample.descriptors.pool.clone(),
+        program: modules.join(".bin/buf"),
+    };
+    let version = versions::npm("@bufbuild/buf");
+    let client = |protocol| Client::new("buf curl", version.clone(), protocol, Caller::Buf(buf.clone()));
+    Some([Protocol::Grpc, Protocol::GrpcWeb, Protocol::ConnectProto].map(client).into())
+}
+
+async fn go(sample: &Sample) -> Option<Vec<Client>> {
+    let directory = Installation::Go.find("go")?;
+    let program = directory.join("driver");
+    // The modules are there, and the driver may be older than its source.
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
+    let build = build.current_dir(installation::sources().join("go")).env("GOPROXY", "off").stdin(Stdio::null());
+    let built = build.output().await.expect("go runs");
+    assert!(built.status.success(), "the driver does not build: {}", String::from_utf8_lossy(&built.stderr));
+
+    let driver = Driver::spawn(with_arguments(Command::new(program), sample));
+    let of = |name, module, protocol| {
+        Client::new(name, versions::go("go/go.mod", module), protocol, Caller::Driver(driver.clone()))
+    };
+    let mut clients = vec![of("grpc-go", "google.golang.org/grpc", Protocol::Grpc)];
+    clients.extend(Protocol::ALL.map(|protocol| of("connect-go", "connectrpc.com/connect", protocol)));
+    Some(clients)
+}
+
+fn node(sample: &Sample) -> Option<Vec<Client>> {
+    Installation::Node.find("node")?;
+    let mut command = Command::new("node");
+    command.arg(installation::sources().join("node/connect-node.js"));
+    let driver = Driver::spawn(with_arguments(command, sample));
+    let version = versions::npm("@connectrpc/connect-node");
+    let client = |protocol| Client::new("connect-node", version.clone(), protocol, Caller::Driver(driver.clone()));
+    Some(Protocol::ALL.map(client).into())
+}
+
+fn python(sample: &Sample) -> Option<Vec<Client>> {
+    let directory = Installation::Python.find("python")?;
+    let mut command = Command::new(directory.join("bin/python"));
+    command.arg("-B").arg(installation::sources().join("python/driver.py"));
+    let driver = Driver::spawn(with_arguments(command, sample));
+    Some(vec![Client::new("grpcio", versions::python("grpcio"), Protocol::Grpc, Caller::Driver(driver))])
+}
+
+/// With what every driver is told.
+fn with_arguments(mut command: Command, sample: &Sample) -> Command {
+    let descriptors: &Path = sample.descriptors.path();
+    command.arg(sample.ready.address.to_string()).arg(descriptors);
+    command
+}

@@ -1,0 +1,38 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use prost_reflect::DescriptorPool;
+use uuid::Uuid;
+
+/// The descriptors of the sample's service and of the details of errors, for clients that have no reflection.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    pub(crate) pool: DescriptorPool,
+    /// A `FileDescriptorSet`, removed with this value.
+    path: PathBuf,
+}
+
+impl Descriptors {
+    pub(crate) fn write() -> Self {
+        let mut pool = DescriptorPool::new();
+        for set in [organization::FILE_DESCRIPTOR_SET, tonic_types::pb::FILE_DESCRIPTOR_SET] {
+            pool.decode_file_descriptor_set(set).expect("descriptors");
+        }
+        // `buf` goes by the extension.
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.binpb", Uuid::new_v4()));
+        fs::write(&path, pool.encode_to_vec()).expect("a file of descriptors");
+        Self { pool, path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

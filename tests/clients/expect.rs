@@ -1,0 +1,52 @@
+//! What a reply has to be, whoever saw it.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::call::Reply;
+
+pub(crate) const INVALID_ARGUMENT: u64 = 3;
+pub(crate) const ABORTED: u64 = 10;
+
+/// The response to a first call: the id of the project that it created.
+pub(crate) fn first(reply: &Reply) -> Result<Uuid, String> {
+    let project = succeeded(reply)?;
+    that(reply.header("idempotency-status") == Some("processing"), "idempotency-status: processing", reply)?;
+    that(!reply.has_header("idempotent-replayed"), "no idempotent-replayed", reply)?;
+    Ok(project)
+}
+
+/// The replay of this response, and which status it has.
+pub(crate) fn replay<'a>(reply: &'a Reply, of: &Value) -> Result<&'a str, String> {
+    succeeded(reply)?;
+    that(reply.body == *of, &format!("the first response {of}"), reply)?;
+    that(reply.header("idempotent-replayed") == Some("true"), "idempotent-replayed: true", reply)?;
+    reply.header("idempotency-status").ok_or_else(|| format!("expected one idempotency-status: {reply:?}"))
+}
+
+/// A rejection with this reason: its `ErrorInfo`.
+pub(crate) fn rejection<'a>(reply: &'a Reply, code: u64, reason: &str) -> Result<&'a Value, String> {
+    that(reply.code == code, &format!("code {code}"), reply)?;
+    that(!reply.message.is_empty(), "a message", reply)?;
+    that(!reply.has_header("idempotency-status"), "no idempotency-status", reply)?;
+    that(!reply.has_header("idempotent-replayed"), "no idempotent-replayed", reply)?;
+    let info = reply.detail("ErrorInfo").ok_or_else(|| format!("expected an ErrorInfo: {reply:?}"))?;
+    that(info["reason"] == reason, reason, reply)?;
+    that(info["domain"] == "tonic-idempotency", "the domain tonic-idempotency", reply)?;
+    Ok(info)
+}
+
+/// A rejection of a key that was used for something else.
+pub(crate) fn mismatch(reply: &Reply, mismatch: &str) -> Result<(), String> {
+    let info = rejection(reply, INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")?;
+    that(info["metadata"]["mismatch"] == mismatch, &format!("mismatch: {mismatch}"), reply)
+}
+
+pub(crate) fn that(condition: bool, expected: &str, reply: &Reply) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(format!("expected {expected}: {reply:?}")) }
+}
+
+fn succeeded(reply: &Reply) -> Result<Uuid, String> {
+    let project = reply.body["projectId"].as_str().and_then(|id| id.parse().ok());
+    project.filter(|_| reply.code == 0).ok_or_else(|| format!("expected a projectId: {reply:?}"))
+}

@@ -1,0 +1,119 @@
+// The driver of the clients in Go: connect-go and grpc-go.
+//
+//	driver ADDRESS DESCRIPTORS
+//
+// reads one call per line from standard input, makes it, and writes one line that says what the client saw. Calls run at
+// once; a reply has the id of its call. What a call is to show is not known here.
+//
+// Messages are dynamic: the descriptors come from the file, so that there is no generated code to keep in step with the
+// service.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Call is one line of input.
+type Call struct {
+	ID        int             `json:"id"`
+	Client    string          `json:"client"`
+	Protocol  string          `json:"protocol"`
+	Procedure string          `json:"procedure"`
+	Message   json.RawMessage `json:"message"`
+	Headers   [][2]string     `json:"headers"`
+}
+
+// Reply is one line of output.
+type Reply struct {
+	ID int `json:"id"`
+	// Code is a google.rpc.Code, 0 for success.
+	Code    int         `json:"code"`
+	Message string      `json:"message"`
+	Details []Detail    `json:"details"`
+	Headers [][2]string `json:"headers"`
+	// Body is the response message, of a call that succeeded.
+	Body json.RawMessage `json:"body,omitempty"`
+	// Failure says why the call could not be made, or its answer not be read.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Detail is one detail of an error, as the client decoded it.
+type Detail struct {
+	Type  string          `json:"type"`
+	Value json.RawMessage `json:"value"`
+}
+
+// A client makes one call over one protocol.
+type client interface {
+	call(ctx context.Context, method *method, headers [][2]string) (*Reply, error)
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string) error {
+	if len(arguments) != 2 {
+		return fmt.Errorf("usage: driver ADDRESS DESCRIPTORS")
+	}
+	address, descriptors := arguments[0], arguments[1]
+	schema, err := readSchema(descriptors)
+	if err != nil {
+		return err
+	}
+	grpcClient, err := newGrpc(address)
+	if err != nil {
+		return err
+	}
+	clients := map[string]client{
+		"connect-go connect-json":  newConnect(address, connectJSON),
+		"connect-go connect-proto": newConnect(address, connectProto),
+		"connect-go grpc":          newConnect(address, connectGrpc),
+		"connect-go grpc-web":      newConnect(address, connectGrpcWeb),
+		"grpc-go grpc":             grpcClient,
+	}
+
+	var running sync.WaitGroup
+	var output sync.Mutex
+	encoder := json.NewEncoder(os.Stdout)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var call Call
+		if err := json.Unmarshal(lines.Bytes(), &call); err != nil {
+			return err
+		}
+		running.Go(func() {
+			reply, err := answer(clients, schema, &call)
+			if err != nil {
+				reply = &Reply{Failure: err.Error()}
+			}
+			reply.ID = call.ID
+			output.Lock()
+			defer output.Unlock()
+			// Nobody listens any more.
+			_ = encoder.Encode(reply)
+		})
+	}
+	running.Wait()
+	return lines.Err()
+}
+
+func answer(clients map[string]client, schema *schema, call *Call) (*Reply, error) {
+	client, ok := clients[call.Client+" "+call.Protocol]
+	if !ok {
+		return nil, fmt.Errorf("%s does not speak %s", call.Client, call.Protocol)
+	}
+	method, err := schema.method(call.Procedure, call.Message)
+	if err != nil {
+		return nil, err
+	}
+	return client.call(context.Background(), method, call.Headers)
+}

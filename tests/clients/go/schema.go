@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	// The details of errors.
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails"
+)
+
+// schema is what the service's descriptors say.
+type schema struct {
+	files *protoregistry.Files
+}
+
+// method is a procedure and the request to call it with.
+type method struct {
+	descriptor protoreflect.MethodDescriptor
+	path       string
+	request    *dynamicpb.Message
+}
+
+func readSchema(path string) (*schema, error) {
+	encoded, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(encoded, &set); err != nil {
+		return nil, err
+	}
+	files, err := protodesc.NewFiles(&set)
+	if err != nil {
+		return nil, err
+	}
+	return &schema{files}, nil
+}
+
+// method finds a procedure such as `organization.v1.ProjectService/CreateProject`.
+func (s *schema) method(procedure string, request []byte) (*method, error) {
+	found, err := s.files.FindDescriptorByName(protoreflect.FullName(strings.Replace(procedure, "/", ".", 1)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", procedure, err)
+	}
+	descriptor, ok := found.(protoreflect.MethodDescriptor)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a procedure", procedure)
+	}
+	message := dynamicpb.NewMessage(descriptor.Input())
+	if err := protojson.Unmarshal(request, message); err != nil {
+		return nil, err
+	}
+	return &method{descriptor, "/" + procedure, message}, nil
+}
+
+// newResponse is an empty message of the procedure's response.
+func (m *method) newResponse() *dynamicpb.Message {
+	return dynamicpb.NewMessage(m.descriptor.Output())
+}
+
+// detail is a detail that a client has decoded.
+func detail(message proto.Message) (Detail, error) {
+	value, err := protojson.Marshal(message)
+	return Detail{string(message.ProtoReflect().Descriptor().FullName()), value}, err
+}

@@ -1,0 +1,38 @@
+// The service's descriptors, read at run time: there is no generated code to keep in step with the service.
+
+import { createFileRegistry, fromBinary, toJson } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { ConnectError } from "@connectrpc/connect";
+
+export class Schema {
+  #registry;
+
+  /** The schema of an encoded `FileDescriptorSet`. */
+  constructor(descriptors) {
+    this.#registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, descriptors));
+  }
+
+  /** The method of a procedure such as `organization.v1.ProjectService/CreateProject`, with its service. */
+  method(procedure) {
+    const [service, name] = procedure.split("/");
+    const method = this.#registry.getService(service)?.methods.find((method) => method.name === name);
+    if (method === undefined) {
+      throw new Error(`there is no ${procedure}`);
+    }
+    return method;
+  }
+
+  /** A failed call as a reply, its details decoded. */
+  refusal(reason) {
+    const error = ConnectError.from(reason);
+    return {
+      code: error.code,
+      message: error.rawMessage,
+      details: error.findDetails(this.#registry).map((detail) => ({
+        type: detail.$typeName,
+        value: toJson(this.#registry.getMessage(detail.$typeName), detail),
+      })),
+      headers: [...error.metadata],
+    };
+  }
+}

@@ -1,0 +1,97 @@
+"""The driver of grpcio: `driver.py ADDRESS DESCRIPTORS`.
+
+Reads one call per line from standard input, makes it, and writes one line that says what the client saw. Calls run at
+once; a reply has the id of its call. What a call is to show is not known here.
+
+Messages are dynamic: the descriptors come from the file, so that there is no generated code to keep in step with the
+service.
+"""
+
+import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+DETAILS = [error_details_pb2.BadRequest, error_details_pb2.ErrorInfo, error_details_pb2.RetryInfo]
+
+
+class Schema:
+    """What the service's descriptors say."""
+
+    def __init__(self, path):
+        # A pool of its own: the default one has some of the files already.
+        self._pool = descriptor_pool.DescriptorPool()
+        with open(path, "rb") as file:
+            files = descriptor_pb2.FileDescriptorSet.FromString(file.read())
+        for file in files.file:
+            self._pool.Add(file)
+
+    def messages(self, procedure):
+        """The request and the response of a procedure such as `organization.v1.ProjectService/CreateProject`."""
+        service, name = procedure.split("/")
+        method = self._pool.FindServiceByName(service).FindMethodByName(name)
+        return [message_factory.GetMessageClass(message) for message in (method.input_type, method.output_type)]
+
+
+def decoded(detail):
+    """A detail of an error, which grpcio leaves to its caller to unpack."""
+    for kind in DETAILS:
+        if detail.Is(kind.DESCRIPTOR):
+            value = kind()
+            detail.Unpack(value)
+            return {"type": kind.DESCRIPTOR.full_name, "value": json_format.MessageToDict(value)}
+    raise ValueError(f"an unknown detail: {detail.type_url}")
+
+
+def make(channel, schema, call):
+    """Makes a call."""
+    request, response = schema.messages(call["procedure"])
+    stub = channel.unary_unary(
+        "/" + call["procedure"],
+        request_serializer=request.SerializeToString,
+        response_deserializer=response.FromString,
+    )
+    metadata = [(name, value) for name, value in call["headers"]]
+    try:
+        body, made = stub.with_call(json_format.ParseDict(call["message"], request()), metadata=metadata)
+    except grpc.RpcError as error:
+        status = rpc_status.from_call(error)
+        return {
+            "code": error.code().value[0],
+            "message": error.details(),
+            "details": [decoded(detail) for detail in status.details] if status else [],
+            "headers": list(error.initial_metadata()),
+        }
+    return {
+        "code": 0,
+        "message": "",
+        "details": [],
+        "headers": list(made.initial_metadata()),
+        "body": json_format.MessageToDict(body),
+    }
+
+
+def main(address, descriptors):
+    schema = Schema(descriptors)
+    output = threading.Lock()
+    with grpc.insecure_channel(address) as channel, ThreadPoolExecutor(max_workers=16) as pool:
+
+        def answer(call):
+            try:
+                reply = make(channel, schema, call)
+            except Exception as error:  # whatever it is, the test shows it
+                reply = {"failure": repr(error)}
+            with output:
+                print(json.dumps({"id": call["id"], **reply}), flush=True)
+
+        for line in sys.stdin:
+            pool.submit(answer, json.loads(line))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

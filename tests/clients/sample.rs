@@ -1,0 +1,106 @@
+use scratch_postgres::TestDatabase;
+use serde_json::json;
+use tokio_postgres::Client;
+use tonic_idempotency_tests::until;
+use uuid::Uuid;
+
+use crate::{
+    call::Call,
+    descriptors::Descriptors,
+    process::{Process, Ready},
+};
+
+/// The sample, on a database of its own, its outbox left alone.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    pub(crate) descriptors: Descriptors,
+    pub(crate) ready: Ready,
+    /// A superuser's connection, which row-level security does not bind.
+    client: Client,
+    _process: Process,
+    /// Last: dropped after the process that uses it.
+    database: TestDatabase,
+}
+
+/// A cluster that no handler can refer to until this is released.
+#[derive(Debug)]
+pub(crate) struct Held {
+    backend: i32,
+    holder: Client,
+}
+
+impl Sample {
+    pub(crate) async fn start() -> Self {
+        let database = scratch_postgres::database(None).await;
+        let flags = ["--listen", "127.0.0.1:0", "--outbox-delay", "1h"];
+        let mut process = Process::spawn(Some(database.url()), &flags);
+        let ready = process.ready().await;
+        let client = database.connect().await;
+        Self { descriptors: Descriptors::write(), ready, client, _process: process, database }
+    }
+
+    /// `CreateProject` in a cluster, as alice and without a key. The request has what libraries write differently: a map with
+    /// several entries, an optional field, text beyond ASCII.
+    pub(crate) fn create_project(&self, cluster: Uuid, name: &str) -> Call {
+        let labels =
+            json!({ "zone": "b", "tier": "gold", "team": "a", "owner": "Zoë", "empty": "", "cost-centre": "7" });
+        let message = json!({ "name": name, "labels": labels, "clusterId": cluster, "alias": "été" });
+        self.as_alice(Call::new("ProjectService/CreateProject", message))
+    }
+
+    /// `CreateCluster`, as alice and without a key.
+    pub(crate) fn create_cluster(&self, name: &str) -> Call {
+        self.as_alice(Call::new("ClusterService/CreateCluster", json!({ "name": name, "region": "nl-1" })))
+    }
+
+    /// How many projects have this name.
+    pub(crate) async fn projects(&self, name: &str) -> i64 {
+        let select = "SELECT count(*) FROM tenant.projects WHERE name = $1";
+        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
+    }
+
+    /// How many clusters have this name.
+    pub(crate) async fn clusters(&self, name: &str) -> i64 {
+        let select = "SELECT count(*) FROM tenant.clusters WHERE name = $1";
+        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
+    }
+
+    /// Makes the project's outbox rows old enough to be processed.
+    pub(crate) async fn age(&self, project: Uuid) {
+        let age = "UPDATE authz.outbox SET created = created - interval '2 hours' WHERE project_id = $1";
+        let aged = self.client.execute(age, &[&project]).await.expect("the rows age");
+        assert_eq!(aged, 1, "the outbox rows of project {project}");
+    }
+
+    /// A new cluster, which is held.
+    pub(crate) async fn held_cluster(&self) -> (Uuid, Held) {
+        let insert = "INSERT INTO tenant.clusters (organization_id, name, region)
+                      SELECT organization_id, 'held', region FROM tenant.clusters WHERE id = $1 RETURNING id";
+        let cluster: Uuid = self.client.query_one(insert, &[&self.ready.cluster_id]).await.expect("a cluster").get(0);
+        let holder = self.database.connect().await;
+        let backend = holder.query_one("SELECT pg_backend_pid()", &[]).await.expect("its number").get(0);
+        holder.batch_execute("BEGIN").await.expect("a transaction");
+        let hold = "SELECT FROM tenant.clusters WHERE id = $1 FOR UPDATE";
+        holder.execute(hold, &[&cluster]).await.expect("the cluster is held");
+        (cluster, Held { backend, holder })
+    }
+
+    /// Waits until a handler is where it refers to the cluster.
+    pub(crate) async fn until_blocked(&self, held: &Held) {
+        let select = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))";
+        until("a handler waits for the cluster", async || {
+            self.client.query_one(select, &[&held.backend]).await.expect("a look at the locks").get(0)
+        })
+        .await;
+    }
+
+    fn as_alice(&self, call: Call) -> Call {
+        call.header("authorization", format_args!("Bearer {}", self.ready.tokens.alice))
+    }
+}
+
+impl Held {
+    pub(crate) async fn release(self) {
+        self.holder.batch_execute("ROLLBACK").await.expect("the cluster is let go");
+    }
+}

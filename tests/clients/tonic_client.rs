@@ -1,0 +1,95 @@
+use organization::proto::{
+    CreateClusterRequest, CreateProjectRequest, cluster_service_client::ClusterServiceClient,
+    project_service_client::ProjectServiceClient,
+};
+use prost_reflect::{DescriptorPool, DynamicMessage};
+use serde_json::{Value, json};
+use tonic::{
+    Request, Response, Status,
+    metadata::{KeyAndValueRef, MetadataMap},
+    transport::Channel,
+};
+use tonic_types::{ErrorDetail, StatusExt as _};
+
+use crate::call::{Call, Detail, Reply};
+
+/// tonic's own clients, as generated.
+#[derive(Clone, Debug)]
+pub(crate) struct TonicClient {
+    pub(crate) channel: Channel,
+    pub(crate) pool: DescriptorPool,
+}
+
+impl TonicClient {
+    pub(crate) async fn call(&self, call: &Call) -> Result<Reply, String> {
+        let channel = self.channel.clone();
+        let answer = match call.procedure.as_str() {
+            "organization.v1.ClusterService/CreateCluster" => {
+                let request: Request<CreateClusterRequest> = self.request("CreateClusterRequest", call)?;
+                let answer = ClusterServiceClient::new(channel).create_cluster(request).await;
+                answer.map(|response| response.map(|message| json!({ "clusterId": message.cluster_id })))
+            }
+            "organization.v1.ProjectService/CreateProject" => {
+                let request: Request<CreateProjectRequest> = self.request("CreateProjectRequest", call)?;
+                let answer = ProjectServiceClient::new(channel).create_project(request).await;
+                answer.map(|response| response.map(|message| json!({ "projectId": message.project_id })))
+            }
+            other => return Err(format!("{other} is not called here")),
+        };
+        answer.map(succeeded).or_else(|status| refused(&status))
+    }
+
+    fn request<T: prost::Message + Default>(&self, name: &str, call: &Call) -> Result<Request<T>, String> {
+        let descriptor = self.pool.get_message_by_name(&format!("organization.v1.{name}")).ok_or("no such message")?;
+        let message = DynamicMessage::deserialize(descriptor, &call.message).map_err(|error| error.to_string())?;
+        let mut request = Request::new(message.transcode_to().map_err(|error| error.to_string())?);
+        for (name, value) in &call.headers {
+            let name: tonic::metadata::AsciiMetadataKey = name.parse().map_err(|_| format!("not a name: {name}"))?;
+            let value = value.parse().map_err(|_| format!("not a value: {value}"))?;
+            request.metadata_mut().append(name, value);
+        }
+        Ok(request)
+    }
+}
+
+fn succeeded(response: Response<Value>) -> Reply {
+    let headers = headers(response.metadata());
+    Reply { body: response.into_inner(), code: 0, details: Vec::new(), headers, message: String::new() }
+}
+
+fn refused(status: &Status) -> Result<Reply, String> {
+    let details = status.get_error_details_vec().into_iter().map(|detail| match detail {
+        ErrorDetail::BadRequest(detail) => {
+            let violations = detail
+                .field_violations
+                .iter()
+                .map(|violation| json!({ "field": violation.field, "description": violation.description }));
+            Ok(("BadRequest", json!({ "fieldViolations": violations.collect::<Vec<_>>() })))
+        }
+        ErrorDetail::ErrorInfo(detail) => {
+            Ok(("ErrorInfo", json!({ "reason": detail.reason, "domain": detail.domain, "metadata": detail.metadata })))
+        }
+        ErrorDetail::RetryInfo(detail) => {
+            let delay = detail.retry_delay.unwrap_or_default();
+            Ok(("RetryInfo", json!({ "retryDelay": format!("{}s", delay.as_secs_f64()) })))
+        }
+        other => Err(format!("an unexpected detail: {other:?}")),
+    });
+    let details =
+        details.map(|detail| detail.map(|(name, value)| Detail { name: format!("google.rpc.{name}"), value }));
+    Ok(Reply {
+        body: Value::Null,
+        code: i32::from(status.code()).unsigned_abs().into(),
+        details: details.collect::<Result<_, _>>()?,
+        headers: headers(status.metadata()),
+        message: status.message().to_owned(),
+    })
+}
+
+fn headers(metadata: &MetadataMap) -> Vec<(String, String)> {
+    let ascii = metadata.iter().filter_map(|entry| match entry {
+        KeyAndValueRef::Ascii(name, value) => Some((name.to_string(), value.to_str().ok()?.to_owned())),
+        KeyAndValueRef::Binary(..) => None,
+    });
+    ascii.collect()
+}
