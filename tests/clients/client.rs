@@ -37,6 +37,10 @@ impl Client {
         Self { name, protocol, version, caller }
     }
 
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Makes a call, and says what the client saw.
     ///
     /// # Errors

@@ -1,6 +1,10 @@
 //! The clients: the rows of the table.
 
-use std::{path::Path, process::Stdio};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use tokio::process::Command;
 use tonic::transport::Endpoint;
@@ -18,7 +22,7 @@ use crate::{
 };
 
 /// Those that are installed, and the names of the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) running: Vec<Client>,
     pub(crate) skipped: Vec<&'static str>,
@@ -32,8 +36,18 @@ impl Clients {
         clients.add(buf(sample), &["buf curl"]);
         clients.add(go(sample).await, &["grpc-go", "connect-go"]);
         clients.add(node(sample), &["connect-node"]);
+        clients.add(browser(sample), &["connect-web", "fetch"]);
         clients.add(python(sample), &["grpcio"]);
         clients
+    }
+
+    /// Ends those that are programs of their own.
+    pub(crate) async fn end(&self) {
+        for client in &self.running {
+            if let Caller::Driver(driver) = client.caller() {
+                driver.end().await;
+            }
+        }
     }
 
     fn add(&mut self, started: Option<Vec<Client>>, names: &[&'static str]) {
@@ -99,12 +113,36 @@ fn node(sample: &Sample) -> Option<Vec<Client>> {
     Some(Protocol::ALL.map(client).into())
 }
 
+fn browser(sample: &Sample) -> Option<Vec<Client>> {
+    Installation::Node.find("browser")?;
+    let Some(chromium) = on_path(&["chromium", "chromium-browser", "google-chrome"]) else {
+        scratch_postgres::skip("browser", "Chromium is not on PATH: apt-get install chromium");
+        return None;
+    };
+    let mut command = Command::new("node");
+    command.arg(installation::sources().join("node/browser.js"));
+    let mut command = with_arguments(command, sample);
+    command.arg(chromium);
+    let driver = Driver::spawn(command);
+    let version = versions::npm("@connectrpc/connect-web");
+    let library = |protocol| Client::new("connect-web", version.clone(), protocol, Caller::Driver(driver.clone()));
+    let mut clients: Vec<_> = [Protocol::GrpcWeb, Protocol::ConnectJson, Protocol::ConnectProto].map(library).into();
+    clients.push(Client::new("fetch", "-".to_owned(), Protocol::ConnectJson, Caller::Driver(driver.clone())));
+    Some(clients)
+}
+
 fn python(sample: &Sample) -> Option<Vec<Client>> {
     let directory = Installation::Python.find("python")?;
     let mut command = Command::new(directory.join("bin/python"));
     command.arg("-B").arg(installation::sources().join("python/driver.py"));
     let driver = Driver::spawn(with_arguments(command, sample));
     Some(vec![Client::new("grpcio", versions::python("grpcio"), Protocol::Grpc, Caller::Driver(driver))])
+}
+
+fn on_path(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let mut programs = env::split_paths(&path).flat_map(|directory| names.iter().map(move |name| directory.join(name)));
+    programs.find(|program| program.is_file())
 }
 
 /// With what every driver is told.

@@ -35,7 +35,7 @@ impl Document {
     /// # Panics
     ///
     /// They differ; or clients are missing, and the table is to be written.
-    pub(crate) fn agree_with(&self, matrix: &Matrix, skipped: &[&str]) {
+    pub(crate) fn agree_with(&self, matrix: &Matrix<'_>, skipped: &[&str]) {
         if env::var_os(WRITE).is_some() {
             assert!(skipped.is_empty(), "{skipped:?} are missing: run tests/clients/setup before the table is written");
             let table = matrix.lines().join("\n");

@@ -1,10 +1,11 @@
 use std::{
     collections::HashMap,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
     sync::{Mutex as AsyncMutex, oneshot},
+    time::timeout,
 };
 
 use crate::{
@@ -19,14 +21,18 @@ use crate::{
     protocol::Protocol,
 };
 
+/// How long it may take to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A program that makes calls with one or more client libraries: it reads a call per line, and writes a reply per line.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    input: AsyncMutex<ChildStdin>,
+    /// Killed with this value.
+    child: AsyncMutex<Child>,
+    /// `None` once it is to end.
+    input: AsyncMutex<Option<ChildStdin>>,
     next_id: AtomicU64,
     waiting: Arc<Mutex<Waiting>>,
-    /// Killed with this value.
-    _child: Child,
 }
 
 /// Who waits for which reply; `None` once the driver has ended.
@@ -69,7 +75,18 @@ impl Driver {
         let (input, output) = (child.stdin.take().expect("its input"), child.stdout.take().expect("its output"));
         let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         tokio::spawn(read(output, Arc::clone(&waiting)));
-        Arc::new(Self { input: AsyncMutex::new(input), next_id: AtomicU64::new(1), waiting, _child: child })
+        let (child, input) = (AsyncMutex::new(child), AsyncMutex::new(Some(input)));
+        Arc::new(Self { child, input, next_id: AtomicU64::new(1), waiting })
+    }
+
+    /// Ends it, and waits until it has removed what it made.
+    pub(crate) async fn end(&self) {
+        drop(self.input.lock().await.take());
+        let mut child = self.child.lock().await;
+        match timeout(PATIENCE, child.wait()).await {
+            Ok(ended) => assert!(ended.as_ref().is_ok_and(ExitStatus::success), "the driver failed: {ended:?}"),
+            Err(_) => panic!("the driver does not end when its input does"),
+        }
     }
 
     /// Makes a call with the library `client`.
@@ -84,7 +101,10 @@ impl Driver {
             Some(waiting) => waiting.insert(id, sender),
             None => return Err("the driver has ended".to_owned()),
         };
-        self.input.lock().await.write_all(&line).await.map_err(|error| format!("the driver's input: {error}"))?;
+        match &mut *self.input.lock().await {
+            Some(input) => input.write_all(&line).await.map_err(|error| format!("the driver's input: {error}"))?,
+            None => return Err("the driver is ended".to_owned()),
+        }
         reply.await.map_err(|_| "the driver ended before its reply".to_owned())?
     }
 }

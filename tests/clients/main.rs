@@ -40,7 +40,8 @@ use sample::Sample;
 async fn every_client_sees_what_docs_clients_md_says() {
     let sample = Sample::start().await;
     let clients = Clients::start(&sample).await;
-    let matrix = Matrix::of(&sample, clients.running).await;
+    let matrix = Matrix::of(&sample, &clients.running).await;
+    clients.end().await;
     println!("{matrix}");
     matrix.assert_no_failures();
     Document::kept().agree_with(&matrix, &clients.skipped);

@@ -10,22 +10,22 @@ const AT_ONCE: usize = 4;
 
 /// Every client, and what it saw.
 #[derive(Debug)]
-pub(crate) struct Matrix {
-    rows: Vec<Row>,
+pub(crate) struct Matrix<'a> {
+    rows: Vec<Row<'a>>,
 }
 
 #[derive(Debug)]
-struct Row {
-    client: Client,
+struct Row<'a> {
+    client: &'a Client,
     cells: Vec<Result<(), String>>,
 }
 
-impl Matrix {
+impl<'a> Matrix<'a> {
     /// Shows every behaviour to every client.
-    pub(crate) async fn of(sample: &Sample, clients: Vec<Client>) -> Self {
-        let first_calls = first_calls(sample, &clients).await;
+    pub(crate) async fn of(sample: &Sample, clients: &'a [Client]) -> Self {
+        let first_calls = first_calls(sample, clients).await;
         let turns = Semaphore::new(AT_ONCE);
-        let rows = clients.into_iter().map(async |client| {
+        let rows = clients.iter().map(async |client| {
             let _turn = turns.acquire().await;
             Row::of(sample, client, &first_calls).await
         });
@@ -50,25 +50,25 @@ impl Matrix {
     }
 }
 
-impl fmt::Display for Matrix {
+impl fmt::Display for Matrix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.lines().join("\n"))
     }
 }
 
-impl Row {
-    async fn of(sample: &Sample, client: Client, first_calls: &[FirstCall]) -> Self {
+impl<'a> Row<'a> {
+    async fn of(sample: &Sample, client: &'a Client, first_calls: &[FirstCall]) -> Self {
         let name = client.to_string();
         let others: Vec<_> = first_calls.iter().filter(|first| first.by != name).collect();
         let mut cells = Vec::new();
         for behaviour in Behaviour::ALL {
-            cells.push(behaviour.show(&client, sample, &others).await);
+            cells.push(behaviour.show(client, sample, &others).await);
         }
         Self { client, cells }
     }
 
     fn line(&self) -> String {
-        let Client { name, version, protocol, .. } = &self.client;
+        let Client { name, version, protocol, .. } = self.client;
         let cells: Vec<_> = self.cells.iter().map(|cell| if cell.is_ok() { "yes" } else { "NO" }).collect();
         format!("| {name} | {version} | {protocol} | {} |", cells.join(" | "))
     }

@@ -1,6 +1,7 @@
 // The service's descriptors, read at run time: there is no generated code to keep in step with the service.
 
 import { createFileRegistry, fromBinary, toJson } from "@bufbuild/protobuf";
+import { base64Decode } from "@bufbuild/protobuf/wire";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 
@@ -20,6 +21,12 @@ export class Schema {
       throw new Error(`there is no ${procedure}`);
     }
     return method;
+  }
+
+  /** A detail of an error, decoded from Connect's JSON. */
+  detail(type, base64) {
+    const message = this.#registry.getMessage(type);
+    return { type, value: toJson(message, fromBinary(message, base64Decode(base64))) };
   }
 
   /** A failed call as a reply, its details decoded. */

@@ -1,0 +1,40 @@
+// A page of an origin of its own, with the modules of connect-web: what an application serves from elsewhere.
+
+import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+
+const PACKAGES = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web"];
+
+/** Serves the page, and the descriptors; says where. */
+export async function serve(descriptors) {
+  const page = `<!doctype html><script type="importmap">${JSON.stringify({ imports: imports() })}</script>`;
+  const server = createServer(async (request, response) => {
+    const { pathname } = new URL(request.url, "http://page");
+    try {
+      if (pathname === "/") {
+        response.setHeader("content-type", "text/html").end(page);
+      } else if (pathname === "/descriptors") {
+        response.end(await readFile(descriptors));
+      } else {
+        response.setHeader("content-type", "text/javascript").end(await readFile(new URL(`.${pathname}`, import.meta.url)));
+      }
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  return { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+}
+
+/** Where a browser finds what a module imports from a package, as the packages' own `exports` say. */
+function imports() {
+  return Object.fromEntries(
+    PACKAGES.flatMap((name) => {
+      const directory = `node_modules/${name}`;
+      const { exports } = JSON.parse(readFileSync(new URL(`${directory}/package.json`, import.meta.url)));
+      const modules = Object.entries(exports).filter(([, target]) => target.import !== undefined);
+      return modules.map(([path, target]) => [name + path.slice(1), `/${directory}${target.import.slice(1)}`]);
+    }),
+  );
+}
