@@ -2,11 +2,15 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use tonic::{Code, Status};
+use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
 
-use crate::{IdempotencyKey, InvalidKey, canonical::CanonicalError, wire::WireError};
+use crate::{
+    IdempotencyKey, InvalidKey,
+    canonical::CanonicalError,
+    wire::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
+};
 
 /// The `google.rpc.ErrorInfo` domain of every rejection.
 pub const ERROR_DOMAIN: &str = "tonic-idempotency";
@@ -23,7 +27,8 @@ pub const ERROR_DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the call's transaction was refused when it was to be committed, and nothing of it is left | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no authenticated user, and the policy is to refuse | |
 /// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the first call ended without saying how, and the policy is to refuse | |
-/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is no gRPC message of its type | |
+/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is no gRPC message of its type: its frame is cut off or wrong, or its message cannot be decompressed or decoded | |
+/// | | `UNIMPLEMENTED` | it has no message or more than one, or is compressed in a way that is not enabled | for the latter, what is enabled in `grpc-accept-encoding` |
 /// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request is larger than the layer's limit | |
 /// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to keep | metadata `resource_id` |
 /// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server accepts no more calls | `RetryInfo` |
@@ -188,6 +193,18 @@ pub(crate) enum MalformedRequest {
     Protocol,
 }
 
+impl MalformedRequest {
+    /// As gRPC has it for what a server is sent.
+    fn code(&self) -> Code {
+        match self {
+            Self::Framing(WireError::NoMessage | WireError::SecondMessage | WireError::UnsupportedCompression) => {
+                Code::Unimplemented
+            }
+            Self::Framing(_) | Self::Message(_) | Self::Protocol => Code::Internal,
+        }
+    }
+}
+
 impl fmt::Display for MalformedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -233,7 +250,8 @@ impl Rejection {
             Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
             Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::ResponseNotStored { .. } => Code::FailedPrecondition,
-            Self::NotCommitted | Self::RequestMalformed(_) => Code::Internal,
+            Self::NotCommitted => Code::Internal,
+            Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTooLarge { .. } => Code::ResourceExhausted,
             Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
         }
@@ -313,11 +331,20 @@ impl Rejection {
         );
         details
     }
+
+    fn metadata(&self) -> MetadataMap {
+        let mut headers = http::HeaderMap::new();
+        if let Self::RequestMalformed(MalformedRequest::Framing(WireError::UnsupportedCompression)) = self {
+            headers.insert(GRPC_ACCEPT_ENCODING, Encoding::enabled());
+        }
+        MetadataMap::from_headers(headers)
+    }
 }
 
 impl From<Rejection> for Status {
     fn from(rejection: Rejection) -> Self {
-        Status::with_error_details(rejection.code(), rejection.message(), rejection.details())
+        let (code, message, details) = (rejection.code(), rejection.message(), rejection.details());
+        Status::with_error_details_and_metadata(code, message, details, rejection.metadata())
     }
 }
 
@@ -329,7 +356,7 @@ mod tests {
     #[test]
     fn full_matrix() {
         let resource = Uuid::from_u128(7);
-        let malformed = MalformedRequest::Framing(WireError::Truncated);
+        let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
         let rows = [
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
@@ -340,7 +367,8 @@ mod tests {
             (Rejection::NotCommitted, Code::Internal, "IDEMPOTENCY_NOT_COMMITTED"),
             (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
             (Rejection::OutcomeUnknown, Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN"),
-            (Rejection::RequestMalformed(malformed), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
+            (malformed(WireError::Truncated), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
+            (malformed(WireError::SecondMessage), Code::Unimplemented, "IDEMPOTENCY_REQUEST_MALFORMED"),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
                 Rejection::ResponseNotStored { resource: Some(resource) },

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, header::HeaderName};
 use super::WireError;
 
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-pub(super) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// A way to compress messages that is enabled here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,11 @@ impl Encoding {
         values.flat_map(|names| names.split(',')).filter_map(|name| Self::parse(name.trim()))
     }
 
+    /// What a caller may send, for a header.
+    pub(crate) fn enabled() -> HeaderValue {
+        Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static("identity"))
+    }
+
     /// Their names for a header, in one value: tonic reads no more. `None` where there are none.
     pub(super) fn names(encodings: impl Iterator<Item = Self>) -> Option<HeaderValue> {
         let names: Vec<_> = encodings.map(Self::as_str).collect();
@@ -76,15 +81,17 @@ impl Encoding {
     /// What makes less of a message; `None` where nothing is won.
     #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(unused_variables))]
     pub(super) fn compress(self, message: &[u8]) -> Option<Vec<u8>> {
-        let compressed: Option<Vec<u8>> = match self {
+        match self {
             #[cfg(feature = "deflate")]
-            Self::Deflate => all(flate2::read::ZlibEncoder::new(message, flate2::Compression::default())),
+            Self::Deflate => less(message, flate2::read::ZlibEncoder::new(message, flate2::Compression::default())),
             #[cfg(feature = "gzip")]
-            Self::Gzip => all(flate2::read::GzEncoder::new(message, flate2::Compression::default())),
+            Self::Gzip => less(message, flate2::read::GzEncoder::new(message, flate2::Compression::default())),
             #[cfg(feature = "zstd")]
-            Self::Zstd => zstd::stream::encode_all(message, zstd::DEFAULT_COMPRESSION_LEVEL).ok(),
-        };
-        compressed.filter(|compressed| compressed.len() < message.len())
+            Self::Zstd => {
+                let encoder = zstd::stream::read::Encoder::new(message, zstd::DEFAULT_COMPRESSION_LEVEL);
+                less(message, encoder.ok()?)
+            }
+        }
     }
 
     #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(unused_variables))]
@@ -120,11 +127,11 @@ fn zstd_decoder(message: &[u8]) -> std::io::Result<impl std::io::Read> {
     Ok(decoder)
 }
 
-#[cfg(any(feature = "deflate", feature = "gzip"))]
-fn all(mut encoder: impl std::io::Read) -> Option<Vec<u8>> {
+#[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]
+fn less(message: &[u8], mut encoder: impl std::io::Read) -> Option<Vec<u8>> {
     let mut compressed = Vec::new();
     encoder.read_to_end(&mut compressed).ok()?;
-    Some(compressed)
+    (compressed.len() < message.len()).then_some(compressed)
 }
 
 #[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]

@@ -10,6 +10,32 @@ pub(crate) const HEADER_LEN: usize = 5;
 const UNCOMPRESSED: u8 = 0;
 const COMPRESSED: u8 = 1;
 
+/// What stands in front of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    compressed: bool,
+    /// The size of the message, as it says.
+    pub(super) length: usize,
+}
+
+impl Header {
+    /// What a body starts with; `None` where it is too short to tell.
+    pub(super) fn of(body: &[u8]) -> Result<Option<Self>, WireError> {
+        let Some((&[flag, length @ ..], _)) = body.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
+        let compressed = match flag {
+            UNCOMPRESSED => false,
+            COMPRESSED => true,
+            _ => return Err(WireError::UnknownFlag),
+        };
+        Ok(Some(Self { compressed, length: u32::from_be_bytes(length) as usize }))
+    }
+
+    /// Whether a body of so many bytes says enough of what follows its first message.
+    pub(super) fn is_followed(&self, body: usize) -> bool {
+        body >= self.length.saturating_add(2 * HEADER_LEN)
+    }
+}
+
 /// The one message of a unary body.
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -20,22 +46,19 @@ pub(crate) struct Frame {
 impl Frame {
     /// Takes a body apart that has to hold one message and nothing else.
     pub(super) fn decode(mut body: Bytes) -> Result<Self, WireError> {
-        let Some((&[flag, length @ ..], rest)) = body.split_first_chunk::<HEADER_LEN>() else {
+        let Some(Header { compressed, length }) = Header::of(&body)? else {
             return Err(if body.is_empty() { WireError::NoMessage } else { WireError::Truncated });
         };
-        let compressed = match flag {
-            UNCOMPRESSED => false,
-            COMPRESSED => true,
-            _ => return Err(WireError::UnknownFlag),
-        };
-        let length = u32::from_be_bytes(length) as usize;
-        if rest.len() < length {
+        let mut message = body.split_off(HEADER_LEN);
+        if message.len() < length {
             return Err(WireError::Truncated);
         }
-        if rest.len() > length {
-            return Err(WireError::TrailingData);
+        let rest = message.split_off(length);
+        match Header::of(&rest)? {
+            Some(_) => Err(WireError::SecondMessage),
+            None if rest.is_empty() => Ok(Self { compressed, message }),
+            None => Err(WireError::Truncated),
         }
-        Ok(Self { compressed, message: body.split_off(HEADER_LEN) })
     }
 
     /// The body that holds one uncompressed message.
@@ -67,8 +90,8 @@ pub(crate) enum WireError {
     NoMessage,
     NoMetadata,
     NotCompressed,
+    SecondMessage,
     TooLarge,
-    TrailingData,
     Truncated,
     UnknownFlag,
     UnsupportedCompression,
@@ -79,11 +102,11 @@ impl fmt::Display for WireError {
         f.write_str(match self {
             Self::Compression => "its message cannot be decompressed",
             Self::NoError => "it is no stored error",
-            Self::NoMessage => "it has no message",
+            Self::NoMessage => "it has no message, and has to have one (cardinality violation)",
             Self::NoMetadata => "it is no stored metadata",
             Self::NotCompressed => "its message says that it is compressed, and nothing says how",
+            Self::SecondMessage => "it has more than one message (cardinality violation)",
             Self::TooLarge => "its message is too large",
-            Self::TrailingData => "more follows its one message",
             Self::Truncated => "it ends in the middle of a message",
             Self::UnknownFlag => "its message starts with an unknown flag",
             Self::UnsupportedCompression => "its message is compressed in a way that is not enabled here",
@@ -103,6 +126,8 @@ mod tests {
             let frame = Frame::decode(Frame::encode(message).expect("it fits")).expect("a frame");
             assert!(!frame.compressed);
             assert_eq!(frame.message, message);
+            let frame = Frame::decode(Frame::encode_compressed(message).expect("it fits")).expect("a frame");
+            assert!(frame.compressed);
         }
     }
 
@@ -113,7 +138,10 @@ mod tests {
             (b"\0\0\0\0", WireError::Truncated),
             (b"\0\0\0\0\x02a", WireError::Truncated),
             (b"\0\xff\xff\xff\xffa", WireError::Truncated),
-            (b"\0\0\0\0\x01ab", WireError::TrailingData),
+            (b"\0\0\0\0\x01ab", WireError::Truncated),
+            (b"\0\0\0\0\x01a\0\0\0\0\0", WireError::SecondMessage),
+            (b"\0\0\0\0\x01a\0\0\0\0\x09a", WireError::SecondMessage),
+            (b"\0\0\0\0\x01a\x02\0\0\0\0", WireError::UnknownFlag),
             (b"\x02\0\0\0\0", WireError::UnknownFlag),
         ] {
             assert_eq!(Frame::decode(Bytes::from_static(body)).err(), Some(error), "{body:?}");

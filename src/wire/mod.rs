@@ -7,9 +7,11 @@ mod request;
 mod response;
 mod stored_error;
 
+#[cfg(feature = "connect")]
+pub(crate) use self::frame::Frame;
 pub(crate) use self::{
-    compression::Encoding,
-    frame::{Frame, WireError},
+    compression::{Encoding, GRPC_ACCEPT_ENCODING},
+    frame::WireError,
     metadata::{Kept, is_never_kept},
     request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},

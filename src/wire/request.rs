@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Request, header, request::Parts};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
 use tonic::{Status, body::Body};
 
 use super::{
     WireError,
     compression::{DecompressError, Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, decompress},
-    frame::{Frame, HEADER_LEN},
+    frame::{Frame, Header},
 };
 
 /// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
@@ -53,11 +53,7 @@ impl UnaryRequest {
     /// Reads a request whose message has at most `limit` bytes, compressed or not.
     pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
         let (parts, body) = request.into_parts();
-        let body = match Limited::new(body, limit.saturating_add(HEADER_LEN)).collect().await {
-            Ok(collected) => collected.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => return Err(RequestError::TooLarge { limit }),
-            Err(error) => return Err(RequestError::Body(Status::from_error(error))),
-        };
+        let body = collect(body, limit).await?;
         let frame = Frame::decode(body.clone())?;
         if !frame.compressed {
             return Ok(Self { parts, message: frame.message, body: Some(body) });
@@ -97,6 +93,23 @@ impl UnaryRequest {
     pub(crate) fn extensions_mut(&mut self) -> &mut http::Extensions {
         &mut self.parts.extensions
     }
+}
+
+/// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
+    let mut collected = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
+        collected.extend_from_slice(&data);
+        let Some(header) = Header::of(&collected)? else { continue };
+        if header.length > limit {
+            return Err(RequestError::TooLarge { limit });
+        }
+        if header.is_followed(collected.len()) {
+            break;
+        }
+    }
+    Ok(collected.freeze())
 }
 
 /// A request that is not read.

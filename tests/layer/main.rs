@@ -1,5 +1,6 @@
 //! The layer around a real tonic server, called by a real client.
 
+mod bad_input;
 mod build;
 mod cancellation;
 mod compression;

@@ -91,7 +91,7 @@ async fn a_thousand_duplicates_get_the_response_of_the_first_and_ask_the_store_n
 }
 
 /// Counts the calls that come to the layer.
-fn arrivals() -> (Arc<AtomicUsize>, impl UserResolver) {
+pub(crate) fn arrivals() -> (Arc<AtomicUsize>, impl UserResolver) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
     let user = move |_: &http::HeaderMap, extensions: &http::Extensions| {

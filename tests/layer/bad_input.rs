@@ -1,0 +1,269 @@
+//! Requests that are no gRPC message, as they are on the wire: each is refused, runs no handler and reserves nothing.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use prost::Message as _;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::{Code, body::Body};
+use tonic_idempotency::{IdempotencyLayerBuilder, MemoryStore, Reason};
+use tonic_idempotency_tests::{shop, until};
+use uuid::Uuid;
+
+use crate::{
+    compression::pack,
+    harness::{CREATE, Shop, assert_rejected},
+    raw,
+    waiting::arrivals,
+};
+
+/// The largest request that the shop takes, in bytes.
+const LIMIT: usize = 64 << 10;
+
+/// What a bomb unpacks to, in bytes: eight times what the shop takes by default.
+const BOMB: usize = 32 << 20;
+
+const COMPRESSED: [&str; 3] = ["gzip", "zstd", "deflate"];
+
+async fn shop() -> Shop {
+    Shop::with(|builder| builder.store(MemoryStore::new()).max_request_bytes(LIMIT)).await
+}
+
+fn good() -> Vec<u8> {
+    shop::request("a", None, None).into_inner().encode_to_vec()
+}
+
+/// A header of one compression, or none.
+type Encoding = Option<&'static str>;
+
+fn headers(encoding: Encoding) -> Vec<(&'static str, &'static str)> {
+    encoding.map(|encoding| ("grpc-encoding", encoding)).into_iter().collect()
+}
+
+/// That the key was not reserved: the next call with it is a first one.
+async fn assert_free(shop: &Shop, case: &str) {
+    assert_eq!(shop.handler.started(), 0, "{case}");
+    let answer = raw::post(shop, CREATE, &[], raw::frame(0, &good())).await;
+    assert_eq!(answer.status().code(), Code::Ok, "{case}: {:?}", answer.status());
+    assert!(!answer.headers.contains_key("idempotent-replayed"), "{case}");
+    assert_eq!(shop.handler.started(), 1, "{case}");
+}
+
+async fn is_refused(case: &str, encoding: Encoding, body: Vec<u8>, code: Code, reason: Reason) -> raw::Answer {
+    let shop = shop().await;
+    let answer = raw::post(&shop, CREATE, &headers(encoding), body).await;
+    let status = answer.status();
+    assert_eq!((status.code(), Reason::of(&status)), (code, Some(reason)), "{case}: {status:?}");
+    assert!(answer.body.is_empty() && answer.trailers.is_empty(), "{case}: an error is all headers");
+    assert_free(&shop, case).await;
+    answer
+}
+
+#[tokio::test]
+async fn that_is_framed_wrongly() {
+    let (frame, good) = (raw::frame(0, &good()), good());
+    let cut = |by: usize| frame[..frame.len() - by].to_vec();
+    let with = |more: &[u8]| [frame.as_slice(), more].concat();
+    let lying = |length: u32| [[0].as_slice(), &length.to_be_bytes(), &good].concat();
+    let flagged = |flag: u8| raw::frame(flag, &good);
+    let rows = [
+        ("no message", None, vec![], Code::Unimplemented),
+        ("a second message", None, with(&frame), Code::Unimplemented),
+        ("a second, empty message", None, with(&[0; 5]), Code::Unimplemented),
+        ("a second message that is cut off", None, with(&frame[..7]), Code::Unimplemented),
+        ("a second message with an unknown flag", None, with(&flagged(2)), Code::Internal),
+        ("a header that is cut off", None, vec![0, 0, 0], Code::Internal),
+        ("a message that is cut off", None, cut(1), Code::Internal),
+        ("a header alone", None, cut(good.len()), Code::Internal),
+        ("a length that is too long", None, lying(good.len() as u32 + 1), Code::Internal),
+        ("a length that is too long by far", None, lying(LIMIT as u32), Code::Internal),
+        ("a length that is too short", None, lying(good.len() as u32 - 1), Code::Internal),
+        ("more bytes than a message", None, with(b"abc"), Code::Internal),
+        ("flag 2", None, flagged(2), Code::Internal),
+        ("the flag of gRPC-Web's trailers", None, flagged(0x80), Code::Internal),
+        ("flag 255", None, flagged(255), Code::Internal),
+        ("compressed, and nothing says how", None, flagged(1), Code::Internal),
+        ("compressed by not being so", Some("identity"), flagged(1), Code::Internal),
+    ];
+    for (case, encoding, body, code) in rows {
+        is_refused(case, encoding, body, code, Reason::RequestMalformed).await;
+    }
+}
+
+#[tokio::test]
+async fn that_is_compressed_in_a_way_that_is_not_enabled() {
+    for encoding in ["br", "snappy", "GZIP", "gzip,zstd", ""] {
+        let body = raw::frame(1, &good());
+        let answer = is_refused(encoding, Some(encoding), body, Code::Unimplemented, Reason::RequestMalformed).await;
+        assert_eq!(answer.headers["grpc-accept-encoding"], "gzip,zstd,deflate", "what is enabled");
+    }
+    // What says so of itself, and is not compressed, can be read.
+    let shop = shop().await;
+    let answer = raw::post(&shop, CREATE, &headers(Some("br")), raw::frame(0, &good())).await;
+    assert_eq!(answer.status().code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn that_cannot_be_decompressed() {
+    for encoding in COMPRESSED {
+        let packed = pack(encoding, &good());
+        let mut flipped = packed.clone();
+        if let Some(byte) = flipped.first_mut() {
+            *byte ^= 0xff;
+        }
+        for (case, message) in [
+            ("plain", good()),
+            ("nothing", vec![]),
+            ("cut off", packed[..packed.len() - 3].to_vec()),
+            ("flipped", flipped),
+        ] {
+            let (case, body) = (format!("{encoding} {case}"), raw::frame(1, &message));
+            is_refused(&case, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
+        }
+        // It is decompressed, and is no message.
+        let body = raw::frame(1, &pack(encoding, b"\x0a\x05a"));
+        is_refused(encoding, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
+    }
+}
+
+#[tokio::test]
+async fn that_is_larger_than_the_limit_or_says_so() {
+    let large = |length: u32| [[0].as_slice(), &length.to_be_bytes(), &good()].concat();
+    let fits = |more: usize| {
+        let mut request = shop::request("a", None, None).into_inner();
+        request.padding = vec![7; LIMIT];
+        let over = request.encoded_len() - LIMIT;
+        request.padding.truncate(LIMIT - over + more);
+        request.encode_to_vec()
+    };
+    assert_eq!((fits(0).len(), fits(1).len()), (LIMIT, LIMIT + 1));
+    let rows = [
+        ("one byte more", None, raw::frame(0, &fits(1))),
+        ("one byte more, it says", None, large(LIMIT as u32 + 1)),
+        ("four gigabytes, it says", None, large(u32::MAX)),
+        ("four gigabytes, compressed, it says", Some("gzip"), [[1, 255, 255, 255, 255].as_slice(), &good()].concat()),
+    ];
+    for (case, encoding, body) in rows {
+        is_refused(case, encoding, body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
+    }
+    for encoding in COMPRESSED {
+        let body = raw::frame(1, &pack(encoding, &fits(1)));
+        is_refused(encoding, Some(encoding), body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
+    }
+    // What fits is taken.
+    let shop = shop().await;
+    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &fits(0))).await;
+    assert_eq!(answer.status().code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn that_is_a_bomb() {
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new())).await;
+    let bomb = vec![0; BOMB];
+    for encoding in COMPRESSED {
+        let packed = pack(encoding, &bomb);
+        assert!(packed.len() < 1 << 20, "{encoding}: {} bytes are below the limit", packed.len());
+        let answer = raw::post(&shop, CREATE, &headers(Some(encoding)), raw::frame(1, &packed)).await;
+        assert_rejected(&answer.status(), Code::ResourceExhausted, Reason::RequestTooLarge);
+    }
+    assert_free(&shop, "after the bombs").await;
+}
+
+/// A body that is sent piece by piece, and what sends it.
+fn pieces() -> (mpsc::UnboundedSender<io::Result<Frame<Bytes>>>, Body) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (sender, Body::new(StreamBody::new(UnboundedReceiverStream::new(receiver))))
+}
+
+fn piece(bytes: impl Into<Bytes>) -> io::Result<Frame<Bytes>> {
+    Ok(Frame::data(bytes.into()))
+}
+
+#[tokio::test]
+async fn that_is_wrong_from_its_start_is_refused_before_its_end() {
+    let frame = raw::frame(0, &good());
+    for (case, start, code) in [
+        ("too large", vec![0, 255, 255, 255, 255], Code::ResourceExhausted),
+        ("an unknown flag", vec![3, 0, 0, 0, 1], Code::Internal),
+        ("a second message", [frame.as_slice(), &frame].concat(), Code::Unimplemented),
+    ] {
+        let shop = shop().await;
+        let (sender, body) = pieces();
+        for byte in start {
+            sender.send(piece(vec![byte])).expect("it is read");
+        }
+        let request = raw::request(&shop, CREATE, &[], body);
+        let answer = timeout(Duration::from_secs(30), raw::send(&shop, request)).await;
+        let status = answer.expect("it does not wait for the end").expect("an answer").status();
+        assert_eq!(status.code(), code, "{case}");
+        drop(sender);
+        assert_free(&shop, case).await;
+    }
+}
+
+#[tokio::test]
+async fn that_arrives_in_pieces_is_one() {
+    let shop = shop().await;
+    let (sender, body) = pieces();
+    for byte in raw::frame(0, &good()) {
+        sender.send(piece(vec![byte])).expect("it is read");
+        sender.send(piece(vec![])).expect("it is read");
+    }
+    drop(sender);
+    let answer = raw::send(&shop, raw::request(&shop, CREATE, &[], body)).await.expect("an answer");
+    assert_eq!(answer.status().code(), Code::Ok);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+/// What there may be of a message when its client gives up: all of it, too, but for its end.
+fn beginnings() -> [(&'static str, Vec<u8>); 3] {
+    let frame = raw::frame(0, &good());
+    [("in its header", frame[..3].to_vec()), ("in its message", frame[..7].to_vec()), ("before its end", frame)]
+}
+
+#[tokio::test]
+async fn that_breaks_off_is_no_call() {
+    for (case, start) in beginnings() {
+        let shop = shop().await;
+        let (sender, body) = pieces();
+        sender.send(piece(start)).expect("it is read");
+        sender.send(Err(io::Error::other("the client gives up"))).expect("it is read");
+        raw::send(&shop, raw::request(&shop, CREATE, &[], body)).await.expect_err(case);
+        assert_free(&shop, case).await;
+    }
+}
+
+#[tokio::test]
+async fn whose_client_goes_away_is_no_call() {
+    for (case, start) in beginnings() {
+        let (arrived, user) = arrivals();
+        let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).user(user);
+        let shop = Arc::new(Shop::with(build).await);
+        let (sender, body) = pieces();
+        sender.send(piece(start)).expect("it is read");
+        let sending = Arc::clone(&shop);
+        let sent = tokio::spawn(async move { raw::send(&sending, raw::request(&sending, CREATE, &[], body)).await });
+        until("the layer has it", async || arrived.load(Ordering::SeqCst) == 1).await;
+        sent.abort();
+        assert!(sent.await.expect_err(case).is_cancelled(), "{case}: it was waited for");
+        drop(sender);
+        assert_free(&shop, case).await;
+    }
+}
+
+#[tokio::test]
+async fn that_is_refused_leaves_the_connection_to_others() {
+    let shop = shop().await;
+    for _ in 0..50 {
+        let answer = raw::post(&shop, CREATE, &[], vec![9; 100]).await;
+        assert_eq!(answer.status().code(), Code::Internal);
+    }
+    assert_free(&shop.with_key(Some(Uuid::new_v4())), "on the same connection").await;
+}
