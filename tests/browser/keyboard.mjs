@@ -56,7 +56,7 @@ export default async function ({ open }) {
   assert.notEqual(await playground.key(), key);
   await page.keyboard.press("f");
   await page.keyboard.press("s");
-  await playground.ended("First");
+  await playground.record("completed");
   await page.keyboard.press("p");
   await playground.ended("Refused");
   await page.keyboard.press("u");

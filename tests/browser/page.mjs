@@ -14,13 +14,15 @@ export class Playground {
     return this.page.getByRole("button", { name }).click();
   }
 
-  /** Sends, and waits until the selected call is of this kind. */
-  async send(name, kind) {
+  /** Makes a call, and waits until it is selected and has come out so. */
+  async send(name, title) {
+    const before = await this.page.locator("#wire .title").allTextContents();
     await this.press(name);
-    await this.ended(kind);
+    await this.page.waitForFunction((before) => document.querySelector("#wire .title")?.textContent !== before, before[0]);
+    await this.ended(title);
   }
 
-  /** Waits until the call that was made last by hand has come out so. */
+  /** Waits until the selected call has come out so. */
   ended(title) {
     return this.page.locator("#wire .title", { hasText: new RegExp(`^#\\d+ ${title}$`) }).waitFor();
   }

@@ -219,4 +219,5 @@ listen({
   w: "follow",
 });
 
+redraw();
 await meet();
