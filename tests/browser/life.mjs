@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { Playground } from "./page.mjs";
 
 export default async function ({ open }) {
-  const page = await open();
+  const page = await open({ permissions: ["clipboard-read", "clipboard-write"] });
   const playground = new Playground(page);
   await page.getByLabel("Watch the work").uncheck();
   const key = await playground.key();
@@ -17,6 +17,10 @@ export default async function ({ open }) {
   assert.match(request, /^POST \/organization\.v1\.ProjectService\/CreateProject\n/);
   assert.match(request, new RegExp(`\nidempotency-key: ${key}\n`));
   assert.match(request, /\nconnect-protocol-version: 1\n/);
+  await page.getByRole("button", { name: "Copy as curl" }).click();
+  await page.getByRole("button", { name: "Copied" }).waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(command, new RegExp(`^curl -i [^]* -H 'idempotency-key: ${key}' [^]*/organization\\.v1\\.ProjectService/CreateProject$`));
   const first = await playground.wire("response");
   assert.match(first, /^200 OK\n/);
   assert.match(first, /\nidempotency-status: processing\n/);

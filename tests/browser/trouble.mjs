@@ -50,5 +50,8 @@ export default async function ({ open }) {
   // There is no sample to begin with.
   await page.route("**/playground/users.json", (route) => route.abort());
   await page.reload();
-  await page.getByText("The sample does not answer").first().waitFor();
+  await page.locator("#hint", { hasText: "The sample does not answer" }).waitFor();
+  await page.unroute("**/playground/users.json");
+  await playground.send(/^Send/, "First");
+  assert.equal(await page.locator("#hint").textContent(), "");
 }

@@ -115,7 +115,7 @@ async fn the_page_says_what_to_do_about_an_answer_that_is_lost() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("trouble", &site.ready).await;
-    assert_eq!(site.count("tenant.projects").await, 2);
+    assert_eq!(site.count("tenant.projects").await, 3);
 }
 
 #[tokio::test]

@@ -1,4 +1,3 @@
-import { send } from "./call.js";
 import { curl } from "./curl.js";
 import { byId } from "./element.js";
 import { newKey } from "./key.js";
@@ -6,12 +5,12 @@ import { Lives } from "./life.js";
 import { Log } from "./log.js";
 import { outcomeOf } from "./outcome.js";
 import { bounce, draw } from "./picture.js";
+import { Sample } from "./sample.js";
 import { listen } from "./shortcuts.js";
 import { show } from "./wire.js";
 
 const CREATE_PROJECT = "organization.v1.ProjectService/CreateProject";
 const CREATE_CLUSTER = "organization.v1.ClusterService/CreateCluster";
-const LIST_PROJECTS = "organization.v1.ProjectService/ListProjects";
 
 /** How many calls “at once” are. */
 const BURST = 20;
@@ -25,6 +24,7 @@ const LOOK = 1000;
 const log = new Log((exchange) => {
   selected = exchange;
   byId("curl").hidden = !exchange;
+  byId("curl").textContent = "Copy as curl";
   show(exchange);
 });
 const lives = new Lives();
@@ -38,20 +38,22 @@ const user = () => document.querySelector("input[name=user]:checked").value;
 const life = () => lives.of(user(), key);
 const announce = (text) => (byId("announcement").textContent = text);
 
-/** The message as the page has it. Its label is what the projects of this key are counted by. */
+/** What the projects of a key are counted by. */
+const label = (key) => key.slice(0, 8);
+
+/** The message as the page has it. */
 function project(name = byId("name").value) {
-  return { clusterId: sample?.cluster_id ?? "", name, labels: { playground: key.slice(0, 8) } };
+  return { clusterId: sample?.cluster ?? "", name, labels: { playground: label(key) } };
 }
 
 /** Makes one call with the key, and shows what came of it. */
 async function call(what, procedure, message, headers = {}) {
-  if (!sample && !(await meet())) return null;
   const now = life();
   now.sent(procedure, JSON.stringify(message));
   redraw();
-  const exchange = await send({ procedure, message, token: sample.tokens[now.user], headers: { "idempotency-key": now.key, ...headers } });
+  const exchange = await sample.send(now.user, procedure, message, { "idempotency-key": now.key, ...headers });
   number += 1;
-  Object.assign(exchange, { number, user: now.user, what, outcome: outcomeOf(exchange) });
+  Object.assign(exchange, { number, user: now.user, key: now.key, what, outcome: outcomeOf(exchange) });
   now.received(exchange.outcome);
   log.add(exchange);
   if (now === life() && (exchange.outcome.kind === "progress" || exchange.outcome.kind === "refused")) bounce();
@@ -62,16 +64,18 @@ async function call(what, procedure, message, headers = {}) {
 /** A call that somebody asked for: said aloud, its projects counted, its work watched. */
 async function callAndTell(...parts) {
   const exchange = await call(...parts);
-  if (!exchange) return;
   log.select(exchange);
   announce(said(exchange));
-  await count(exchange.user);
+  await count(lives.of(exchange.user, exchange.key));
   watch();
 }
 
 const slowly = () => (byId("slow").checked ? { "sample-handler-delay-ms": String(SLOW) } : {});
 
-const sendProject = () => callAndTell(life().first ? "again" : "CreateProject", CREATE_PROJECT, project(), slowly());
+async function sendProject() {
+  if (!(await meet())) return;
+  callAndTell(life().first ? "again" : "CreateProject", CREATE_PROJECT, project(), slowly());
+}
 
 function sendChanged() {
   if (!taken()) return;
@@ -84,14 +88,13 @@ function sendElsewhere() {
 }
 
 async function sendBurst() {
-  const message = project();
-  const headers = slowly();
-  if (!sample && !(await meet())) return;
+  if (!(await meet())) return;
+  const [message, headers] = [project(), slowly()];
   const calls = Array.from({ length: BURST }, (_, index) => call(`${index + 1} of ${BURST}`, CREATE_PROJECT, message, headers));
   const exchanges = (await Promise.all(calls)).sort((a, b) => a.number - b.number);
   log.select(exchanges.find(({ outcome }) => outcome.kind === "first") ?? exchanges.at(-1));
   announce(`${BURST} at once: ${summary(exchanges)}.`);
-  await count(user());
+  await count(lives.of(exchanges[0].user, exchanges[0].key));
   watch();
 }
 
@@ -112,30 +115,24 @@ function watch() {
     const before = life();
     const exchange = await call("watching", before.first.procedure, JSON.parse(before.first.body));
     if (before === life() && before.work && before.work !== "processing") announce(`The work behind the project: ${before.work}.`);
-    if (exchange && exchange.outcome.kind === "replayed") watch();
+    if (exchange.outcome.kind === "replayed") watch();
   }, LOOK);
 }
 
-/** Counts the projects that carry this key's label and are no other user's. */
-async function count(name) {
-  const counted = lives.of(name, key);
-  const listing = await send({ procedure: LIST_PROJECTS, message: {}, token: sample.tokens[name] });
-  if (listing.response?.status !== 200) return;
+/** Counts the projects of a key that are no other user's. */
+async function count(counted) {
+  const ids = await sample.projects(counted.user, label(counted.key));
   const others = lives.resourcesOfOthers(counted);
-  const projects = listing.response.json?.projects ?? [];
-  const label = counted.key.slice(0, 8);
-  counted.projects = projects.filter(({ id, labels }) => labels?.playground === label && !others.includes(id)).length;
+  if (ids) counted.projects = ids.filter((id) => !others.includes(id)).length;
   redraw();
 }
 
-/** Learns who there is to call as. */
+/** Learns who there is to call as, once. */
 async function meet() {
   try {
-    const answer = await fetch("/playground/users.json", { cache: "no-store" });
-    if (!answer.ok) throw new Error(`/playground/users.json: ${answer.status}`);
-    sample = await answer.json();
+    sample ??= await Sample.meet();
   } catch (error) {
-    byId("hint").textContent = `The sample does not answer (${error.message}). Start it with “cargo run --example organization”, and reload.`;
+    byId("hint").textContent = `The sample does not answer (${error.message}). Start it with “cargo run --example organization”, and send again.`;
     announce(byId("hint").textContent);
   }
   redraw();
@@ -173,8 +170,10 @@ function takeNewKey() {
 async function copy() {
   try {
     await navigator.clipboard.writeText(curl(selected.request, location.origin));
+    byId("curl").textContent = "Copied";
     announce("Copied.");
   } catch {
+    byId("curl").textContent = "Cannot copy";
     announce("This browser copies nothing for a page that came over plain HTTP from another machine.");
   }
 }

@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 const SVG: &str = "image/svg+xml";
 
 /// Where each file is, what it is, and what is in it.
-const FILES: [(&str, &str, &[u8]); 17] = [
+const FILES: [(&str, &str, &[u8]); 18] = [
     ("/", HTML, include_bytes!("../playground/index.html")),
     ("/playground/call.js", JAVASCRIPT, include_bytes!("../playground/call.js")),
     ("/playground/curl.js", JAVASCRIPT, include_bytes!("../playground/curl.js")),
@@ -36,6 +36,7 @@ const FILES: [(&str, &str, &[u8]); 17] = [
     ("/playground/outcome.js", JAVASCRIPT, include_bytes!("../playground/outcome.js")),
     ("/playground/picture.css", CSS, include_bytes!("../playground/picture.css")),
     ("/playground/picture.js", JAVASCRIPT, include_bytes!("../playground/picture.js")),
+    ("/playground/sample.js", JAVASCRIPT, include_bytes!("../playground/sample.js")),
     ("/playground/shortcuts.js", JAVASCRIPT, include_bytes!("../playground/shortcuts.js")),
     ("/playground/theme.css", CSS, include_bytes!("../playground/theme.css")),
     ("/playground/theme.js", JAVASCRIPT, include_bytes!("../playground/theme.js")),

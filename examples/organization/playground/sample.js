@@ -1,0 +1,33 @@
+import { send } from "./call.js";
+
+const LIST_PROJECTS = "organization.v1.ProjectService/ListProjects";
+
+/** The sample that serves this page, and its two users. Their tokens are here because they are made up. */
+export class Sample {
+  #tokens;
+
+  constructor({ cluster_id, tokens }) {
+    this.cluster = cluster_id;
+    this.#tokens = tokens;
+  }
+
+  /** Learns who there is to call as, or throws. */
+  static async meet() {
+    const answer = await fetch("/playground/users.json", { cache: "no-store" });
+    if (!answer.ok) throw new Error(`/playground/users.json: ${answer.status}`);
+    return new Sample(await answer.json());
+  }
+
+  /** Makes a call as a user. */
+  send(user, procedure, message, headers = {}) {
+    return send({ procedure, message, headers, token: this.#tokens[user] });
+  }
+
+  /** The ids of the projects with this label; null where the sample does not say. */
+  async projects(user, label) {
+    const { response } = await this.send(user, LIST_PROJECTS, {});
+    if (response?.status !== 200 || !response.json) return null;
+    const projects = response.json.projects ?? [];
+    return projects.filter(({ labels }) => labels?.playground === label).map(({ id }) => id);
+  }
+}
