@@ -52,7 +52,7 @@ impl Client {
                 Caller::Buf(buf) => buf.call(self.protocol, call).await,
                 Caller::Driver(driver) => driver.call(self.name, self.protocol, call).await,
                 Caller::Grpcurl(grpcurl) => grpcurl.call(call).await,
-                Caller::Tonic(tonic) => tonic.call(call).await,
+                Caller::Tonic(tonic) => tonic.call(self.protocol, call).await,
             }
         };
         timeout(PATIENCE, reply).await.map_err(|_| format!("no reply within {PATIENCE:?}"))?

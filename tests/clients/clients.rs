@@ -7,7 +7,6 @@ use std::{
 };
 
 use tokio::process::Command;
-use tonic::transport::Endpoint;
 
 use crate::{
     buf::Buf,
@@ -31,7 +30,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// Starts those that are installed, and says which are not.
     pub(crate) async fn start(sample: &Sample) -> Self {
-        let mut clients = Self { running: vec![tonic(sample)], skipped: Vec::new() };
+        let mut clients = Self { running: tonic(sample), skipped: Vec::new() };
         clients.add(grpcurl(sample), &["grpcurl"]);
         clients.add(buf(sample), &["buf curl"]);
         clients.add(go(sample).await, &["grpc-go", "connect-go"]);
@@ -58,10 +57,11 @@ impl Clients {
     }
 }
 
-fn tonic(sample: &Sample) -> Client {
-    let endpoint = Endpoint::from_shared(format!("http://{}", sample.ready.address)).expect("an address");
-    let tonic = TonicClient { channel: endpoint.connect_lazy(), pool: sample.descriptors.pool.clone() };
-    Client::new("tonic", versions::cargo("tonic"), Protocol::Grpc, Caller::Tonic(tonic))
+fn tonic(sample: &Sample) -> Vec<Client> {
+    let tonic = TonicClient::new(sample.ready.address, sample.descriptors.pool.clone());
+    let version = versions::cargo("tonic");
+    let client = |protocol| Client::new("tonic", version.clone(), protocol, Caller::Tonic(tonic.clone()));
+    [Protocol::Grpc, Protocol::GrpcWeb].map(client).into()
 }
 
 fn grpcurl(sample: &Sample) -> Option<Vec<Client>> {

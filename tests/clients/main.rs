@@ -44,5 +44,6 @@ async fn every_client_sees_what_docs_clients_md_says() {
     clients.end().await;
     println!("{matrix}");
     matrix.assert_no_failures();
+    drop(sample);
     Document::kept().agree_with(&matrix, &clients.skipped);
 }

@@ -1,3 +1,7 @@
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use organization::proto::{
     CreateClusterRequest, CreateProjectRequest, cluster_service_client::ClusterServiceClient,
     project_service_client::ProjectServiceClient,
@@ -6,32 +10,62 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use serde_json::{Value, json};
 use tonic::{
     Request, Response, Status,
+    body::Body,
+    client::GrpcService,
+    codegen::StdError,
     metadata::{KeyAndValueRef, MetadataMap},
-    transport::Channel,
+    transport::{Channel, Endpoint, Uri},
 };
 use tonic_types::{ErrorDetail, StatusExt as _};
+use tonic_web::{GrpcWebCall, GrpcWebClientLayer};
+use tower_layer::Layer as _;
 
-use crate::call::{Call, Detail, Reply};
+use crate::{
+    call::{Call, Detail, Reply},
+    protocol::Protocol,
+};
 
-/// tonic's own clients, as generated.
+/// tonic's own clients, as generated: on its channel, and for gRPC-Web on tonic-web's over HTTP/1.1.
 #[derive(Clone, Debug)]
 pub(crate) struct TonicClient {
-    pub(crate) channel: Channel,
-    pub(crate) pool: DescriptorPool,
+    channel: Channel,
+    http: hyper_util::client::legacy::Client<HttpConnector, GrpcWebCall<Body>>,
+    origin: Uri,
+    pool: DescriptorPool,
 }
 
 impl TonicClient {
-    pub(crate) async fn call(&self, call: &Call) -> Result<Reply, String> {
-        let channel = self.channel.clone();
+    /// One that calls the server at this address.
+    pub(crate) fn new(address: SocketAddr, pool: DescriptorPool) -> Self {
+        let origin: Uri = format!("http://{address}").parse().expect("an address");
+        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http();
+        Self { channel: Endpoint::from(origin.clone()).connect_lazy(), http, origin, pool }
+    }
+
+    pub(crate) async fn call(&self, protocol: Protocol, call: &Call) -> Result<Reply, String> {
+        match protocol {
+            Protocol::Grpc => self.call_through(self.channel.clone(), call).await,
+            Protocol::GrpcWeb => self.call_through(GrpcWebClientLayer::new().layer(self.http.clone()), call).await,
+            other => Err(format!("tonic does not speak {other}")),
+        }
+    }
+
+    async fn call_through<S>(&self, service: S, call: &Call) -> Result<Reply, String>
+    where
+        S: GrpcService<Body>,
+        S::Error: Into<StdError>,
+        S::ResponseBody: http_body::Body<Data = Bytes, Error: Into<StdError> + Send> + Send + 'static,
+    {
+        let origin = self.origin.clone();
         let answer = match call.procedure.as_str() {
             "organization.v1.ClusterService/CreateCluster" => {
                 let request: Request<CreateClusterRequest> = self.request("CreateClusterRequest", call)?;
-                let answer = ClusterServiceClient::new(channel).create_cluster(request).await;
+                let answer = ClusterServiceClient::with_origin(service, origin).create_cluster(request).await;
                 answer.map(|response| response.map(|message| json!({ "clusterId": message.cluster_id })))
             }
             "organization.v1.ProjectService/CreateProject" => {
                 let request: Request<CreateProjectRequest> = self.request("CreateProjectRequest", call)?;
-                let answer = ProjectServiceClient::new(channel).create_project(request).await;
+                let answer = ProjectServiceClient::with_origin(service, origin).create_project(request).await;
                 answer.map(|response| response.map(|message| json!({ "projectId": message.project_id })))
             }
             other => return Err(format!("{other} is not called here")),
