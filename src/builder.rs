@@ -160,7 +160,8 @@ impl IdempotencyLayerBuilder {
     }
 
     /// The largest request message with a key, in bytes, compressed or not; above it the call is refused with
-    /// `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, as tonic's own limit, which has to be raised along with this one.
+    /// `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, as tonic's own limit, which has to be raised along with this one. (A message in
+    /// zstd may ask for a window of at most 8 MiB, whatever the limit.)
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = bytes;
         self
