@@ -29,7 +29,7 @@ pub(crate) enum Caller {
     Buf(Buf),
     Driver(Arc<Driver>),
     Grpcurl(Grpcurl),
-    Tonic(TonicClient),
+    Tonic(Box<TonicClient>),
 }
 
 impl Client {

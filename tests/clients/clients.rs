@@ -60,7 +60,7 @@ impl Clients {
 fn tonic(sample: &Sample) -> Vec<Client> {
     let tonic = TonicClient::new(sample.ready.address, sample.descriptors.pool.clone());
     let version = versions::cargo("tonic");
-    let client = |protocol| Client::new("tonic", version.clone(), protocol, Caller::Tonic(tonic.clone()));
+    let client = |protocol| Client::new("tonic", version.clone(), protocol, Caller::Tonic(Box::new(tonic.clone())));
     [Protocol::Grpc, Protocol::GrpcWeb].map(client).into()
 }
 

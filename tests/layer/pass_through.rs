@@ -80,11 +80,15 @@ async fn refuses_a_call_without_a_user_where_the_layer_says_so() {
     assert_eq!(shop.handler.started(), 0);
 }
 
-/// What a wrapped shop answers to a gRPC-Web request with a key.
-async fn over_grpc_web(layer: &IdempotencyLayer, handler: &Counting, path: &str) -> http::Response<tonic::body::Body> {
+/// What a wrapped shop answers to a request with a key in gRPC with messages that are not protobuf.
+async fn over_another_protocol(
+    layer: &IdempotencyLayer,
+    handler: &Counting,
+    path: &str,
+) -> http::Response<tonic::body::Body> {
     let empty = http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"));
     let mut request = http::Request::post(path)
-        .header("content-type", "application/grpc-web+proto")
+        .header("content-type", "application/grpc+thrift")
         .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
         .body(tonic::body::Body::new(empty))
         .expect("a request");
@@ -97,7 +101,7 @@ async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected_by_de
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
     for started in 1..=2 {
-        let response = over_grpc_web(&layer, &handler, "/shop.v1.Shop/Touch").await;
+        let response = over_another_protocol(&layer, &handler, "/shop.v1.Shop/Touch").await;
         assert!(response.headers().get("idempotency-status").is_none());
         assert_eq!(handler.started(), started);
     }
@@ -107,7 +111,7 @@ async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected_by_de
 async fn refuses_a_call_in_a_protocol_that_it_does_not_understand_where_the_procedure_says_so() {
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
-    let response = over_grpc_web(&layer, &handler, "/shop.v1.Shop/Pay").await;
+    let response = over_another_protocol(&layer, &handler, "/shop.v1.Shop/Pay").await;
     let status = Status::from_header_map(response.headers()).expect("a status");
     assert_eq!(Reason::of(&status), Some(Reason::RequestMalformed));
     assert_eq!(handler.started(), 0);
