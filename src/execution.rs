@@ -4,8 +4,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
+use http::Extensions;
 use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
@@ -31,12 +33,28 @@ use tonic::Request;
 pub struct Execution {
     lease_lost: CancellationToken,
     effect_committed: Arc<AtomicBool>,
+    deadline: Option<Instant>,
 }
 
 impl Execution {
     /// Of the call that this request belongs to. A call without a key has one too, which does nothing.
     pub fn of<T>(request: &Request<T>) -> Self {
-        request.extensions().get().cloned().unwrap_or_default()
+        Self::from_extensions(request.extensions())
+    }
+
+    /// The same for a handler that has no tonic request: in the extensions of its `http::Request`, or of the `RequestContext` that
+    /// `connectrpc` gives it.
+    pub fn from_extensions(extensions: &Extensions) -> Self {
+        extensions.get().cloned().unwrap_or_default()
+    }
+
+    /// Until when the caller waits, by its `grpc-timeout` or `connect-timeout-ms`; `None` where it does not say. The call goes on
+    /// after that, and a retry gets its response; what is done meanwhile for this caller alone can be left out.
+    ///
+    /// The handler of a call with a key does not see `grpc-timeout` itself: some servers, `connectrpc`'s among them, drop the
+    /// handler when it has passed, wherever it stands. That of a call without a key does, and has no deadline here.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// Cancelled when the lease of the call's reservation is lost: it was taken over, or could not be renewed in time. From
@@ -56,6 +74,10 @@ impl Execution {
         self.effect_committed.store(true, Ordering::SeqCst);
     }
 
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
     pub(crate) fn is_effect_committed(&self) -> bool {
         self.effect_committed.load(Ordering::SeqCst)
     }
@@ -66,6 +88,7 @@ impl fmt::Debug for Execution {
         f.debug_struct("Execution")
             .field("lease_lost", &self.lease_lost.is_cancelled())
             .field("effect_committed", &self.is_effect_committed())
+            .field("deadline", &self.deadline)
             .finish()
     }
 }

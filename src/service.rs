@@ -2,6 +2,7 @@ use std::{
     fmt, mem,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
 use crate::{
-    IdempotencyKey, KeyPolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId, UserPolicy,
+    Execution, IdempotencyKey, KeyPolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId, UserPolicy,
     call::Call,
     engine::Engine,
     error::{MalformedRequest, Rejection},
@@ -22,6 +23,8 @@ use crate::{
     telemetry::{self, Degradation},
     wire::{Encoding, RequestError, UnaryRequest, UnaryResponse, grpc_timeout, is_grpc},
 };
+
+const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// A service whose create calls take idempotency keys. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
@@ -200,13 +203,19 @@ where
 {
     let timeout = grpc_timeout(request.headers());
     let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (call, mut request) = match read(&protected, reservation, request, limit).await {
         Ok(read) => read,
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
     // Dropped with this future, when the client goes away.
     let _hung_up = call.hung_up.clone().drop_guard();
-    let handler = |extensions| async move {
+    // Whoever enforced it would drop a handler that is to go on to its end.
+    request.headers_mut().remove(GRPC_TIMEOUT);
+    let handler = move |mut extensions: http::Extensions| async move {
+        if let Some(execution) = extensions.get_mut::<Execution>() {
+            execution.set_deadline(deadline);
+        }
         request.extensions_mut().extend(extensions);
         let response = inner.call(request).await?;
         Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))

@@ -44,6 +44,16 @@ impl Errors {
     }
 }
 
+/// As the `Status` of the same error.
+#[cfg(feature = "postgres")]
+impl From<crate::TransactionError> for ConnectError {
+    fn from(error: crate::TransactionError) -> Self {
+        let status = Status::from(error);
+        let code = ErrorCode::from_grpc_code(code_number(status.code())).unwrap_or(ErrorCode::Unknown);
+        Self::new(code, status.message())
+    }
+}
+
 fn code_number(code: Code) -> u32 {
     i32::from(code).unsigned_abs()
 }

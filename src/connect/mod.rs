@@ -28,7 +28,10 @@
 //! two requests that differ could be one, and share an idempotency key.
 //!
 //! Built on [`connectrpc`](https://docs.rs/connectrpc), which holds the protocol's details. A service of its own, around
-//! which the idempotency layer is put, needs no `ConnectLayer`.
+//! which the idempotency layer is put, needs no `ConnectLayer`: calls with a key, and all to transactional procedures, reach it
+//! as gRPC with binary messages, whatever they came as; the others reach it as they came. Its handlers find what a call has to
+//! tell them in their `RequestContext`: [`Execution::from_extensions`](crate::Execution::from_extensions), and where the store is
+//! PostgreSQL `Transaction::from_extensions`, whose errors `?` turns into a `ConnectError`.
 
 mod bridge;
 mod error;
@@ -40,7 +43,6 @@ mod request;
 mod response;
 mod service;
 mod translator;
-mod unique;
 
 pub(crate) use self::translator::{Settings, Translator};
 pub use self::{layer::ConnectLayer, service::Connect};

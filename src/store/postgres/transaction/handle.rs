@@ -1,6 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Buf;
+use http::Extensions;
 use tokio_postgres::{
     CopyInSink, CopyOutStream, Row, Statement, ToStatement,
     types::{ToSql, Type},
@@ -59,7 +60,17 @@ impl Transaction {
     ///
     /// [`TransactionErrorKind::Missing`] where its procedure is not transactional, or the layer has no store.
     pub fn of<T>(request: &Request<T>) -> Result<Self, TransactionError> {
-        request.extensions().get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
+        Self::from_extensions(request.extensions())
+    }
+
+    /// The same for a handler that has no tonic request: in the extensions of its `http::Request`, or of the `RequestContext` that
+    /// `connectrpc` gives it.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub fn from_extensions(extensions: &Extensions) -> Result<Self, TransactionError> {
+        extensions.get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
     }
 
     /// As [`tokio_postgres::Client::query`].
