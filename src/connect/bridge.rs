@@ -2,7 +2,7 @@ use std::{future::ready, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use connectrpc::{
-    CodecFormat, ConnectError, Dispatcher, EncodedBody, Payload, RequestContext, Response,
+    CodecFormat, ConnectError, Dispatcher, EncodedBody, MethodKind, Payload, RequestContext, Response,
     dispatcher::{MethodDescriptor as Route, RequestStream, StreamingResult, UnaryResult},
 };
 use tonic::Status;
@@ -20,7 +20,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Bridge {
     pub(super) methods: Arc<Methods>,
-    pub(super) json: Json,
+    pub(super) json: Arc<Json>,
     pub(super) errors: Arc<Errors>,
 }
 
@@ -30,9 +30,11 @@ impl Dispatcher for Bridge {
     }
 
     fn call_unary(&self, path: &str, context: RequestContext, message: Payload, format: CodecFormat) -> UnaryResult {
-        let Some(method) = self.methods.get(path).cloned() else { return not_bridged(path) };
-        let (json, errors) = (self.json, Arc::clone(&self.errors));
-        Box::pin(async move { call(&method, context, message, format, json, &errors).await })
+        // Asked for even where the procedure streams.
+        let unary = self.methods.get(path).filter(|method| method.route.kind == MethodKind::Unary);
+        let Some(method) = unary.cloned() else { return not_bridged(path) };
+        let (json, errors) = (Arc::clone(&self.json), Arc::clone(&self.errors));
+        Box::pin(async move { call(&method, context, message, format, &json, &errors).await })
     }
 
     fn call_server_streaming(&self, path: &str, _: RequestContext, _: Bytes, _: CodecFormat) -> StreamingResult {
@@ -53,7 +55,7 @@ async fn call(
     mut context: RequestContext,
     message: Payload,
     format: CodecFormat,
-    json: Json,
+    json: &Json,
     errors: &Errors,
 ) -> Result<Response<EncodedBody>, ConnectError> {
     let inner =

@@ -35,7 +35,7 @@ impl Default for Settings {
 impl Translator {
     pub(crate) fn new(pool: &DescriptorPool, settings: Settings) -> Self {
         let methods = Arc::new(Methods::of(pool));
-        let json = Json { ignore_unknown_fields: settings.ignore_unknown_fields };
+        let json = Arc::new(Json::new(settings.ignore_unknown_fields));
         let bridge = Bridge { methods: Arc::clone(&methods), json, errors: Arc::new(Errors::new(pool.clone())) };
         let limits = Limits::unlimited()
             .with_max_request_body_size(settings.max_message_bytes)
