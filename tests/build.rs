@@ -1,16 +1,36 @@
-//! Compiles the proto of the layer's tests.
+//! Compiles the protos of the tests.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let mut compiler =
-        protox::Compiler::new([PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
-    compiler.include_imports(true);
+    let mut compiler = compiler()?;
     compiler.open_file("shop/v1/shop.proto")?;
     fs::write(out.join("shop.fds"), compiler.encode_file_descriptor_set())?;
     fs::write(out.join("lossy.fds"), prost::Message::encode_to_vec(&compiler.file_descriptor_set()))?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+
+    let mut compiler = self::compiler()?;
+    compiler.open_file("catalog/v1/catalog.proto")?;
+    let descriptors = out.join("catalog.fds");
+    fs::write(&descriptors, compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    // The same service once more, for connectrpc.
+    let native = out.join("native");
+    fs::create_dir_all(&native)?;
+    connectrpc_build::Config::new()
+        .descriptor_set(descriptors)
+        .files(&["catalog/v1/catalog.proto"])
+        .include_file("catalog.rs")
+        .out_dir(native)
+        .compile()?;
     Ok(())
+}
+
+fn compiler() -> Result<protox::Compiler, Box<dyn Error>> {
+    let mut compiler =
+        protox::Compiler::new([PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
+    compiler.include_imports(true);
+    Ok(compiler)
 }

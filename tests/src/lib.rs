@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod catalog;
 mod database;
 mod example;
 pub mod fuzz;

@@ -1,0 +1,112 @@
+//! Messages that are compressed, and messages that are too large.
+
+use std::io::{Read as _, Write as _};
+
+use tonic::Code;
+use uuid::Uuid;
+
+use crate::{
+    messages::{bytes, text},
+    protocol::Protocol,
+    server::{Kind, Server},
+};
+
+fn compress(encoding: &str, message: &[u8]) -> Vec<u8> {
+    match encoding {
+        "gzip" => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+            encoder.write_all(message).expect("memory takes all");
+            encoder.finish().expect("memory takes all")
+        }
+        _ => zstd::encode_all(message, 3).expect("memory takes all"),
+    }
+}
+
+fn decompress(encoding: &str, message: &[u8]) -> Vec<u8> {
+    match encoding {
+        "gzip" => {
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(message).read_to_end(&mut plain).expect("gzip");
+            plain
+        }
+        _ => zstd::decode_all(message).expect("zstd"),
+    }
+}
+
+/// An item whose response is worth compressing.
+fn padded(protocol: Protocol) -> Vec<u8> {
+    if protocol.is_json() { br#"{"script": "padded"}"#.to_vec() } else { text(1, "padded") }
+}
+
+#[tokio::test]
+async fn is_undone_and_done_and_is_the_same_request() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for protocol in [Protocol::Connect, Protocol::ConnectJson] {
+            let message = padded(protocol);
+            let key = Uuid::new_v4();
+            let plain = server.create(protocol, key, &message).await;
+            assert_eq!(plain.answer.header("content-encoding"), None);
+            for encoding in ["gzip", "zstd"] {
+                let told = format!("{kind:?} {protocol:?} {encoding}");
+                let call = server.call(protocol, "Create", Some(key), b"");
+                let call = call.header("content-encoding", encoding).header("accept-encoding", encoding);
+                let replay = server.send(protocol, call.body(compress(encoding, &message))).await;
+                assert!(replay.is_replay(), "{told} {replay:?}");
+                assert_eq!(replay.answer.header("content-encoding"), Some(encoding), "{told}");
+                let replayed = decompress(encoding, replay.message());
+                match protocol.is_json() {
+                    true => {
+                        let [one, other] = [plain.message().as_ref(), &replayed]
+                            .map(|json| serde_json::from_slice::<serde_json::Value>(json).expect("JSON"));
+                        assert_eq!(one, other, "{told}");
+                    }
+                    false => assert_eq!(plain.message().as_ref(), replayed, "{told}"),
+                }
+            }
+        }
+        assert_eq!(server.desk.started(), 2);
+    }
+}
+
+#[tokio::test]
+async fn is_not_undone_into_more_than_the_limit() {
+    let bomb = vec![b' '; 64 << 20];
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for (protocol, encoding) in [(Protocol::Connect, "gzip"), (Protocol::ConnectJson, "zstd")] {
+            let key = Uuid::new_v4();
+            let call = server.call(protocol, "Create", Some(key), b"").header("content-encoding", encoding);
+            let refused = server.send(protocol, call.body(compress(encoding, &bomb))).await;
+            assert_eq!(refused.error().code(), Code::ResourceExhausted, "{kind:?} {refused:?}");
+            assert_eq!(refused.answer.status, 429);
+            let call = server.call(protocol, "Create", Some(key), b"").header("content-encoding", encoding);
+            let broken = server.send(protocol, call.body("this is not compressed")).await;
+            assert_eq!(broken.error().code(), Code::InvalidArgument, "{kind:?} {broken:?}");
+            let first = server.create(Protocol::Grpc, key, b"").await;
+            first.message();
+            assert!(!first.is_replay(), "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn has_a_limit_of_its_own_without_it() {
+    const LIMIT: usize = 4 << 20;
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let overhead = bytes(16, &vec![0; LIMIT]).len() - LIMIT;
+        // To `connectrpc`, the five bytes in front of a message in gRPC belong to it.
+        for (size, fits) in [(LIMIT - overhead - 5, true), (LIMIT - overhead + 1, false)] {
+            for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
+                let outcome = server.create(protocol, Uuid::new_v4(), &bytes(16, &vec![7; size])).await;
+                match fits {
+                    true => {
+                        outcome.message();
+                    }
+                    false => assert_eq!(outcome.error().code(), Code::ResourceExhausted, "{kind:?} {protocol:?}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Duplicates of a call that still runs, over other protocols.
+
+use std::sync::Arc;
+
+use tonic::Code;
+use tonic_idempotency::Reason;
+use tonic_idempotency_tests::until;
+use uuid::Uuid;
+
+use crate::{
+    messages::text,
+    protocol::{Outcome, Protocol},
+    server::{Kind, Server},
+};
+
+async fn hold(server: &Server, protocol: Protocol, procedure: &str, key: Uuid) -> Outcome {
+    let message = match protocol.is_json() {
+        true => br#"{"script": "hold"}"#.to_vec(),
+        false => text(1, "hold"),
+    };
+    server.send(protocol, server.call(protocol, procedure, Some(key), &message)).await
+}
+
+#[tokio::test]
+async fn are_refused_over_every_protocol() {
+    for kind in Kind::BOTH {
+        let server = Arc::new(Server::new(kind).await);
+        for first in kind.protocols().iter().copied() {
+            let (key, before) = (Uuid::new_v4(), server.desk.started());
+            let running = tokio::spawn({
+                let server = Arc::clone(&server);
+                async move { hold(&server, first, "Create", key).await }
+            });
+            until("the handler has started", async || server.desk.started() == before + 1).await;
+            for protocol in kind.protocols().iter().copied() {
+                let refused = hold(&server, protocol, "Create", key).await;
+                assert_eq!(refused.error().code(), Code::Aborted, "{kind:?} {first:?} {protocol:?}");
+                assert_eq!(Reason::of(refused.error()), Some(Reason::InProgress), "{kind:?} {first:?} {protocol:?}");
+                if protocol.is_connect() {
+                    assert_eq!(refused.answer.status, 409);
+                }
+            }
+            server.desk.open(1);
+            assert!(!running.await.expect("no panic").is_replay());
+            assert_eq!(server.desk.started(), before + 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn wait_and_get_the_response_where_they_may() {
+    for kind in Kind::BOTH {
+        let server = Arc::new(Server::new(kind).await);
+        let key = Uuid::new_v4();
+        let spawn = |protocol| {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { hold(&server, protocol, "Queue", key).await })
+        };
+        let first = spawn(Protocol::ConnectJson);
+        until("the handler has started", async || server.desk.started() == 1).await;
+        let others: Vec<_> = kind.protocols().iter().copied().map(spawn).collect();
+        server.desk.open(1);
+        let first = first.await.expect("no panic");
+        assert!(!first.is_replay(), "{first:?}");
+        first.message();
+        for other in others {
+            let other = other.await.expect("no panic");
+            assert!(other.is_replay(), "{kind:?} {other:?}");
+            other.message();
+        }
+        assert_eq!(server.desk.started(), 1, "{kind:?}");
+    }
+}

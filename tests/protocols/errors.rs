@@ -1,0 +1,122 @@
+//! What goes wrong, as each protocol says it.
+
+use tonic::Code;
+use tonic_idempotency::Reason;
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+use crate::{
+    messages::text,
+    protocol::{CODES, Outcome, Protocol},
+    server::{Kind, Server},
+};
+
+/// A call to fail with a code.
+async fn fail(server: &Server, protocol: Protocol, procedure: &str, key: Option<Uuid>, code: Code) -> Outcome {
+    let script = format!("fail with {}", i32::from(code));
+    let message = match protocol.is_json() {
+        true => format!(r#"{{"script": "{script}"}}"#).into_bytes(),
+        false => text(1, &script),
+    };
+    server.send(protocol, server.call(protocol, procedure, key, &message)).await
+}
+
+fn assert_as_asked(outcome: &Outcome, code: Code, told: &str) {
+    let status = outcome.error();
+    assert_eq!((status.code(), status.message()), (code, "as asked: \u{2713} 100 %"), "{told}: {outcome:?}");
+    let info = status.get_details_error_info().unwrap_or_else(|| panic!("{told}: no details: {outcome:?}"));
+    assert_eq!((info.reason.as_str(), info.domain.as_str()), ("AS_ASKED", "catalog.example"), "{told}");
+    assert_eq!(info.metadata["shelf"], "17", "{told}");
+}
+
+#[tokio::test]
+async fn is_the_handlers_error_with_a_key_and_without() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for (code, name, http) in CODES {
+            for protocol in kind.protocols().iter().copied() {
+                for key in [None, Some(Uuid::new_v4())] {
+                    let told = format!("{kind:?} {protocol:?} {name} {key:?}");
+                    let outcome = fail(&server, protocol, "Create", key, code).await;
+                    assert_as_asked(&outcome, code, &told);
+                    assert!(!outcome.is_replay(), "{told}");
+                    if protocol.is_connect() {
+                        assert_eq!(outcome.answer.status, http, "{told}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn is_replayed_over_every_protocol_where_it_is_final() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for first in kind.protocols().iter().copied() {
+            let (key, before) = (Some(Uuid::new_v4()), server.desk.started());
+            let outcome = fail(&server, first, "Settle", key, Code::FailedPrecondition).await;
+            assert_as_asked(&outcome, Code::FailedPrecondition, "the first");
+            for protocol in kind.protocols().iter().copied() {
+                let told = format!("{kind:?} {first:?} {protocol:?}");
+                let outcome = fail(&server, protocol, "Settle", key, Code::FailedPrecondition).await;
+                assert_as_asked(&outcome, Code::FailedPrecondition, &told);
+                assert!(outcome.is_replay(), "{told}: {outcome:?}");
+                let notes: Vec<_> = outcome.answer.headers.get_all("catalog-note").iter().collect();
+                assert_eq!(notes, ["one", "two"], "{told}");
+                if protocol.is_connect() {
+                    assert_eq!(outcome.answer.status, 400, "{told}");
+                }
+            }
+            assert_eq!(server.desk.started() - before, 1);
+        }
+    }
+}
+
+/// As connect-es and connect-go read it.
+#[tokio::test]
+async fn has_details_that_people_can_read() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for protocol in [Protocol::Connect, Protocol::ConnectJson] {
+            let outcome = fail(&server, protocol, "Create", Some(Uuid::new_v4()), Code::NotFound).await;
+            let error: serde_json::Value = serde_json::from_slice(&outcome.answer.body).expect("JSON");
+            assert_eq!(error["code"], "not_found");
+            assert_eq!(error["message"], "as asked: \u{2713} 100 %");
+            let detail = &error["details"][0];
+            assert_eq!(detail["type"], "google.rpc.ErrorInfo");
+            assert!(!detail["value"].as_str().expect("base64").contains('='), "it has no padding: {detail}");
+            let debug = serde_json::json!({
+                "reason": "AS_ASKED", "domain": "catalog.example", "metadata": { "shelf": "17" }
+            });
+            assert_eq!(detail["debug"], debug, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn is_the_layers_refusal() {
+    for kind in Kind::BOTH {
+        let server = Server::with(kind, |builder| {
+            builder.policies(tonic_idempotency::Policies {
+                key: tonic_idempotency::KeyPolicy::Required,
+                ..tonic_idempotency::Policies::default()
+            })
+        })
+        .await;
+        for protocol in kind.protocols().iter().copied() {
+            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+            let told = format!("{kind:?} {protocol:?}");
+            let without = server.send(protocol, server.call(protocol, "Create", None, message)).await;
+            assert_eq!(Reason::of(without.error()), Some(Reason::KeyRequired), "{told}: {without:?}");
+            let malformed = server.call(protocol, "Create", None, message).header("idempotency-key", "none");
+            let malformed = server.send(protocol, malformed).await;
+            assert_eq!(Reason::of(malformed.error()), Some(Reason::KeyInvalid), "{told}");
+            assert!(malformed.error().get_details_bad_request().is_some(), "{told}");
+            let twice = server.call(protocol, "Create", Some(Uuid::new_v4()), message);
+            let twice = server.send(protocol, twice.header("idempotency-key", Uuid::new_v4())).await;
+            assert_eq!(Reason::of(twice.error()), Some(Reason::KeyInvalid), "{told}");
+        }
+        assert_eq!(server.desk.started(), 0);
+    }
+}

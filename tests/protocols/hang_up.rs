@@ -1,0 +1,65 @@
+//! Clients that go away in the middle.
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tonic_idempotency_tests::{catalog::proto::Created, until};
+use uuid::Uuid;
+
+use crate::{
+    messages::text,
+    protocol::{Protocol, path},
+    server::{Kind, Server},
+};
+
+/// Sends a request over HTTP/1.1, byte for byte, and leaves the connection open.
+async fn begin(server: &Server, key: Uuid, body: &[u8], length: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.expect("the server listens");
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: catalog\r\ncontent-type: application/json\r\nuser: {}\r\nidempotency-key: {key}\r\n\
+         content-length: {length}\r\n\r\n",
+        path("Create"),
+        server.user,
+    );
+    stream.write_all(head.as_bytes()).await.expect("an open connection");
+    stream.write_all(body).await.expect("an open connection");
+    stream
+}
+
+#[tokio::test]
+async fn leave_a_call_with_a_key_to_go_on() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let (key, body) = (Uuid::new_v4(), br#"{"script": "hold"}"#);
+        let stream = begin(&server, key, body, body.len()).await;
+        until("the handler has started", async || server.desk.started() == 1).await;
+        drop(stream);
+        // The connection is gone for the server, too, once it answers another on it; there is nothing else to see of it.
+        server.desk.open(1);
+        until("the handler has finished", async || server.desk.finished() == 1).await;
+        for protocol in kind.protocols().iter().copied().filter(|protocol| !protocol.is_json()) {
+            let replay = server.create(protocol, key, &text(1, "hold")).await;
+            let created = <Created as prost::Message>::decode(replay.message().clone()).expect("a response");
+            assert!(replay.is_replay() && !created.id.is_empty(), "{kind:?} {protocol:?}");
+        }
+        assert_eq!(server.desk.started(), 1);
+    }
+}
+
+#[tokio::test]
+async fn do_not_reserve_a_key_with_half_a_request() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let key = Uuid::new_v4();
+        let mut stream = begin(&server, key, br#"{"script""#, 100).await;
+        stream.shutdown().await.expect("an open connection");
+        let mut answer = Vec::new();
+        // The server closes the connection, with an answer or without.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert_eq!(server.desk.started(), 0);
+        let first = server.create(Protocol::Connect, key, b"").await;
+        first.message();
+        assert!(!first.is_replay(), "{kind:?}");
+    }
+}

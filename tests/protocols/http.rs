@@ -1,0 +1,111 @@
+//! HTTP with the bytes that a test says.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+/// The version of HTTP that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    One,
+    Two,
+}
+
+/// A request, piece by piece.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) version: Version,
+    pub(crate) method: Method,
+    /// With its query.
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Bytes,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: HeaderMap,
+}
+
+impl Call {
+    pub(crate) fn header(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.headers.push((name, value.to_string()));
+        self
+    }
+
+    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Another value for a header.
+    pub(crate) fn replace(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.headers.retain(|(old, _)| *old != name);
+        self.header(name, value)
+    }
+
+    /// Sends it on a connection of its own, which is closed when this is dropped.
+    pub(crate) async fn send(self, to: SocketAddr) -> Answer {
+        let stream = TokioIo::new(TcpStream::connect(to).await.expect("the server listens"));
+        let uri = match self.version {
+            Version::One => self.path,
+            Version::Two => format!("http://{to}{}", self.path),
+        };
+        let mut request = Request::builder().method(self.method).uri(uri);
+        if self.version == Version::One {
+            request = request.header("host", to.to_string());
+        }
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Full::new(self.body)).expect("a request");
+        match self.version {
+            Version::One => {
+                let (mut sender, connection) = conn::http1::handshake(stream).await.expect("HTTP/1.1");
+                Answer::read(sender.send_request(request), connection).await
+            }
+            Version::Two => {
+                let (mut sender, connection) =
+                    conn::http2::handshake(TokioExecutor::new(), stream).await.expect("HTTP/2");
+                Answer::read(sender.send_request(request), connection).await
+            }
+        }
+    }
+}
+
+impl Answer {
+    async fn read(
+        response: impl Future<Output = hyper::Result<http::Response<hyper::body::Incoming>>>,
+        connection: impl Future<Output = hyper::Result<()>>,
+    ) -> Self {
+        let answer = async {
+            let (parts, body) = response.await.expect("a response").into_parts();
+            let body = body.collect().await.expect("a whole body");
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            Self { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
+        };
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            closed = connection => {
+                closed.expect("a connection");
+                answer.await
+            }
+        }
+    }
+
+    /// A header as text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        Some(self.headers.get(name)?.to_str().expect("text"))
+    }
+}

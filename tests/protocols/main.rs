@@ -1,0 +1,19 @@
+//! One service over every protocol, on a tonic server and on one of `connectrpc`'s own.
+
+mod compression;
+mod deadlines;
+mod different;
+mod duplicates;
+mod errors;
+mod get;
+mod hang_up;
+mod http;
+mod malformed;
+mod messages;
+mod metadata;
+mod native;
+mod protocol;
+mod replay;
+mod same;
+mod server;
+mod shared;

@@ -1,0 +1,240 @@
+//! What is no call, and leaves nothing behind.
+
+use http::Method;
+use tonic::Code;
+use uuid::Uuid;
+
+use crate::{
+    http::{Answer, Call, Version},
+    protocol::{Protocol, framed},
+    server::{Kind, Server},
+};
+
+/// The key is free: another call takes it.
+async fn assert_free(server: &Server, key: Uuid, told: &str) {
+    let before = server.desk.started();
+    let outcome = server.create(Protocol::Grpc, key, b"").await;
+    outcome.message();
+    assert!(!outcome.is_replay() && server.desk.started() == before + 1, "{told}: {outcome:?}");
+}
+
+#[tokio::test]
+async fn json_is_refused() {
+    let deep = format!("{{\"part\": {}1{}}}", r#"{"inner": "#.repeat(200), "}".repeat(200));
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let mut wrong = Vec::new();
+        for json in [
+            "",
+            " ",
+            "null",
+            "1",
+            "[]",
+            "{",
+            "{}}",
+            "{} {}",
+            "{}x",
+            r#"{"int64": 1,}"#,
+            r#"{int64: 1}"#,
+            "{\"string\": \"\n\"}",
+            // Unknown.
+            r#"{"none": 1}"#,
+            r#"{"part": {"none": 1}}"#,
+            r#"{"parts": [{}, {"none": null}]}"#,
+            r#"{"byInt32": {"1": {"none": 1}}}"#,
+            r#"{"color": "COLOR_GREEN"}"#,
+            r#"{"empty": {"none": 1}}"#,
+            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "none": 1}}"#,
+            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.None"}}"#,
+            r#"{"any": {"partName": "p"}}"#,
+            // Given twice.
+            r#"{"int64": 1, "int64": 1}"#,
+            r#"{"byString": {}, "by_string": {}}"#,
+            r#"{"renamed": "a", "anotherName": "a"}"#,
+            r#"{"part": {"partName": "", "part_name": ""}}"#,
+            r#"{"part": {"inner": {"amount": null, "amount": 1}}}"#,
+            r#"{"parts": [{"amount": 1}, {"amount": 1, "amount": 2}]}"#,
+            r#"{"byInt32": {"1": {}, "01": {}}}"#,
+            r#"{"byInt32": {"1": {}, "+1": {}}}"#,
+            r#"{"byInt32": {"0": {}, "-0": {}}}"#,
+            r#"{"byInt32": {"1": {"amount": 1, "amount": 2}}}"#,
+            r#"{"byString": {"a": "", "\u0061": ""}}"#,
+            r#"{"byBool": {"true": 1, "true": 2}}"#,
+            r#"{"choiceText": "", "choiceNumber": 0}"#,
+            r#"{"struct": {"a": 1, "a": 2}}"#,
+            r#"{"value": [{"a": {"b": 1, "b": 1}}]}"#,
+            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "amount": 1, "amount": 1}}"#,
+            r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "partName": "a", "part_name": "b"}}"#,
+            r#"{"any": {"partName": "a", "@type": "type.googleapis.com/catalog.v1.Part", "part_name": "b"}}"#,
+            // Not of their types.
+            r#"{"int64": true}"#,
+            r#"{"int64": "one"}"#,
+            r#"{"int64": ""}"#,
+            r#"{"int64": 1.5}"#,
+            r#"{"int64": "9223372036854775808"}"#,
+            r#"{"int64": 9223372036854775808}"#,
+            r#"{"int64": 9.223372036854775808e18}"#,
+            r#"{"uint64": 18446744073709551616}"#,
+            r#"{"uint64": -1}"#,
+            r#"{"int32": 2147483648}"#,
+            r#"{"uint32": 4294967296.0}"#,
+            r#"{"float": 3.5e38}"#,
+            r#"{"double": 1e400}"#,
+            r#"{"double": "one"}"#,
+            r#"{"double": ""}"#,
+            r#"{"bool": "true"}"#,
+            r#"{"bool": 1}"#,
+            r#"{"string": 1}"#,
+            r#"{"bytes": "*"}"#,
+            r#"{"strings": "a"}"#,
+            r#"{"strings": [null]}"#,
+            r#"{"strings": {"0": "a"}}"#,
+            r#"{"byString": []}"#,
+            r#"{"byString": {"a": null}}"#,
+            r#"{"byBool": {"1": 1}}"#,
+            r#"{"part": []}"#,
+            r#"{"timestamp": "yesterday"}"#,
+            r#"{"timestamp": "0000-01-01T00:00:00Z"}"#,
+            r#"{"timestamp": 0}"#,
+            r#"{"duration": "1"}"#,
+            r#"{"fieldMask": "part_name"}"#,
+            r#"{"struct": []}"#,
+            deep.as_str(),
+        ] {
+            let key = Uuid::new_v4();
+            for protocol in kind.protocols().iter().copied().filter(|protocol| protocol.is_json()) {
+                let told = format!("{kind:?} {protocol:?} {json}");
+                let outcome = server.create(protocol, key, json.as_bytes()).await;
+                match outcome.result {
+                    Err(error) if error.code() == Code::InvalidArgument => assert_free(&server, key, &told).await,
+                    other => wrong.push(format!("{told}: {other:?}")),
+                }
+                // The key was taken to see that it is free.
+                break;
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn json_is_taken_where_unknown_fields_are_ignored() {
+    for kind in Kind::BOTH {
+        use tonic_idempotency::{IdempotencyLayer, MemoryStore, Mode, connect::ConnectLayer};
+        use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
+
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(MemoryStore::new())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
+            .ignore_unknown_fields(true)
+            .build();
+        let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).map(|connect| connect.ignore_unknown_fields(true));
+        let server = Server::layered(kind, layer.expect("a layer"), connect).await;
+        let key = Uuid::new_v4();
+        let json = br#"{"none": {"a": [1]}, "int64": 1, "part": {"none": 1}, "color": "COLOR_GREEN"}"#;
+        server.create(Protocol::ConnectJson, key, json).await.message();
+        let replay = server.create(Protocol::ConnectJson, key, br#"{"int64": 1, "part": {}}"#).await;
+        replay.message();
+        assert!(replay.is_replay(), "{kind:?}");
+        let twice = server.create(Protocol::ConnectJson, Uuid::new_v4(), br#"{"none": 1, "none": 2}"#).await;
+        assert_eq!(twice.error().code(), Code::InvalidArgument, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_are_refused() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for (protocol, bodies) in [
+            (Protocol::Connect, vec![vec![0x28], vec![0xff; 3], vec![0x0a, 5, b'a']]),
+            (
+                Protocol::Grpc,
+                vec![
+                    vec![],
+                    vec![0, 0],
+                    vec![0, 0, 0, 0, 9, 1],
+                    [framed(b""), framed(b"")].concat(),
+                    framed(&[0x28]).to_vec(),
+                    vec![7, 0, 0, 0, 0],
+                ],
+            ),
+            (Protocol::GrpcWeb, vec![vec![], vec![0, 0], vec![0, 0, 0, 0, 9, 1], framed(&[0x28]).to_vec()]),
+        ] {
+            for body in bodies {
+                let (key, told) = (Uuid::new_v4(), format!("{kind:?} {protocol:?} {body:02x?}"));
+                let outcome = server.send(protocol, server.call(protocol, "Create", Some(key), b"").body(body)).await;
+                assert!(
+                    matches!(outcome.error().code(), Code::InvalidArgument | Code::Internal | Code::Unimplemented),
+                    "{told}: {outcome:?}"
+                );
+                if protocol == Protocol::Connect {
+                    assert_eq!(outcome.error().code(), Code::InvalidArgument, "{told}");
+                }
+                assert_free(&server, key, &told).await;
+            }
+        }
+    }
+}
+
+/// A call that is none, with a key, and its answer.
+async fn other(server: &Server, key: Uuid, change: impl FnOnce(Call) -> Call) -> Answer {
+    let call = server.call(Protocol::ConnectJson, "Create", Some(key), b"{}");
+    change(Call { version: Version::One, ..call }).send(server.address).await
+}
+
+#[tokio::test]
+async fn heads_are_refused() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let key = Uuid::new_v4();
+        for content_type in ["text/plain", "application/xml", "application/jsonx", ""] {
+            let answer = other(&server, key, |call| call.replace("content-type", content_type)).await;
+            assert_eq!(answer.status, 415, "{kind:?} {content_type:?} {answer:?}");
+            assert!(answer.header("accept-post").is_some(), "{kind:?}");
+        }
+        for method in [Method::PUT, Method::DELETE, Method::PATCH] {
+            let answer = other(&server, key, |call| Call { method: method.clone(), ..call }).await;
+            assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")), "{kind:?} {method}");
+        }
+        let answer = other(&server, key, |call| call.replace("connect-protocol-version", "2")).await;
+        assert_eq!(answer.status, 400, "{kind:?} {answer:?}");
+        let answer = other(&server, key, |call| call.header("content-encoding", "br")).await;
+        assert_eq!(answer.status, 501, "{kind:?} {answer:?}");
+        assert_eq!(server.desk.started(), 0);
+        assert_free(&server, key, "heads").await;
+        let answer =
+            other(&server, Uuid::new_v4(), |call| call.replace("content-type", "application/json; charset=utf-8"))
+                .await;
+        assert_eq!(answer.status, 200, "{kind:?} {answer:?}");
+    }
+}
+
+/// Envelopes are for streams, and this is none.
+#[tokio::test]
+async fn a_streamed_call_of_a_unary_procedure_does_not_run_its_handler() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for content_type in ["application/connect+json", "application/connect+proto"] {
+            let key = Uuid::new_v4();
+            let answer =
+                other(&server, key, |call| call.replace("content-type", content_type).body(framed(b"{}"))).await;
+            assert_eq!(server.desk.started(), 0, "{kind:?} {content_type} {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn streams_are_for_grpc_on_a_tonic_server() {
+    let server = Server::new(Kind::Tonic).await;
+    for (content_type, body) in
+        [("application/json", b"{}".to_vec()), ("application/connect+json", framed(b"{}").to_vec())]
+    {
+        let call = server.call(Protocol::ConnectJson, "Watch", None, b"").replace("content-type", content_type);
+        let answer = call.body(body).send(server.address).await;
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(text.contains("unimplemented") || answer.status == 415, "{content_type}: {answer:?}");
+    }
+    assert_eq!(server.desk.started(), 0);
+    let watched = server.send(Protocol::GrpcWeb, server.call(Protocol::GrpcWeb, "Watch", None, b"")).await;
+    watched.message();
+}

@@ -1,0 +1,50 @@
+//! Metadata of responses, where each protocol has it.
+
+use uuid::Uuid;
+
+use crate::{
+    protocol::Protocol,
+    server::{Kind, Server},
+};
+
+#[tokio::test]
+async fn of_a_first_response_is_in_the_headers() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for protocol in kind.protocols().iter().copied() {
+            for key in [None, Some(Uuid::new_v4())] {
+                let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+                let outcome = server.send(protocol, server.call(protocol, "Create", key, message)).await;
+                let (told, headers) = (format!("{kind:?} {protocol:?} {key:?}"), &outcome.answer.headers);
+                outcome.message();
+                assert_eq!(headers["catalog-region"], "here", "{told}");
+                let notes: Vec<_> = headers.get_all("catalog-note").iter().collect();
+                assert_eq!(notes, ["one", "two"], "{told}");
+                assert_eq!(headers["catalog-trace-bin"].as_bytes().trim_ascii_end(), b"AHRyYWNl/w", "{told}");
+                let status = headers.get("idempotency-status").map(|status| status.to_str().expect("text"));
+                assert_eq!(status, key.map(|_| "completed"), "{told}");
+                assert!(!headers.contains_key("idempotent-replayed"), "{told}");
+                if protocol.is_connect() {
+                    assert!(headers.keys().all(|name| !name.as_str().contains("grpc")), "{told}: {headers:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Only `connectrpc`'s handlers have trailers to give.
+#[tokio::test]
+async fn in_trailers_is_in_headers_with_a_prefix() {
+    let server = Server::new(Kind::Native).await;
+    for key in [None, Some(Uuid::new_v4())] {
+        for protocol in [Protocol::Connect, Protocol::ConnectJson] {
+            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+            let outcome = server.send(protocol, server.call(protocol, "Create", key, message)).await;
+            if !outcome.is_replay() {
+                assert_eq!(outcome.answer.header("trailer-catalog-trailer"), Some("last"), "{protocol:?} {key:?}");
+            }
+        }
+        let outcome = server.send(Protocol::Grpc, server.call(Protocol::Grpc, "Create", None, b"")).await;
+        assert_eq!(outcome.answer.trailers["catalog-trailer"], "last");
+    }
+}

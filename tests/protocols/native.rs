@@ -1,0 +1,62 @@
+//! A service of `connectrpc`'s own.
+
+use prost::Message as _;
+use tonic_idempotency_tests::catalog::proto::Created;
+use uuid::Uuid;
+
+use crate::{
+    messages::rows,
+    protocol::Protocol,
+    server::{Kind, Server},
+};
+
+/// What the handler saw of the protocol.
+async fn seen(server: &Server, protocol: Protocol, key: Option<Uuid>) -> String {
+    let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+    let outcome = server.send(protocol, server.call(protocol, "Create", key, message)).await;
+    match protocol.is_json() {
+        true => {
+            let created: serde_json::Value = serde_json::from_slice(outcome.message()).expect("JSON");
+            created["seen"]["protocol"].as_str().expect("a protocol").to_owned()
+        }
+        false => Created::decode(outcome.message().clone()).expect("a response").seen.expect("seen").protocol,
+    }
+}
+
+#[tokio::test]
+async fn sees_the_protocol_of_a_call_without_a_key_and_grpc_of_one_with_a_key() {
+    let server = Server::new(Kind::Native).await;
+    for (protocol, natively) in [
+        (Protocol::Grpc, "grpc"),
+        (Protocol::GrpcJson, "grpc"),
+        (Protocol::GrpcWeb, "grpc-web"),
+        (Protocol::Connect, "connect"),
+        (Protocol::ConnectJson, "connect"),
+    ] {
+        assert_eq!(seen(&server, protocol, None).await, natively, "{protocol:?}");
+        assert_eq!(seen(&server, protocol, Some(Uuid::new_v4())).await, "grpc", "{protocol:?}");
+    }
+}
+
+/// The JSON that the layer writes is the JSON that `connectrpc` writes.
+#[tokio::test]
+async fn answers_the_same_json_with_a_key_and_without() {
+    let server = Server::new(Kind::Native).await;
+    let mut wrong = Vec::new();
+    // What is in an Any, `connectrpc` shows only of types that are registered.
+    for row in rows().into_iter().filter(|row| !row.name.ends_with("as anything")) {
+        let mut answers = Vec::new();
+        for key in [None, Some(Uuid::new_v4())] {
+            let call = server.call(Protocol::ConnectJson, "Create", key, row.json[0].as_bytes());
+            let outcome = server.send(Protocol::ConnectJson, call).await;
+            answers.push(outcome.result.map(|message| {
+                let mut created: serde_json::Value = serde_json::from_slice(&message).expect("JSON");
+                created["item"].take()
+            }));
+        }
+        if answers[0].as_ref().ok() != answers[1].as_ref().ok() {
+            wrong.push(format!("{}: {answers:?}", row.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,54 @@
+//! What a replay is: the first response, in the encoding of who asks.
+
+use uuid::Uuid;
+
+use crate::{
+    protocol::Protocol,
+    server::{Kind, Server},
+};
+
+/// A request with a value of each kind, as protobuf's JSON has it; and so its response.
+const ITEM: &str = r#"{
+    "double": "NaN", "float": 7.038531e-26, "int32": -1, "int64": "-9007199254740993", "uint32": 1, "uint64": "18446744073709551615",
+    "sint32": -1, "sint64": "-1", "fixed32": 1, "fixed64": "1", "sfixed32": -1, "sfixed64": "-1", "bool": true,
+    "string": "\u2713", "bytes": "+//+AQ==", "color": "COLOR_BLUE", "optionalInt64": "0", "choiceNumber": "0",
+    "packedNumbers": [1, 2], "unpackedNumbers": [3], "doubles": [0.5, "-Infinity"], "strings": [""],
+    "colors": ["COLOR_RED", 77], "parts": [{}, {"partName": "p"}], "byString": {"a": "1"},
+    "byInt32": {"-1": {"amount": "5"}}, "byBool": {"true": "7"}, "part": {"inner": {"amount": "2"}}, "anotherName": "x",
+    "timestamp": "2023-11-14T22:13:20.500Z", "duration": "-1.500s", "fieldMask": "part.partName,int64",
+    "struct": {"a": 1.5, "b": null}, "value": [true], "listValue": ["x", {}], "empty": {},
+    "any": {"@type": "type.googleapis.com/catalog.v1.Part", "partName": "p"},
+    "boolValue": false, "int64Value": "-1", "stringValue": "", "bytesValue": "+/8="
+}"#;
+
+#[tokio::test]
+async fn in_json_has_every_field_in_its_json_form() {
+    let expected: serde_json::Value = serde_json::from_str(ITEM).expect("JSON");
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let key = Uuid::new_v4();
+        for protocol in kind.protocols().iter().copied().filter(|protocol| protocol.is_json()) {
+            let outcome = server.create(protocol, key, ITEM.as_bytes()).await;
+            let created: serde_json::Value = serde_json::from_slice(outcome.message()).expect("JSON");
+            assert_eq!(created["item"], expected, "{kind:?} {protocol:?}");
+            assert_eq!(created["id"].as_str().map(str::len), Some(36));
+        }
+    }
+}
+
+/// One response of a record: the status and the mark are the layer's.
+#[tokio::test]
+async fn says_what_it_is() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let key = Uuid::new_v4();
+        server.create(Protocol::Grpc, key, b"").await.message();
+        for protocol in kind.protocols().iter().copied() {
+            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+            let replay = server.create(protocol, key, message).await;
+            replay.message();
+            assert_eq!(replay.answer.header("idempotent-replayed"), Some("true"), "{kind:?} {protocol:?}");
+            assert_eq!(replay.answer.header("idempotency-status"), Some("completed"), "{kind:?} {protocol:?}");
+        }
+    }
+}

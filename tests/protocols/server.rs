@@ -1,0 +1,161 @@
+//! The two servers.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use connectrpc::{ConnectRpcService, Router};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{
+    service::{Routes, interceptor::InterceptedService},
+    transport::Server as TonicServer,
+};
+use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, Mode, UserId, connect::ConnectLayer};
+use tonic_idempotency_tests::{
+    catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer},
+    shop,
+};
+use tonic_web::GrpcWebLayer;
+use tower::{Service, ServiceBuilder};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::{
+    http::Call,
+    protocol::{Outcome, Protocol},
+};
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of tonic, with Connect and gRPC-Web turned into gRPC in front of the layer.
+    Tonic,
+    /// Of `connectrpc`, which speaks all by itself, within the layer.
+    Native,
+}
+
+/// A server that listens, and what its handlers have done.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) kind: Kind,
+    pub(crate) address: SocketAddr,
+    pub(crate) desk: Desk,
+    pub(crate) user: Uuid,
+}
+
+impl Kind {
+    pub(crate) const BOTH: [Self; 2] = [Self::Tonic, Self::Native];
+
+    pub(crate) fn protocols(self) -> &'static [Protocol] {
+        use Protocol::{Connect, ConnectJson, Grpc, GrpcJson, GrpcWeb, GrpcWebText};
+        match self {
+            Self::Tonic => &[Grpc, GrpcWeb, GrpcWebText, Connect, ConnectJson],
+            Self::Native => &[Grpc, GrpcJson, GrpcWeb, Connect, ConnectJson],
+        }
+    }
+}
+
+impl Server {
+    /// With a store in memory.
+    pub(crate) async fn new(kind: Kind) -> Self {
+        Self::with(kind, |builder| builder).await
+    }
+
+    /// With a store in memory, and another layer.
+    pub(crate) async fn with(
+        kind: Kind,
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+    ) -> Self {
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(MemoryStore::new())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved));
+        Self::layered(kind, build(builder).build().expect("a layer"), ConnectLayer::new(FILE_DESCRIPTOR_SET)).await
+    }
+
+    /// With any layer.
+    pub(crate) async fn layered(
+        kind: Kind,
+        layer: IdempotencyLayer,
+        connect: Result<ConnectLayer, tonic_idempotency::BuildError>,
+    ) -> Self {
+        let desk = Desk::default();
+        let address = match kind {
+            Kind::Tonic => serve_tonic(&desk, layer, connect.expect("descriptors")).await,
+            Kind::Native => {
+                let service = ConnectRpcService::new(Router::new().add_service(desk.clone().into()));
+                serve(ServiceBuilder::new().map_request(authenticate).layer(layer).service(service)).await
+            }
+        };
+        Self { kind, address, desk, user: Uuid::new_v4() }
+    }
+
+    /// A call as the user, with a key.
+    pub(crate) fn call(&self, protocol: Protocol, procedure: &str, key: Option<Uuid>, message: &[u8]) -> Call {
+        let call = protocol.call(procedure, message).header("user", self.user);
+        match key {
+            Some(key) => call.header("idempotency-key", key),
+            None => call,
+        }
+    }
+
+    pub(crate) async fn send(&self, protocol: Protocol, call: Call) -> Outcome {
+        protocol.read(call.send(self.address).await)
+    }
+
+    /// A call of `Create`, made.
+    pub(crate) async fn create(&self, protocol: Protocol, key: Uuid, message: &[u8]) -> Outcome {
+        self.send(protocol, self.call(protocol, "Create", Some(key), message)).await
+    }
+}
+
+async fn serve_tonic(desk: &Desk, layer: IdempotencyLayer, connect: ConnectLayer) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = CatalogServer::new(desk.clone()).max_decoding_message_size(64 << 20);
+    let routes = Routes::new(InterceptedService::new(layer.layer(server), shop::authenticate));
+    let server = TonicServer::builder()
+        .accept_http1(true)
+        .layer(connect)
+        .layer(GrpcWebLayer::new())
+        .add_routes(routes)
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    address
+}
+
+/// Serves anything over HTTP/1.1 and HTTP/2, without tonic.
+pub(crate) async fn serve<S, R>(service: S) -> SocketAddr
+where
+    S: Service<http::Request<hyper::body::Incoming>, Response = http::Response<R>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+    R: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let service = TowerToHyperService::new(service.clone());
+            tokio::spawn(async move {
+                let server = auto::Builder::new(TokioExecutor::new());
+                // A client that hangs up is the test's business.
+                let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    address
+}
+
+/// Takes the user from the header `user`; in a real service, from an authenticated token.
+pub(crate) fn authenticate<B>(mut request: http::Request<B>) -> http::Request<B> {
+    let user = request.headers().get("user").and_then(|user| user.to_str().ok()?.parse().ok());
+    if let Some(user) = user {
+        request.extensions_mut().insert(UserId::new(user));
+    }
+    request
+}

@@ -1,0 +1,104 @@
+//! Two servers on one database.
+
+use prost::Message as _;
+use tonic::Code;
+use tonic_idempotency::{IdempotencyLayer, PostgresStore, Reason, ResourceTypes, connect::ConnectLayer};
+use tonic_idempotency_tests::{
+    Database,
+    catalog::{FILE_DESCRIPTOR_SET, proto::Created},
+};
+use uuid::Uuid;
+
+use crate::{
+    messages::text,
+    protocol::Protocol,
+    server::{Kind, Server},
+};
+
+/// Both, for one user.
+async fn both(database: &Database) -> [Server; 2] {
+    let user = database.user().await.id;
+    let [mut tonic, mut native] = [served(database, Kind::Tonic).await, served(database, Kind::Native).await];
+    (tonic.user, native.user) = (user, user);
+    [tonic, native]
+}
+
+async fn served(database: &Database, kind: Kind) -> Server {
+    let store = PostgresStore::new(database.pool(4), ResourceTypes::organization());
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).build().expect("a layer");
+    Server::layered(kind, layer, ConnectLayer::new(FILE_DESCRIPTOR_SET)).await
+}
+
+async fn projects(database: &Database) -> i64 {
+    let count = "SELECT count(*) FROM tenant.projects";
+    database.owner().await.query_one(count, &[]).await.expect("the count").get(0)
+}
+
+#[tokio::test]
+async fn replay_each_others_calls_over_every_protocol() {
+    let database = Database::new().await;
+    let servers = both(&database).await;
+    for procedure in ["Create", "Book"] {
+        for first in &servers {
+            let (key, before) = (Uuid::new_v4(), projects(&database).await);
+            let message = text(15, "shared");
+            let call = first.call(Protocol::Connect, procedure, Some(key), &message);
+            let outcome = first.send(Protocol::Connect, call).await;
+            let id = Created::decode(outcome.message().clone()).expect("a response").id;
+            assert!(!outcome.is_replay());
+            for server in &servers {
+                for protocol in server.kind.protocols().iter().copied() {
+                    let message =
+                        if protocol.is_json() { br#"{"string": "shared"}"#.to_vec() } else { message.clone() };
+                    let replay = server.send(protocol, server.call(protocol, procedure, Some(key), &message)).await;
+                    let told = format!("{procedure} {:?} {:?} {protocol:?}", first.kind, server.kind);
+                    assert!(replay.is_replay(), "{told} {replay:?}");
+                    let replayed = match protocol.is_json() {
+                        true => serde_json::from_slice::<serde_json::Value>(replay.message()).expect("JSON")["id"]
+                            .as_str()
+                            .expect("an id")
+                            .to_owned(),
+                        false => Created::decode(replay.message().clone()).expect("a response").id,
+                    };
+                    assert_eq!(replayed, id, "{told}");
+                }
+            }
+            let written = if procedure == "Book" { 1 } else { 0 };
+            assert_eq!(projects(&database).await - before, written, "{procedure} {:?}", first.kind);
+        }
+    }
+}
+
+#[tokio::test]
+async fn give_transactional_handlers_their_transactions_with_a_key_and_without() {
+    let database = Database::new().await;
+    for server in both(&database).await {
+        for protocol in server.kind.protocols().iter().copied() {
+            for key in [None, Some(Uuid::new_v4())] {
+                let (told, before) = (format!("{:?} {protocol:?} {key:?}", server.kind), projects(&database).await);
+                let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+                server.send(protocol, server.call(protocol, "Book", key, message)).await.message();
+                assert_eq!(projects(&database).await, before + 1, "{told}");
+
+                // What fails is rolled back.
+                let fail =
+                    if protocol.is_json() { br#"{"script": "fail with 9"}"#.to_vec() } else { text(1, "fail with 9") };
+                let key = key.map(|_| Uuid::new_v4());
+                let failed = server.send(protocol, server.call(protocol, "Book", key, &fail)).await;
+                assert_eq!(failed.error().code(), Code::FailedPrecondition, "{told}");
+                assert_eq!(projects(&database).await, before + 1, "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn know_each_others_keys() {
+    let database = Database::new().await;
+    let [tonic, native] = both(&database).await;
+    let key = Uuid::new_v4();
+    native.create(Protocol::ConnectJson, key, br#"{"int64": 1}"#).await.message();
+    let refused = tonic.create(Protocol::ConnectJson, key, br#"{"int64": 2}"#).await;
+    assert_eq!(Reason::of(refused.error()), Some(Reason::KeyReused));
+    assert_eq!(refused.answer.status, 400);
+}
