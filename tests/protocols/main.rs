@@ -8,6 +8,7 @@ mod errors;
 mod get;
 mod hang_up;
 mod http;
+mod limits;
 mod malformed;
 mod messages;
 mod metadata;

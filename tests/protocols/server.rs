@@ -93,6 +93,28 @@ impl Server {
         Self { kind, address, desk, user: Uuid::new_v4() }
     }
 
+    /// With a store in memory, and a limit of one call at a time: of all that are within Connect, and within the layer.
+    pub(crate) async fn one_at_a_time(kind: Kind) -> Self {
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(MemoryStore::new())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
+            .build()
+            .expect("a layer");
+        let (desk, authenticated) = (Desk::default(), ServiceBuilder::new().map_request(authenticate));
+        let address = match kind {
+            Kind::Tonic => {
+                let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).expect("descriptors");
+                let limited = authenticated.layer(connect).concurrency_limit(1).layer(GrpcWebLayer::new()).layer(layer);
+                serve(limited.concurrency_limit(1).service(CatalogServer::new(desk.clone()))).await
+            }
+            Kind::Native => {
+                let service = ConnectRpcService::new(Router::new().add_service(desk.clone().into()));
+                serve(authenticated.concurrency_limit(1).layer(layer).concurrency_limit(1).service(service)).await
+            }
+        };
+        Self { kind, address, desk, user: Uuid::new_v4() }
+    }
+
     /// A call as the user, with a key.
     pub(crate) fn call(&self, protocol: Protocol, procedure: &str, key: Option<Uuid>, message: &[u8]) -> Call {
         let call = protocol.call(procedure, message).header("user", self.user);
