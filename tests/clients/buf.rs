@@ -45,10 +45,10 @@ impl Buf {
         let mut command = Command::new(&self.program);
         command.args(["curl", "--verbose", "--data"]).arg(call.message.to_string());
         command.arg("--protocol").arg(match protocol {
-            Protocol::ConnectJson => return Err("buf curl speaks Connect in binary alone".to_owned()),
             Protocol::ConnectProto => "connect",
             Protocol::Grpc => "grpc",
             Protocol::GrpcWeb => "grpcweb",
+            other => return Err(format!("buf curl does not speak {other}")),
         });
         if protocol != Protocol::Grpc {
             command.arg("--schema").arg(&self.descriptors);

@@ -35,7 +35,7 @@ impl Clients {
         clients.add(buf(sample), &["buf curl"]);
         clients.add(go(sample).await, &["grpc-go", "connect-go"]);
         clients.add(node(sample), &["connect-node"]);
-        clients.add(browser(sample), &["connect-web", "fetch"]);
+        clients.add(browser(sample), &["connect-web", "grpc-web", "fetch"]);
         clients.add(python(sample), &["grpcio"]);
         clients
     }
@@ -99,7 +99,7 @@ async fn go(sample: &Sample) -> Option<Vec<Client>> {
         Client::new(name, versions::go("go/go.mod", module), protocol, Caller::Driver(driver.clone()))
     };
     let mut clients = vec![of("grpc-go", "google.golang.org/grpc", Protocol::Grpc)];
-    clients.extend(Protocol::ALL.map(|protocol| of("connect-go", "connectrpc.com/connect", protocol)));
+    clients.extend(Protocol::OF_CONNECT.map(|protocol| of("connect-go", "connectrpc.com/connect", protocol)));
     Some(clients)
 }
 
@@ -110,7 +110,7 @@ fn node(sample: &Sample) -> Option<Vec<Client>> {
     let driver = Driver::spawn(with_arguments(command, sample));
     let version = versions::npm("@connectrpc/connect-node");
     let client = |protocol| Client::new("connect-node", version.clone(), protocol, Caller::Driver(driver.clone()));
-    Some(Protocol::ALL.map(client).into())
+    Some(Protocol::OF_CONNECT.map(client).into())
 }
 
 fn browser(sample: &Sample) -> Option<Vec<Client>> {
@@ -124,11 +124,17 @@ fn browser(sample: &Sample) -> Option<Vec<Client>> {
     let mut command = with_arguments(command, sample);
     command.arg(chromium);
     let driver = Driver::spawn(command);
-    let version = versions::npm("@connectrpc/connect-web");
-    let library = |protocol| Client::new("connect-web", version.clone(), protocol, Caller::Driver(driver.clone()));
-    let mut clients: Vec<_> = [Protocol::GrpcWeb, Protocol::ConnectJson, Protocol::ConnectProto].map(library).into();
-    clients.push(Client::new("fetch", "-".to_owned(), Protocol::ConnectJson, Caller::Driver(driver.clone())));
-    Some(clients)
+    let of =
+        |name, version: &str, protocol| Client::new(name, version.to_owned(), protocol, Caller::Driver(driver.clone()));
+    let (connect, grpc_web) = (versions::npm("@connectrpc/connect-web"), versions::npm("grpc-web"));
+    Some(vec![
+        of("connect-web", &connect, Protocol::GrpcWeb),
+        of("connect-web", &connect, Protocol::ConnectJson),
+        of("connect-web", &connect, Protocol::ConnectProto),
+        of("grpc-web", &grpc_web, Protocol::GrpcWeb),
+        of("grpc-web", &grpc_web, Protocol::GrpcWebText),
+        of("fetch", "-", Protocol::ConnectJson),
+    ])
 }
 
 fn python(sample: &Sample) -> Option<Vec<Client>> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::call::Reply;
+use crate::{call::Reply, protocol::Protocol};
 
 pub(crate) const INVALID_ARGUMENT: u64 = 3;
 pub(crate) const ABORTED: u64 = 10;
@@ -14,6 +14,12 @@ pub(crate) fn first(reply: &Reply) -> Result<Uuid, String> {
     that(reply.header("idempotency-status") == Some("processing"), "idempotency-status: processing", reply)?;
     that(!reply.has_header("idempotent-replayed"), "no idempotent-replayed", reply)?;
     Ok(project)
+}
+
+/// An answer in this protocol, as far as the client tells: some keep the `content-type` to themselves.
+pub(crate) fn protocol(reply: &Reply, protocol: Protocol) -> Result<(), String> {
+    let same = |value: &str| value.split('+').next() == Some(protocol.content_type());
+    that(reply.header("content-type").is_none_or(same), protocol.content_type(), reply)
 }
 
 /// The replay of this response, and which status it has.

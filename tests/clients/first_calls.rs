@@ -21,6 +21,7 @@ impl FirstCall {
         let call = sample.create_project(sample.ready.cluster_id, &name).key(key);
         let reply = client.call(&call).await?;
         expect::first(&reply)?;
+        expect::protocol(&reply, client.protocol)?;
         Ok(Self { by: client.to_string(), call, name, response: reply.body })
     }
 }

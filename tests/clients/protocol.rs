@@ -7,10 +7,12 @@ pub(crate) enum Protocol {
     ConnectProto,
     Grpc,
     GrpcWeb,
+    GrpcWebText,
 }
 
 impl Protocol {
-    pub(crate) const ALL: [Self; 4] = [Self::Grpc, Self::GrpcWeb, Self::ConnectJson, Self::ConnectProto];
+    /// Those that libraries of Connect speak.
+    pub(crate) const OF_CONNECT: [Self; 4] = [Self::Grpc, Self::GrpcWeb, Self::ConnectJson, Self::ConnectProto];
 
     /// Its name in a driver's input.
     pub(crate) fn name(self) -> &'static str {
@@ -19,6 +21,18 @@ impl Protocol {
             Self::ConnectProto => "connect-proto",
             Self::Grpc => "grpc",
             Self::GrpcWeb => "grpc-web",
+            Self::GrpcWebText => "grpc-web-text",
+        }
+    }
+
+    /// The `content-type` of its answers, without the format of gRPC's messages.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::ConnectJson => "application/json",
+            Self::ConnectProto => "application/proto",
+            Self::Grpc => "application/grpc",
+            Self::GrpcWeb => "application/grpc-web",
+            Self::GrpcWebText => "application/grpc-web-text",
         }
     }
 }
@@ -30,6 +44,7 @@ impl fmt::Display for Protocol {
             Self::ConnectProto => "Connect, binary",
             Self::Grpc => "gRPC",
             Self::GrpcWeb => "gRPC-Web",
+            Self::GrpcWebText => "gRPC-Web, text",
         })
     }
 }

@@ -1,6 +1,6 @@
 // The driver of a browser: `node browser.js ADDRESS DESCRIPTORS CHROMIUM`. What a call is to show is not known here.
 //
-// connect-web calls from a page of another origin, so that the browser asks the server first whether it may, and may read
+// The libraries call from a page of another origin, so that the browser asks the server first whether it may, and may read
 // the headers. fetch, without any library, calls from the server's own page.
 
 import { readFileSync } from "node:fs";
@@ -30,17 +30,16 @@ const browser = await chromium.launch({ executablePath, args: ARGUMENTS });
 const site = await serve(descriptors);
 const elsewhere = await browser.newPage();
 await elsewhere.goto(site.origin);
-const library = await elsewhere.evaluateHandle(async (baseUrl) => (await import("/page.js")).caller(baseUrl), baseUrl);
+const libraries = await elsewhere.evaluateHandle(async (baseUrl) => (await import("/page.js")).caller(baseUrl), baseUrl);
 
 const own = await browser.newPage();
 await own.goto(`${baseUrl}/`);
 
-const clients = {
-  "connect-web": (line) => elsewhere.evaluate(([call, line]) => call(line), [library, line]),
-  fetch: async (line) => reply(await own.evaluate(fetched, line)),
-};
-
-await answerLines(async (line) => clients[line.client](line));
+await answerLines(async (line) =>
+  line.client === "fetch"
+    ? reply(await own.evaluate(fetched, line))
+    : elsewhere.evaluate(([call, line]) => call(line), [libraries, line]),
+);
 await browser.close();
 site.close();
 

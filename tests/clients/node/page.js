@@ -1,18 +1,26 @@
-// In the page: calls with connect-web.
+// In the page: calls with the libraries for browsers.
 
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 
 import { call } from "./call.js";
+import { grpcWeb } from "./grpc-web.js";
 import { Schema } from "./schema.js";
 
-/** What makes a call, over one of the protocols of connect-web. */
+/** What makes a call, with one of the libraries and over one of its protocols. */
 export async function caller(baseUrl) {
   const descriptors = await (await fetch("/descriptors")).arrayBuffer();
   const schema = new Schema(new Uint8Array(descriptors));
-  const transports = {
-    "connect-json": createConnectTransport({ baseUrl, useBinaryFormat: false }),
-    "connect-proto": createConnectTransport({ baseUrl, useBinaryFormat: true }),
-    "grpc-web": createGrpcWebTransport({ baseUrl }),
+  const connect = (transport) => (line) => call(schema, transport, line);
+  const clients = {
+    "connect-web": {
+      "connect-json": connect(createConnectTransport({ baseUrl, useBinaryFormat: false })),
+      "connect-proto": connect(createConnectTransport({ baseUrl, useBinaryFormat: true })),
+      "grpc-web": connect(createGrpcWebTransport({ baseUrl })),
+    },
+    "grpc-web": {
+      "grpc-web": grpcWeb(schema, baseUrl, "binary"),
+      "grpc-web-text": grpcWeb(schema, baseUrl, "text"),
+    },
   };
-  return (line) => call(schema, transports[line.protocol], line);
+  return (line) => clients[line.client][line.protocol](line);
 }

@@ -2,7 +2,7 @@
 
 import { createFileRegistry, fromBinary, toJson } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
-import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { FileDescriptorSetSchema, anyUnpack } from "@bufbuild/protobuf/wkt";
 import { ConnectError } from "@connectrpc/connect";
 
 export class Schema {
@@ -27,6 +27,15 @@ export class Schema {
   detail(type, base64) {
     const message = this.#registry.getMessage(type);
     return { type, value: toJson(message, fromBinary(message, base64Decode(base64))) };
+  }
+
+  /** The details of an error, decoded from gRPC's `grpc-status-details-bin`. */
+  details(base64 = "") {
+    const status = fromBinary(this.#registry.getMessage("google.rpc.Status"), base64Decode(base64));
+    return status.details.map((detail) => {
+      const message = anyUnpack(detail, this.#registry);
+      return { type: message.$typeName, value: toJson(this.#registry.getMessage(message.$typeName), message) };
+    });
   }
 
   /** A failed call as a reply, its details decoded. */

@@ -1,10 +1,10 @@
-// A page of an origin of its own, with the modules of connect-web: what an application serves from elsewhere.
+// A page of an origin of its own, with the modules of client libraries: what an application serves from elsewhere.
 
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 
-const PACKAGES = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web"];
+const PACKAGES = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "grpc-web"];
 
 /** Serves the page, and the descriptors; says where. */
 export async function serve(descriptors) {
@@ -27,14 +27,16 @@ export async function serve(descriptors) {
   return { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-/** Where a browser finds what a module imports from a package, as the packages' own `exports` say. */
+/** Where a browser finds what a module imports from a package, as the packages themselves say. */
 function imports() {
   return Object.fromEntries(
     PACKAGES.flatMap((name) => {
       const directory = `node_modules/${name}`;
-      const { exports } = JSON.parse(readFileSync(new URL(`${directory}/package.json`, import.meta.url)));
-      const modules = Object.entries(exports).filter(([, target]) => target.import !== undefined);
-      return modules.map(([path, target]) => [name + path.slice(1), `/${directory}${target.import.slice(1)}`]);
+      const { exports, module } = JSON.parse(readFileSync(new URL(`${directory}/package.json`, import.meta.url)));
+      const modules = Object.entries(exports ?? { ".": { import: `./${module}` } });
+      return modules
+        .filter(([, target]) => target.import !== undefined)
+        .map(([path, target]) => [name + path.slice(1), `/${directory}${target.import.slice(1)}`]);
     }),
   );
 }
