@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 #[cfg(feature = "connect")]
 use futures_util::FutureExt as _;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
@@ -21,7 +21,7 @@ use crate::{
     layer::{Protected, Shared},
     store::Reservation,
     telemetry::{self, Degradation},
-    wire::{Encoding, RequestError, UnaryRequest, UnaryResponse, grpc_timeout, is_grpc},
+    wire::{Encoding, RequestError, UnaryRequest, UnaryResponse, drain, grpc_timeout, is_grpc},
 };
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -85,8 +85,7 @@ where
                 ResponseFuture::boxed(shared.translator.call(request, service).map(Ok))
             }
             Decision::Reject(rejection) => {
-                let response = UnaryResponse::failed(rejection.into()).into_response();
-                ResponseFuture::boxed(std::future::ready(Ok(response)))
+                ResponseFuture::boxed(rejected(rejection, request, self.shared.max_request_bytes))
             }
         }
     }
@@ -183,6 +182,15 @@ impl Shared {
 fn reject(procedure: &Procedure, rejection: Rejection) -> Decision {
     telemetry::rejected(procedure, rejection.reason());
     Decision::Reject(rejection)
+}
+
+/// Answers a call that is refused for its head. Over HTTP/1 its body is read first, as far as one that is not refused would be: the
+/// connection is closed otherwise, and a client that still writes may never see the answer.
+async fn rejected<E>(rejection: Rejection, request: Request<Body>, limit: usize) -> Result<Response<Body>, E> {
+    if request.version() < Version::HTTP_2 {
+        drain(request.into_body(), limit).await;
+    }
+    Ok(UnaryResponse::failed(rejection.into()).into_response())
 }
 
 /// Reads the request, and runs it under its key.

@@ -13,6 +13,6 @@ pub(crate) use self::{
     compression::{Encoding, GRPC_ACCEPT_ENCODING},
     frame::WireError,
     metadata::{Kept, is_never_kept},
-    request::{RequestError, UnaryRequest, grpc_timeout, is_grpc},
+    request::{RequestError, UnaryRequest, drain, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
 };

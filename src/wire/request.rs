@@ -40,6 +40,17 @@ pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
+/// Reads a body of which nothing is wanted, to its end or until it has more than so many bytes.
+pub(crate) async fn drain(mut body: Body, limit: usize) {
+    let mut read = 0_usize;
+    while let Some(Ok(frame)) = body.frame().await {
+        read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if read > limit {
+            return;
+        }
+    }
+}
+
 /// A unary request with its one message, read whole.
 #[derive(Debug)]
 pub(crate) struct UnaryRequest {

@@ -17,6 +17,7 @@ mod expect;
 mod first_calls;
 mod grpcurl;
 mod installation;
+mod late_body;
 mod matrix;
 mod protocol;
 mod sample;
