@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use tonic::body::Body;
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Store as _, UserId,
+    IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Mode, Store as _, UserId,
     canonical::{Canonical, RequestHash},
     connect::ConnectLayer,
     store::{Claim, ClaimOutcome, Reservation},
@@ -19,10 +19,10 @@ use tower::{Service, ServiceExt as _, util::BoxCloneService};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::shop::FILE_DESCRIPTOR_SET;
+use crate::catalog::FILE_DESCRIPTOR_SET;
 
 /// The procedure that is called.
-pub(super) const PROCEDURE: &str = "/shop.v1.Shop/CreateOrder";
+pub(super) const PROCEDURE: &str = "/catalog.v1.Catalog/Create";
 
 /// The largest request message.
 pub(super) const LIMIT: usize = 64 << 10;
@@ -34,7 +34,7 @@ static CANONICAL: LazyLock<Canonical> = LazyLock::new(|| Canonical::new(&request
 
 /// What `PROCEDURE` is called with.
 pub(super) fn request_type() -> MessageDescriptor {
-    POOL.get_message_by_name("shop.v1.CreateOrderRequest").expect("a message")
+    POOL.get_message_by_name("catalog.v1.Item").expect("a message")
 }
 
 /// Its encoding.
@@ -64,6 +64,7 @@ impl World {
         let store = MemoryStore::new();
         let idempotency = IdempotencyLayer::builder(POOL.clone())
             .store(store.clone())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved)) // memory has no transactions
             .max_request_bytes(LIMIT)
             .build()
             .expect("the layer can be built");
