@@ -1,4 +1,5 @@
-//! Idempotency keys for [tonic](https://docs.rs/tonic) services, with their state in PostgreSQL under row-level security.
+//! Idempotency keys for [tonic](https://docs.rs/tonic) services, over gRPC, gRPC-Web and Connect, with their state in PostgreSQL under
+//! row-level security.
 //!
 //! > At-least-once delivery + this layer = exactly-once effect. For one user and one key, the handler's effect happens at
 //! > most once while the record lives, and every retry of a call that succeeded gets that call's response.

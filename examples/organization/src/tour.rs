@@ -1,4 +1,4 @@
-//! What is printed at the start: where the service is, and grpcurl commands that show what idempotency keys do.
+//! What is printed at the start: where the service is, and commands that show what idempotency keys do.
 
 use std::{
     io::{self, Write},
@@ -57,6 +57,11 @@ impl Tour<'_> {
                 self.command(self.alice, self.key, &project),
             ),
             (
+                "The same over Connect, in JSON and with curl. Expect the same projectId, and `idempotent-replayed: true`."
+                    .to_owned(),
+                self.curl(self.alice, self.key, &project),
+            ),
+            (
                 "The same key with another request. Expect InvalidArgument, IDEMPOTENCY_KEY_REUSED with `mismatch`: \
                  `request`."
                     .to_owned(),
@@ -86,8 +91,16 @@ impl Tour<'_> {
             .map(|(number, (expect, command))| format!("\n{}. {expect}\n\n{command}\n", number + 1))
             .collect();
         format!(
-            "\nA tour, to paste into another terminal. It needs grpcurl:\n  \
+            "\nA tour, to paste into another terminal. It needs curl, and grpcurl:\n  \
              go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest\n{steps}"
+        )
+    }
+
+    fn curl(&self, token: &str, key: Uuid, call: &Call) -> String {
+        format!(
+            "curl -i \\\n  -H 'authorization: Bearer {token}' \\\n  -H 'idempotency-key: {key}' \\\n  \
+             -H 'content-type: application/json' \\\n  -d '{}' \\\n  http://{}/{}",
+            call.request, self.address, call.procedure
         )
     }
 
