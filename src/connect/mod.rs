@@ -16,7 +16,7 @@
 //!
 //! | of a Connect call | becomes |
 //! |---|---|
-//! | `connect-timeout-ms` | `grpc-timeout`; when it has passed, `deadline_exceeded` |
+//! | `connect-timeout-ms` | `grpc-timeout`; when it has passed, `deadline_exceeded`; a call with a key goes on to its end |
 //! | `content-encoding`, `accept-encoding` | undone and done here, with the encodings whose features are enabled |
 //! | JSON | binary, by the descriptors |
 //! | other headers | metadata, as they are |
@@ -24,8 +24,9 @@
 //! | trailers | headers with the prefix `trailer-` |
 //! | a status with its details | an error in JSON, under its HTTP status; details of known types are readable in `debug` |
 //!
-//! A JSON message has to be exact: a field that its type does not have, or one given twice, is `invalid_argument`. Otherwise
-//! two requests that differ could be one, and share an idempotency key.
+//! A JSON message has to be exact: a field that its type does not have, one given twice, a number that does not fit is
+//! `invalid_argument`. Otherwise two requests that differ could be one, and share an idempotency key. Numbers are read as they are
+//! written, so that the same message is the same request in JSON and in binary.
 //!
 //! Built on [`connectrpc`](https://docs.rs/connectrpc), which holds the protocol's details. A service of its own, around
 //! which the idempotency layer is put, needs no `ConnectLayer`: calls with a key, and all to transactional procedures, reach it

@@ -72,7 +72,7 @@ async fn is_undone_and_done_and_is_the_same_request() {
 
 #[tokio::test]
 async fn is_not_undone_into_more_than_the_limit() {
-    let bomb = vec![b' '; 64 << 20];
+    let bomb = vec![b' '; 16 << 20];
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for (protocol, encoding) in [(Protocol::Connect, "gzip"), (Protocol::ConnectJson, "zstd")] {

@@ -60,3 +60,57 @@ impl Json {
         Arc::clone(known.entry(message.full_name().to_owned()).or_insert_with(|| Arc::new(Canonical::new(message))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+
+    fn read(message: &str, json: &str) -> Result<Vec<u8>, String> {
+        let message = DescriptorPool::global().get_message_by_name(message).expect("a known message");
+        let binary = Json::new(false).decode(&message, json.as_bytes());
+        binary.map(|binary| binary.to_vec()).map_err(|error| error.message.unwrap_or_default())
+    }
+
+    #[test]
+    fn reads_well_known_types_in_their_own_forms() {
+        for (message, json, binary) in [
+            ("google.protobuf.Empty", "{}", b"".as_slice()),
+            ("google.protobuf.Int32Value", "7", b"\x08\x07"),
+            ("google.protobuf.DoubleValue", "-0.0", b"\x09\0\0\0\0\0\0\0\x80"),
+            ("google.protobuf.Duration", r#""1.5s""#, b"\x08\x01\x10\x80\xca\xb5\xee\x01"),
+            ("google.protobuf.FieldMask", r#""a,bC""#, b"\x0a\x01a\x0a\x03b_c"),
+            ("google.protobuf.Value", "null", b"\x08\0"),
+            ("google.protobuf.Value", r#""a""#, b"\x1a\x01a"),
+            ("google.protobuf.ListValue", "[true, []]", b"\x0a\x02\x20\x01\x0a\x02\x32\0"),
+            ("google.protobuf.Struct", r#"{"a": null}"#, b"\x0a\x07\x0a\x01a\x12\x02\x08\0"),
+            ("google.protobuf.Any", "{}", b""),
+            (
+                "google.protobuf.Any",
+                r#"{"value": 1, "@type": "x/google.protobuf.Int32Value"}"#,
+                b"\x0a\x1cx/google.protobuf.Int32Value\x12\x02\x08\x01",
+            ),
+        ] {
+            assert_eq!(read(message, json).as_deref(), Ok(binary), "{message} {json}");
+        }
+    }
+
+    /// In the message itself as in those within it, the error says where.
+    #[test]
+    fn says_what_is_wrong() {
+        for (json, expected) in [
+            (r#"{"name": "a", "name": "b"}"#, r#""name" is there twice"#),
+            (r#"{"type_url": "", "typeUrl": ""}"#, r#""typeUrl" is there twice"#),
+            (r#"{"none": 1}"#, r#""none" is no field of google.protobuf.Field"#),
+            (r#"{"number": 1e10}"#, "1e10 is out of range"),
+            (r#"{"number": 0.5}"#, "0.5 is no integer"),
+            (r#"{"packed": 1}"#, "1 is neither true nor false"),
+            (r#"{"kind": "TYPE_NONE"}"#, r#""TYPE_NONE" is no value of google.protobuf.Field.Kind"#),
+            ("[]", "invalid type: sequence, expected an object with the fields of google.protobuf.Field"),
+        ] {
+            let error = read("google.protobuf.Field", json).expect_err("an error");
+            assert!(error.contains(expected) && error.contains("at line 1 column"), "{json}: {error}");
+        }
+    }
+}
