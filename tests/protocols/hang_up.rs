@@ -35,7 +35,7 @@ async fn leave_a_call_with_a_key_to_go_on() {
         let stream = begin(&server, key, body, body.len()).await;
         until("the handler has started", async || server.desk.started() == 1).await;
         drop(stream);
-        // The connection is gone for the server, too, once it answers another on it; there is nothing else to see of it.
+        until("the server has given the call up", async || server.watch.given_up() == 1).await;
         server.desk.open(1);
         until("the handler has finished", async || server.desk.finished() == 1).await;
         for protocol in kind.protocols().iter().copied().filter(|protocol| !protocol.is_json()) {
@@ -44,6 +44,24 @@ async fn leave_a_call_with_a_key_to_go_on() {
             assert!(replay.is_replay() && !created.id.is_empty(), "{kind:?} {protocol:?}");
         }
         assert_eq!(server.desk.started(), 1);
+    }
+}
+
+/// As if the layer were not there.
+#[tokio::test]
+async fn end_a_call_without_a_key() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let call = server.call(Protocol::ConnectJson, "Create", None, br#"{"script": "hold"}"#);
+        let caller = tokio::spawn(call.send(server.address));
+        until("the handler has started", async || server.desk.started() == 1).await;
+        caller.abort();
+        until("the server has given the call up", async || server.watch.given_up() == 1).await;
+        server.desk.open(1);
+        // The next one passes the gate that was opened for the first.
+        let next = server.call(Protocol::ConnectJson, "Create", None, br#"{"script": "hold"}"#);
+        server.send(Protocol::ConnectJson, next).await.message();
+        assert_eq!((server.desk.started(), server.desk.finished()), (2, 1), "{kind:?}");
     }
 }
 

@@ -18,3 +18,4 @@ mod replay;
 mod same;
 mod server;
 mod shared;
+mod watched;

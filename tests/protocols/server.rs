@@ -27,6 +27,7 @@ use uuid::Uuid;
 use crate::{
     http::Call,
     protocol::{Outcome, Protocol},
+    watched::Watch,
 };
 
 /// Which of them.
@@ -45,6 +46,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) desk: Desk,
     pub(crate) user: Uuid,
+    pub(crate) watch: Watch,
 }
 
 impl Kind {
@@ -82,15 +84,16 @@ impl Server {
         layer: IdempotencyLayer,
         connect: Result<ConnectLayer, tonic_idempotency::BuildError>,
     ) -> Self {
-        let desk = Desk::default();
+        let (desk, watch) = (Desk::default(), Watch::default());
         let address = match kind {
-            Kind::Tonic => serve_tonic(&desk, layer, connect.expect("descriptors")).await,
+            Kind::Tonic => serve_tonic(&desk, watch.clone(), layer, connect.expect("descriptors")).await,
             Kind::Native => {
                 let service = ConnectRpcService::new(Router::new().add_service(desk.clone().into()));
-                serve(ServiceBuilder::new().map_request(authenticate).layer(layer).service(service)).await
+                let builder = ServiceBuilder::new().layer(watch.clone()).map_request(authenticate);
+                serve(builder.layer(layer).service(service)).await
             }
         };
-        Self { kind, address, desk, user: Uuid::new_v4() }
+        Self { kind, address, desk, user: Uuid::new_v4(), watch }
     }
 
     /// With a store in memory, and a limit of one call at a time: of all that are within Connect, and within the layer.
@@ -112,7 +115,7 @@ impl Server {
                 serve(authenticated.concurrency_limit(1).layer(layer).concurrency_limit(1).service(service)).await
             }
         };
-        Self { kind, address, desk, user: Uuid::new_v4() }
+        Self { kind, address, desk, user: Uuid::new_v4(), watch: Watch::default() }
     }
 
     /// A call as the user, with a key.
@@ -134,13 +137,14 @@ impl Server {
     }
 }
 
-async fn serve_tonic(desk: &Desk, layer: IdempotencyLayer, connect: ConnectLayer) -> SocketAddr {
+async fn serve_tonic(desk: &Desk, watch: Watch, layer: IdempotencyLayer, connect: ConnectLayer) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = CatalogServer::new(desk.clone()).max_decoding_message_size(64 << 20);
     let routes = Routes::new(InterceptedService::new(layer.layer(server), shop::authenticate));
     let server = TonicServer::builder()
         .accept_http1(true)
+        .layer(watch)
         .layer(connect)
         .layer(GrpcWebLayer::new())
         .add_routes(routes)
