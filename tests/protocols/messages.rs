@@ -117,10 +117,10 @@ fn floats() -> Vec<Row> {
             "a double that has to be rounded",
             [double(EXACT)],
             &[
-                r#"{"double": 51.24817837550540000}"#,
-                r#"{"double": 51.2481783755054}"#,
-                r#"{"double": "51.2481783755054"}"#,
-                r#"{"double": 512481783755054e-13}"#,
+                r#"{"double": 97497.182552569170000}"#,
+                r#"{"double": 97497.18255256917}"#,
+                r#"{"double": "97497.18255256917"}"#,
+                r#"{"double": 9749718255256917e-11}"#,
             ],
         ),
         row(
@@ -159,8 +159,8 @@ fn floats() -> Vec<Row> {
     ]
 }
 
-/// A parser that multiplies rounded powers of ten gets 51.248178375505404 or so.
-pub(crate) const EXACT: f64 = 51.248_178_375_505_4;
+/// A parser that multiplies rounded powers of ten gets 97497.1825525691704 or so.
+pub(crate) const EXACT: f64 = 97_497.182_552_569_17;
 
 /// The nearest double to 7.038531e-26 is between this float and the next.
 const TWICE_ROUNDED: f32 = 7.038_531e-26;
@@ -373,6 +373,10 @@ fn well_known() -> Vec<Row> {
                 r#"{"struct": {"b": null, "a": 10e-1}, "value": "x", "listValue": [ true , { } ]}"#,
             ],
         ),
+        row("a number as a value", [bytes(64, &fixed64(2, EXACT.to_bits()))], &[
+            r#"{"value": 97497.18255256917}"#,
+            r#"{"value": 9749718255256917e-11}"#,
+        ]),
         row("null as a value", [bytes(64, &number(1, 0))], &[r#"{"value": null}"#]),
         row("nothing at all", [bytes(66, &[])], &[r#"{"empty": {}}"#]),
         row(
@@ -419,8 +423,8 @@ fn wrappers() -> Vec<Row> {
                 bytes(78, &number(1, u64::MAX)),
             ])],
             &[
-                r#"{"boolValue": true, "bytesValue": "+/8=", "doubleValue": 51.2481783755054, "int64Value": "-1", "stringValue": "s", "uint64Value": "18446744073709551615"}"#,
-                r#"{"stringValue": "\u0073", "int64Value": -1, "uint64Value": 18446744073709551615, "doubleValue": "51.2481783755054", "bytesValue": "-_8", "boolValue": true}"#,
+                r#"{"boolValue": true, "bytesValue": "+/8=", "doubleValue": 97497.18255256917, "int64Value": "-1", "stringValue": "s", "uint64Value": "18446744073709551615"}"#,
+                r#"{"stringValue": "\u0073", "int64Value": -1, "uint64Value": 18446744073709551615, "doubleValue": "97497.18255256917", "bytesValue": "-_8", "boolValue": true}"#,
             ],
         ),
     ]
