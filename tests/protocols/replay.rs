@@ -36,7 +36,7 @@ async fn in_json_has_every_field_in_its_json_form() {
     }
 }
 
-/// One response of a record: the status and the mark are the layer's.
+/// The status and the mark are the layer's, the rest is the handler's.
 #[tokio::test]
 async fn says_what_it_is() {
     for kind in Kind::BOTH {
@@ -49,6 +49,7 @@ async fn says_what_it_is() {
             replay.message();
             assert_eq!(replay.answer.header("idempotent-replayed"), Some("true"), "{kind:?} {protocol:?}");
             assert_eq!(replay.answer.header("idempotency-status"), Some("completed"), "{kind:?} {protocol:?}");
+            assert_eq!(replay.answer.header("catalog-region"), Some("here"), "{kind:?} {protocol:?}");
         }
     }
 }
