@@ -33,6 +33,9 @@
 //! as gRPC with binary messages, whatever they came as; the others reach it as they came. Its handlers find what a call has to
 //! tell them in their `RequestContext`: [`Execution::from_extensions`](crate::Execution::from_extensions), and where the store is
 //! PostgreSQL `Transaction::from_extensions`, whose errors `?` turns into a `ConnectError`.
+//!
+//! A timeout that such a service has of its own (`ConnectRpcService::with_deadline_policy`) drops the handler wherever it stands, and
+//! its error frees the key: where that is not harmless, give it none, or have the handler say `effect_committed`.
 
 mod bridge;
 mod error;

@@ -12,6 +12,7 @@ mod limits;
 mod malformed;
 mod messages;
 mod metadata;
+mod mounting;
 mod native;
 mod protocol;
 mod replay;

@@ -1,0 +1,59 @@
+//! Where Connect is put, and what it meets there.
+
+use http::{Response, StatusCode};
+use tonic::{Code, body::Body, service::Routes};
+use tonic_idempotency::connect::ConnectLayer;
+use tonic_idempotency_tests::catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer};
+use tower::service_fn;
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::{
+    protocol::Protocol,
+    server::{Kind, Server, serve},
+    watched::Watch,
+};
+
+fn connect() -> ConnectLayer {
+    ConnectLayer::new(FILE_DESCRIPTOR_SET).expect("descriptors")
+}
+
+#[tokio::test]
+async fn around_one_generated_server_it_keeps_its_name() {
+    let desk = Desk::default();
+    let routes = Routes::new(connect().layer(CatalogServer::new(desk.clone())));
+    let address = serve(routes.prepare()).await;
+    let server = Server { kind: Kind::Tonic, address, desk, user: Uuid::new_v4(), watch: Watch::default() };
+    for (protocol, empty) in [(Protocol::Grpc, ""), (Protocol::Connect, ""), (Protocol::ConnectJson, "{}")] {
+        server.send(protocol, server.call(protocol, "Describe", None, empty.as_bytes())).await.message();
+    }
+    assert_eq!(server.desk.finished(), 3);
+}
+
+#[tokio::test]
+async fn in_front_of_what_answers_in_http_alone_it_says_what_that_means() {
+    for (http, code) in [
+        (StatusCode::BAD_REQUEST, Code::Internal),
+        (StatusCode::UNAUTHORIZED, Code::Unauthenticated),
+        (StatusCode::FORBIDDEN, Code::PermissionDenied),
+        (StatusCode::NOT_FOUND, Code::Unimplemented),
+        (StatusCode::TOO_MANY_REQUESTS, Code::Unavailable),
+        (StatusCode::BAD_GATEWAY, Code::Unavailable),
+        (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
+        (StatusCode::GATEWAY_TIMEOUT, Code::Unavailable),
+        (StatusCode::IM_A_TEAPOT, Code::Unknown),
+    ] {
+        let proxy = service_fn(move |_| async move {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = http;
+            Ok::<_, std::convert::Infallible>(response)
+        });
+        let address = serve(connect().layer(proxy)).await;
+        let server =
+            Server { kind: Kind::Tonic, address, desk: Desk::default(), user: Uuid::new_v4(), watch: Watch::default() };
+        let outcome = server.create(Protocol::ConnectJson, Uuid::new_v4(), b"{}").await;
+        let error = outcome.error();
+        assert_eq!(error.code(), code, "{http}");
+        assert!(error.message().contains(http.as_str()), "{http}: {error:?}");
+    }
+}
