@@ -108,19 +108,28 @@ impl UnaryRequest {
 
 /// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
-    let mut collected = BytesMut::new();
+    // Mostly there is one frame, and nothing to copy.
+    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
-        collected.extend_from_slice(&data);
-        let Some(header) = Header::of(&collected)? else { continue };
+        if first.is_empty() {
+            first = data;
+        } else {
+            if joined.is_empty() {
+                joined.extend_from_slice(&first);
+            }
+            joined.extend_from_slice(&data);
+        }
+        let so_far: &[u8] = if joined.is_empty() { &first } else { &joined };
+        let Some(header) = Header::of(so_far)? else { continue };
         if header.length > limit {
             return Err(RequestError::TooLarge { limit });
         }
-        if header.is_followed(collected.len()) {
+        if header.is_followed(so_far.len()) {
             break;
         }
     }
-    Ok(collected.freeze())
+    Ok(if joined.is_empty() { first } else { joined.freeze() })
 }
 
 /// A request that is not read.
