@@ -58,14 +58,10 @@ impl Translator {
             && self.methods.get(request.uri().path()).is_some()
     }
 
-    /// Whether the request is a unary call in a protocol or encoding that can be turned into gRPC with binary messages.
+    /// Whether the request is a call in one of the protocols that are known here. What of these cannot be turned into a unary gRPC
+    /// call, such as a stream over Connect, is refused in its own protocol.
     pub(crate) fn translates<B>(&self, request: &Request<B>) -> bool {
-        match Protocol::detect(request.headers()) {
-            Some(detected) => {
-                !detected.is_text_mode && (detected.protocol != Protocol::Connect || !detected.is_streaming)
-            }
-            None => *request.method() == Method::GET,
-        }
+        Protocol::detect(request.headers()).is_some() || *request.method() == Method::GET
     }
 
     /// Makes the call of a service that speaks gRPC.
