@@ -8,7 +8,9 @@ pub(crate) fn pool() -> &'static DescriptorPool {
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/proto");
         let mut compiler = protox::Compiler::new([include]).expect("the folder exists");
         compiler.include_imports(true);
-        compiler.open_files(["vectors/v1/vectors.proto", "vectors/v1/legacy.proto"]).expect("the files compile");
+        compiler
+            .open_files(["vectors/v1/vectors.proto", "vectors/v1/legacy.proto", "vectors/v1/json.proto"])
+            .expect("the files compile");
         compiler.descriptor_pool()
     });
     &POOL

@@ -39,6 +39,10 @@ pub(super) fn exact(text: &str) -> Result<i128, String> {
     let out_of_range = || format!("{text} is out of range");
     let trailing = digits.len() - digits.trim_end_matches('0').len();
     let exponent: i64 = exponent.parse().map_err(|_| out_of_range())?;
+    let places = i64::try_from(whole.trim_start_matches('0').len()).unwrap_or(i64::MAX);
+    if exponent > 0 && places.saturating_add(exponent) > MAX_DIGITS as i64 {
+        return Err(out_of_range());
+    }
     let shift = [trailing, fraction.len()].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     let zeros = exponent.saturating_add(shift[0]).saturating_sub(shift[1]);
     let Ok(zeros) = usize::try_from(zeros) else { return Err(format!("{text} is no integer")) };
@@ -97,6 +101,7 @@ mod tests {
             "1e99999999999999999999",
             "123456789012345678901",
             "1e20",
+            "0.000000000000000000001e21",
             "1.2.3",
             "1e2e3",
             "\u{661}",

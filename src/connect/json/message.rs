@@ -31,6 +31,10 @@ impl<'a> Message<'a> {
         self.descriptor
     }
 
+    pub(super) fn depth(self) -> u32 {
+        self.depth
+    }
+
     pub(super) fn json(self) -> &'a Json {
         self.json
     }
@@ -128,6 +132,9 @@ struct Field {
 impl Field {
     fn named(message: &MessageDescriptor, name: &str) -> Option<Self> {
         let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
+        // A group has the name of its type, too.
+        let is_named = |field: &FieldDescriptor| field.kind().as_message().is_some_and(|group| group.name() == name);
+        let field = field.or_else(|| message.fields().find(|field| field.is_group() && is_named(field)));
         let extension = || message.get_extension_by_json_name(name).map(Self::from);
         field.map(Self::from).or_else(extension)
     }

@@ -2,12 +2,16 @@
 //!
 //! Reading is done here, not by prost-reflect, because the same message has to have the same hash from JSON and from binary:
 //! what prost-reflect reads cannot say that a zero is negative, numbers of 32 bits are rounded twice, integers beyond their range
-//! are cut, and of fields given twice one is dropped.
+//! are cut, and of fields given twice one is dropped. What is read, and as what, is what protobuf-go's protojson reads; where it is
+//! not, `tests/canonical/json.rs` says why.
 
+mod duration;
+mod field_mask;
 mod integer;
 mod message;
 mod scalar;
 mod special;
+mod timestamp;
 
 use std::{
     collections::HashMap,

@@ -7,14 +7,12 @@ use base64::{
 use prost::encoding::{WireType, encode_varint};
 use prost_reflect::Kind;
 
-use super::{Json, integer};
+use super::{Json, integer, special};
 
-/// As lenient as protobuf-go: padded or not.
-const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
-    .with_decode_allow_trailing_bits(true)
-    .with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, CONFIG);
-const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, CONFIG);
+/// As lenient as Go: the bits that are left over may be any.
+const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+const PADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
+const UNPADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireNone);
 
 /// How values of a kind are framed.
 pub(super) fn wire_type(kind: &Kind) -> WireType {
@@ -33,7 +31,11 @@ pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
         (Kind::Bool, "false") => Ok(vec![0]),
         (Kind::Bool, "true") => Ok(vec![1]),
         (Kind::Bool, _) => Err(format!("{name:?} is neither \"true\" nor \"false\"")),
-        _ => number(kind, name),
+        (Kind::Fixed32 | Kind::Fixed64 | Kind::Uint32 | Kind::Uint64, name) if name.starts_with(['+', '-']) => {
+            Err(format!("{name:?} has a sign"))
+        }
+        // Not as numbers are: 01 and +1 are keys, 1.0 is none.
+        _ => integer(kind, name.parse().map_err(|_| format!("{name:?} is no integer"))?),
     }
 }
 
@@ -46,6 +48,7 @@ pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Ve
             _ => Err(format!("{json} is neither true nor false")),
         },
         Kind::Bytes => bytes(&string(json)?).map(Some),
+        Kind::Enum(values) if json == "null" && values.full_name() == special::NULL_VALUE => Ok(Some(vec![0])),
         Kind::Enum(values) => match string(json) {
             Ok(name) => match values.get_value_by_name(&name) {
                 Some(value) => Ok(Some(varint(i64::from(value.number()) as u64))),
@@ -86,40 +89,47 @@ fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
                 value.is_finite().then(|| value.to_le_bytes().to_vec()).ok_or_else(narrow)?
             }
         },
-        kind => {
-            let value = integer::exact(text)?;
-            let [signed, unsigned] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
-            match kind {
-                Kind::Int32 => varint(signed.ok_or_else(narrow)? as u64),
-                Kind::Int64 => varint(unsigned.ok_or_else(narrow)? as u64),
-                Kind::Sint32 => varint(zigzag(signed.ok_or_else(narrow)?)),
-                Kind::Sint64 => varint(zigzag(unsigned.ok_or_else(narrow)?)),
-                Kind::Sfixed32 => i32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-                Kind::Sfixed64 => i64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-                Kind::Uint32 => varint(u32::try_from(value).map_err(|_| narrow())?.into()),
-                Kind::Uint64 => varint(u64::try_from(value).map_err(|_| narrow())?),
-                Kind::Fixed32 => u32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-                Kind::Fixed64 => u64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-                _ => return Err(format!("{text} is not of this type")),
-            }
-        }
+        kind => integer(kind, integer::exact(text)?)?,
     };
     Ok(bytes)
 }
 
-fn string(json: &str) -> Result<Cow<'_, str>, String> {
+/// An integer that is in the range of its kind.
+fn integer(kind: &Kind, value: i128) -> Result<Vec<u8>, String> {
+    let narrow = || format!("{value} is out of range");
+    let [narrowed, wide] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
+    Ok(match kind {
+        Kind::Int32 => varint(narrowed.ok_or_else(narrow)? as u64),
+        Kind::Int64 => varint(wide.ok_or_else(narrow)? as u64),
+        Kind::Sint32 => varint(zigzag(narrowed.ok_or_else(narrow)?)),
+        Kind::Sint64 => varint(zigzag(wide.ok_or_else(narrow)?)),
+        Kind::Sfixed32 => i32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
+        Kind::Sfixed64 => i64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
+        Kind::Uint32 => varint(u32::try_from(value).map_err(|_| narrow())?.into()),
+        Kind::Uint64 => varint(u64::try_from(value).map_err(|_| narrow())?),
+        Kind::Fixed32 => u32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
+        Kind::Fixed64 => u64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
+        _ => return Err(format!("{value} is not of this type")),
+    })
+}
+
+pub(super) fn string(json: &str) -> Result<Cow<'_, str>, String> {
     if !json.starts_with('"') {
         return Err(format!("{json} is no string"));
     }
     serde_json::from_str::<String>(json).map(Cow::Owned).map_err(|error| error.to_string())
 }
 
+/// Padding is what makes the length a multiple of four, and lines may break anywhere: they count, and are left out.
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
-    let engine = if text.contains(['-', '_']) { URL_SAFE } else { STANDARD };
-    engine.decode(text).map_err(|error| format!("{text:?} is no base64: {error}"))
+    let alphabet = if text.contains(['-', '_']) { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
+    let config = if text.len().is_multiple_of(4) { PADDED } else { UNPADDED };
+    let line: Cow<'_, str> =
+        if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], "").into() } else { text.into() };
+    GeneralPurpose::new(alphabet, config).decode(&*line).map_err(|error| format!("{text:?} is no base64: {error}"))
 }
 
-fn varint(value: u64) -> Vec<u8> {
+pub(super) fn varint(value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_varint(value, &mut bytes);
     bytes

@@ -2,15 +2,14 @@
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
-use prost::{
-    Message as _,
-    encoding::{WireType, encode_key, encode_varint},
-};
-use prost_reflect::{DeserializeOptions, DynamicMessage, Kind, MessageDescriptor};
+use prost::encoding::{WireType, encode_key, encode_varint};
+use prost_reflect::{Kind, MessageDescriptor};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{message::Message, scalar};
+use crate::canonical::MAX_DEPTH;
+
+use super::{duration, field_mask, message::Message, scalar, timestamp};
 
 /// Of the enum whose one value is `null`.
 pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
@@ -28,12 +27,15 @@ const ANY_DEPTH: u32 = 10;
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Any,
+    Duration,
+    /// An object without fields.
+    Empty,
+    FieldMask,
     /// A list of any JSON.
     List,
     /// An object of any JSON.
     Struct,
-    /// A string, as prost-reflect reads it; or an empty object.
-    Text,
+    Timestamp,
     /// Any JSON.
     Value,
     /// As its one field.
@@ -44,9 +46,12 @@ impl Form {
     pub(super) fn of(message: &MessageDescriptor) -> Option<Self> {
         match message.full_name().strip_prefix("google.protobuf.")? {
             "Any" => Some(Self::Any),
-            "Duration" | "Empty" | "FieldMask" | "Timestamp" => Some(Self::Text),
+            "Duration" => Some(Self::Duration),
+            "Empty" => Some(Self::Empty),
+            "FieldMask" => Some(Self::FieldMask),
             "ListValue" => Some(Self::List),
             "Struct" => Some(Self::Struct),
+            "Timestamp" => Some(Self::Timestamp),
             "Value" => Some(Self::Value),
             "BoolValue" | "BytesValue" | "DoubleValue" | "FloatValue" | "Int32Value" | "Int64Value" | "StringValue"
             | "UInt32Value" | "UInt64Value" => Some(Self::Wrapper),
@@ -70,17 +75,16 @@ impl Form {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
                 any(message, json.get()).map_err(D::Error::custom)
             }
-            Self::List => deserializer.deserialize_seq(AnyJson { only: true }),
-            Self::Struct => deserializer.deserialize_map(AnyJson { only: true }),
-            Self::Text => {
-                let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
-                let mut deserializer = serde_json::Deserializer::from_str(json.get());
-                let (descriptor, options) = (message.descriptor().clone(), DeserializeOptions::new());
-                DynamicMessage::deserialize_with_options(descriptor, &mut deserializer, &options)
-                    .map(|message| message.encode_to_vec())
-                    .map_err(D::Error::custom)
-            }
-            Self::Value => deserializer.deserialize_any(AnyJson { only: false }),
+            Self::Duration => text(deserializer, |text| duration::read(text).map(seconds_and_nanos)),
+            Self::Empty => deserializer.deserialize_map(message),
+            Self::FieldMask => text(deserializer, |text| {
+                let paths = field_mask::read(text)?;
+                Some(paths.iter().flat_map(|path| field_of(1, &Kind::String, path.as_bytes())).collect())
+            }),
+            Self::List => deserializer.deserialize_seq(AnyJson::new(message, true)),
+            Self::Struct => deserializer.deserialize_map(AnyJson::new(message, true)),
+            Self::Timestamp => text(deserializer, |text| timestamp::read(text).map(seconds_and_nanos)),
+            Self::Value => deserializer.deserialize_any(AnyJson::new(message, false)),
             Self::Wrapper => {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
                 let Some(field) = message.descriptor().get_field(1) else { return Err(D::Error::custom("no value")) };
@@ -89,6 +93,23 @@ impl Form {
             }
         }
     }
+}
+
+/// Reads a string of a form.
+fn text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, D::Error> {
+    let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
+    let text = scalar::string(json.get()).map_err(D::Error::custom)?;
+    read(&text).ok_or_else(|| D::Error::custom(format_args!("{text:?} is not of this form, or out of range")))
+}
+
+/// A `Timestamp` or a `Duration`.
+fn seconds_and_nanos((seconds, nanos): (i64, i32)) -> Vec<u8> {
+    let mut message = field_of(1, &Kind::Int64, &scalar::varint(seconds as u64));
+    message.extend(field_of(2, &Kind::Int32, &scalar::varint(i64::from(nanos) as u64)));
+    message
 }
 
 /// Reads an `Any` by the type that it names.
@@ -100,21 +121,25 @@ fn any(message: Message<'_>, json: &str) -> Result<Vec<u8>, serde_json::Error> {
             false => Err(serde_json::Error::custom("an Any needs its @type")),
         };
     };
-    let name = type_url.rsplit_once('/').map(|(_, name)| name);
-    let Some(descriptor) = name.and_then(|name| message.descriptor().parent_pool().get_message_by_name(name)) else {
+    let name = type_url.rsplit_once('/').map_or(&*type_url, |(_, name)| name);
+    // The pool finds them with a dot in front, too.
+    let descriptor = message.descriptor().parent_pool().get_message_by_name(name).filter(|it| it.full_name() == name);
+    let Some(descriptor) = descriptor else {
         return Err(serde_json::Error::custom(format_args!("{type_url:?} is no type that is known here")));
     };
     let inner = message.inner(&descriptor, ANY_DEPTH);
     let payload = match Form::of(&descriptor) {
         None => inner.beside(TYPE).deserialize(&mut serde_json::Deserializer::from_str(json))?,
-        Some(_) => {
+        Some(form) => {
             if others > 0 && !message.json().ignore_unknown_fields {
                 return Err(serde_json::Error::custom("beside its @type and value there is something in an Any"));
             }
-            let Some(value) = value else {
-                return Err(serde_json::Error::custom("an Any of this type needs its value"));
-            };
-            inner.deserialize(&mut serde_json::Deserializer::from_str(value.get()))?
+            match (value, form) {
+                (Some(value), _) => inner.deserialize(&mut serde_json::Deserializer::from_str(value.get()))?,
+                // So it is written by protobuf-go.
+                (None, Form::Empty) => Vec::new(),
+                (None, _) => return Err(serde_json::Error::custom("an Any of this type needs its value")),
+            }
         }
     };
     // Its order is seen by nobody who does not know the type, and so by no hash.
@@ -175,9 +200,24 @@ const NULL: &[u8] = &[0x08, 0x00];
 #[derive(Clone, Copy)]
 struct AnyJson {
     only: bool,
+    depth: u32,
 }
 
 impl AnyJson {
+    fn new(message: Message<'_>, only: bool) -> Self {
+        Self { only, depth: message.depth() }
+    }
+
+    /// Of the values in an object or a list, which is a message of its own in a `Value`.
+    fn inner<E: Error>(self) -> Result<Self, E> {
+        let container = Self { only: true, depth: self.depth + u32::from(!self.only) }.checked()?;
+        Ok(Self { only: false, depth: container.depth + 1 })
+    }
+
+    fn checked<E: Error>(self) -> Result<Self, E> {
+        if self.depth > MAX_DEPTH { Err(E::custom("values are too deep in one another")) } else { Ok(self) }
+    }
+
     /// The bytes of a field of `Value`, or what is in it.
     fn wrap(self, number: u32, bytes: Vec<u8>) -> Vec<u8> {
         if self.only { bytes } else { field_of(number, &Kind::Bytes, &bytes) }
@@ -188,7 +228,7 @@ impl<'de> DeserializeSeed<'de> for AnyJson {
     type Value = Vec<u8>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
-        deserializer.deserialize_any(self)
+        deserializer.deserialize_any(self.checked()?)
     }
 }
 
@@ -224,10 +264,10 @@ impl<'de> Visitor<'de> for AnyJson {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
-        let (mut fields, mut seen) = (Vec::new(), HashSet::new());
+        let (inner, mut fields, mut seen) = (self.inner()?, Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             let mut entry = field_of(1, &Kind::String, name.as_bytes());
-            entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(Self { only: false })?));
+            entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(inner)?));
             fields.extend(field_of(1, &Kind::Bytes, &entry));
             if let Some(twice) = seen.replace(name) {
                 return Err(A::Error::custom(format_args!("{twice:?} is there twice")));
@@ -237,8 +277,8 @@ impl<'de> Visitor<'de> for AnyJson {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u8>, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(Self { only: false })? {
+        let (inner, mut values) = (self.inner()?, Vec::new());
+        while let Some(value) = list.next_element_seed(inner)? {
             values.extend(field_of(1, &Kind::Bytes, &value));
         }
         Ok(self.wrap(6, values))

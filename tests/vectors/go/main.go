@@ -1,5 +1,5 @@
-// Command vectors writes the golden vectors of the canonical encoding: wire bytes as they may arrive, and the bytes that
-// protobuf-go gives for them after decoding and deterministic encoding. See README.md.
+// Command vectors writes the golden vectors of the canonical encoding: wire bytes and JSON as they may arrive, and the
+// bytes that protobuf-go gives for them after decoding and deterministic encoding. See README.md.
 package main
 
 import (
@@ -30,6 +30,7 @@ type entry struct {
 func main() {
 	log.SetFlags(0)
 	output := flag.String("o", "../canonical.json", "the `file` to write")
+	jsonOutput := flag.String("json", "../json.json", "the `file` to write of the vectors in JSON")
 	flag.Parse()
 
 	var set suite
@@ -57,6 +58,28 @@ func main() {
 		log.Fatal(err)
 	}
 	if err := os.WriteFile(*output, content, 0o644); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(count)
+
+	var texts jsonSuite
+	texts.syntax()
+	texts.strings()
+	texts.bytes()
+	texts.integers()
+	texts.floatTexts()
+	texts.enumNames()
+	texts.fields()
+	texts.mapKeys()
+	texts.legacyNames()
+	texts.forms()
+	texts.depth()
+	texts.random()
+	content, count, err = texts.render()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(*jsonOutput, content, 0o644); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(count)

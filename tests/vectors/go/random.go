@@ -35,9 +35,12 @@ func (s *suite) random() {
 }
 
 // random is a small generator of its own (splitmix64), so that the vectors depend on no library's random numbers.
-type random struct{ state uint64 }
+type random struct {
+	state uint64
+	json  bool // only what JSON can say
+}
 
-func newRandom(seed uint64) *random { return &random{seed} }
+func newRandom(seed uint64) *random { return &random{state: seed} }
 
 func (r *random) next() uint64 {
 	r.state += 0x9e3779b97f4a7c15
@@ -68,6 +71,9 @@ func (r *random) runes(alphabet string, most int) []rune {
 
 // fill sets some of the fields of a message, some of them to their defaults.
 func (r *random) fill(m protoreflect.Message, depth int) {
+	if r.json && r.wellKnown(m, depth) {
+		return
+	}
 	for _, field := range allFields(m.Descriptor()) {
 		// Few fields of deep messages, else they would never end.
 		if composite := field.Message() != nil; !r.oneIn(2) || composite && depth > 0 && !r.oneIn(depth+2) {
@@ -96,7 +102,7 @@ func (r *random) fill(m protoreflect.Message, depth int) {
 			m.Set(field, r.scalar(field))
 		}
 	}
-	if r.oneIn(3) {
+	if !r.json && r.oneIn(3) {
 		m.SetUnknown(join(varint(7000, r.number()), text(7002, r.text()), varint(7001, 0), group(7000, fixed32(1, 1))))
 	}
 }
@@ -120,6 +126,9 @@ func (r *random) scalar(field protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(number%2 == 1)
 	case protoreflect.EnumKind:
+		if r.json && field.Enum().FullName() == "google.protobuf.NullValue" {
+			return protoreflect.ValueOfEnum(0)
+		}
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(int32(number)%3 - 1))
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
 		return protoreflect.ValueOfInt32(int32(number))
@@ -130,8 +139,14 @@ func (r *random) scalar(field protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return protoreflect.ValueOfUint64(number)
 	case protoreflect.FloatKind:
+		if r.json {
+			return protoreflect.ValueOfFloat32(r.float())
+		}
 		return protoreflect.ValueOfFloat32(float32(math.Copysign(float64(uint16(number)), float64(r.intn(2))-0.5)))
 	case protoreflect.DoubleKind:
+		if r.json {
+			return protoreflect.ValueOfFloat64(r.double())
+		}
 		return protoreflect.ValueOfFloat64(math.Copysign(float64(uint32(number)), float64(r.intn(2))-0.5))
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(r.text())

@@ -25,7 +25,7 @@ const (
 	pluginTool = "protoc-gen-go"
 )
 
-var protoFiles = []string{"vectors/v1/legacy.proto", "vectors/v1/vectors.proto"}
+var protoFiles = []string{"vectors/v1/json.proto", "vectors/v1/legacy.proto", "vectors/v1/vectors.proto"}
 
 func main() {
 	log.SetFlags(0)
