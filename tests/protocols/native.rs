@@ -43,8 +43,9 @@ async fn sees_the_protocol_of_a_call_without_a_key_and_grpc_of_one_with_a_key() 
 async fn answers_the_same_json_with_a_key_and_without() {
     let server = Server::new(Kind::Native).await;
     let mut wrong = Vec::new();
-    // What is in an Any, `connectrpc` shows only of types that are registered.
-    for row in rows().into_iter().filter(|row| !row.name.ends_with("as anything")) {
+    // What is in an Any, `connectrpc` shows only of types that are registered; and it leaves out a zero that is negative.
+    let differs = |name: &str| name.ends_with("as anything") || name == "minus zero";
+    for row in rows().into_iter().filter(|row| !differs(row.name)) {
         let mut answers = Vec::new();
         for key in [None, Some(Uuid::new_v4())] {
             let call = server.call(Protocol::ConnectJson, "Create", key, row.json[0].as_bytes());

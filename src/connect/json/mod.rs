@@ -1,9 +1,9 @@
 //! Messages in protobuf's JSON, by their descriptors.
 //!
-//! Reading is done here, not by prost-reflect, because the same message has to have the same hash from JSON and from binary:
-//! what prost-reflect reads cannot say that a zero is negative, numbers of 32 bits are rounded twice, integers beyond their range
-//! are cut, and of fields given twice one is dropped. What is read, and as what, is what protobuf-go's protojson reads; where it is
-//! not, `tests/canonical/json.rs` says why.
+//! Both ways are gone here, not by prost-reflect. The same message has to have the same hash from JSON and from binary: what
+//! prost-reflect reads cannot say that a zero is negative, numbers of 32 bits are rounded twice, integers beyond their range are cut,
+//! and of fields given twice one is dropped. What is read, and as what, is what protobuf-go's protojson reads; where it is not,
+//! `tests/canonical/json.rs` says why.
 
 mod duration;
 mod field_mask;
@@ -12,6 +12,7 @@ mod message;
 mod scalar;
 mod special;
 mod timestamp;
+mod written;
 
 use std::{
     collections::HashMap,
@@ -23,7 +24,7 @@ use connectrpc::ConnectError;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde::de::DeserializeSeed as _;
 
-use self::message::Message;
+use self::{message::Message, written::Written};
 use crate::canonical::Canonical;
 
 /// Messages as JSON.
@@ -56,7 +57,7 @@ impl Json {
             ConnectError::internal(format!("the response cannot be written as JSON: {error}"))
         };
         let decoded = DynamicMessage::decode(message, binary).map_err(|error| unreadable(&error))?;
-        serde_json::to_vec(&decoded).map(Bytes::from).map_err(|error| unreadable(&error))
+        serde_json::to_vec(&Written::new(&decoded)).map(Bytes::from).map_err(|error| unreadable(&error))
     }
 
     fn canonical(&self, message: &MessageDescriptor) -> Arc<Canonical> {
@@ -67,7 +68,10 @@ impl Json {
 
 #[cfg(test)]
 mod tests {
-    use prost_reflect::DescriptorPool;
+    use connectrpc::ErrorCode;
+    use prost::Message as _;
+    use prost_reflect::{DescriptorPool, ReflectMessage as _};
+    use prost_types::Any;
 
     use super::*;
 
@@ -115,6 +119,22 @@ mod tests {
         ] {
             let error = read("google.protobuf.Field", json).expect_err("an error");
             assert!(error.contains(expected) && error.contains("at line 1 column"), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_any_in_an_any_is_not_followed_to_any_depth() {
+        let nested = |levels| {
+            (0..levels).fold(Any::default(), |any, _| Any {
+                type_url: "a/google.protobuf.Any".to_owned(),
+                value: any.encode_to_vec(),
+            })
+        };
+        let encode =
+            |levels| Json::new(false).encode(Any::default().descriptor(), nested(levels).encode_to_vec().into());
+        assert!(encode(10).is_ok());
+        for levels in [11, 5_000] {
+            assert_eq!(encode(levels).expect_err("too deep").code, ErrorCode::Internal);
         }
     }
 }

@@ -35,7 +35,10 @@ pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
             Err(format!("{name:?} has a sign"))
         }
         // Not as numbers are: 01 and +1 are keys, 1.0 is none.
-        _ => integer(kind, name.parse().map_err(|_| format!("{name:?} is no integer"))?),
+        _ => {
+            let value = name.parse().ok().and_then(|value| integer(kind, value));
+            value.ok_or_else(|| format!("{name:?} is no integer, or out of range"))
+        }
     }
 }
 
@@ -89,27 +92,26 @@ fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
                 value.is_finite().then(|| value.to_le_bytes().to_vec()).ok_or_else(narrow)?
             }
         },
-        kind => integer(kind, integer::exact(text)?)?,
+        kind => integer(kind, integer::exact(text)?).ok_or_else(narrow)?,
     };
     Ok(bytes)
 }
 
-/// An integer that is in the range of its kind.
-fn integer(kind: &Kind, value: i128) -> Result<Vec<u8>, String> {
-    let narrow = || format!("{value} is out of range");
-    let [narrowed, wide] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
-    Ok(match kind {
-        Kind::Int32 => varint(narrowed.ok_or_else(narrow)? as u64),
-        Kind::Int64 => varint(wide.ok_or_else(narrow)? as u64),
-        Kind::Sint32 => varint(zigzag(narrowed.ok_or_else(narrow)?)),
-        Kind::Sint64 => varint(zigzag(wide.ok_or_else(narrow)?)),
-        Kind::Sfixed32 => i32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-        Kind::Sfixed64 => i64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-        Kind::Uint32 => varint(u32::try_from(value).map_err(|_| narrow())?.into()),
-        Kind::Uint64 => varint(u64::try_from(value).map_err(|_| narrow())?),
-        Kind::Fixed32 => u32::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-        Kind::Fixed64 => u64::try_from(value).map_err(|_| narrow())?.to_le_bytes().to_vec(),
-        _ => return Err(format!("{value} is not of this type")),
+/// An integer, where it is in the range of its kind.
+fn integer(kind: &Kind, value: i128) -> Option<Vec<u8>> {
+    let [narrow, wide] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
+    Some(match kind {
+        Kind::Int32 => varint(narrow? as u64),
+        Kind::Int64 => varint(wide? as u64),
+        Kind::Sint32 => varint(zigzag(narrow?)),
+        Kind::Sint64 => varint(zigzag(wide?)),
+        Kind::Sfixed32 => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        Kind::Sfixed64 => wide?.to_le_bytes().to_vec(),
+        Kind::Uint32 => varint(u32::try_from(value).ok()?.into()),
+        Kind::Uint64 => varint(u64::try_from(value).ok()?),
+        Kind::Fixed32 => u32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        Kind::Fixed64 => u64::try_from(value).ok()?.to_le_bytes().to_vec(),
+        _ => return None,
     })
 }
 

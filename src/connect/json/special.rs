@@ -15,13 +15,13 @@ use super::{duration, field_mask, message::Message, scalar, timestamp};
 pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
 
 /// The member of an `Any` that names its type.
-const TYPE: &str = "@type";
+pub(super) const TYPE: &str = "@type";
 
 /// The member of an `Any` that holds a message with a form of its own.
-const VALUE: &str = "value";
+pub(super) const VALUE: &str = "value";
 
 /// What an `Any` counts for in the depth of messages: it is read more than once at each level.
-const ANY_DEPTH: u32 = 10;
+pub(super) const ANY_DEPTH: u32 = 10;
 
 /// A JSON form.
 #[derive(Clone, Copy)]
