@@ -1,9 +1,15 @@
 //! How long callers wait.
 
+use std::time::Duration;
+
 use prost::Message as _;
 use tonic::Code;
+use tonic_idempotency::{IdempotencyLayer, MemoryStore, Mode, connect::ConnectLayer};
 use tonic_idempotency_tests::{
-    catalog::proto::{Created, Seen},
+    catalog::{
+        FILE_DESCRIPTOR_SET,
+        proto::{Created, Seen},
+    },
     until,
 };
 use uuid::Uuid;
@@ -50,6 +56,23 @@ async fn end_the_wait_and_not_the_call() {
             assert!(replay.is_replay(), "{kind:?} {protocol:?}");
             assert_eq!(server.desk.started(), before + 1);
         }
+    }
+}
+
+#[tokio::test]
+async fn are_no_longer_than_connect_is_told() {
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        .store(MemoryStore::new())
+        .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
+        .build()
+        .expect("a layer");
+    let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).map(|it| it.max_timeout(Duration::from_millis(50)));
+    let server = Server::layered(Kind::Tonic, layer, connect).await;
+    for asked in [None, Some("60000")] {
+        let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), br#"{"script": "hold"}"#);
+        let call = asked.into_iter().fold(call, |call, asked| call.header("connect-timeout-ms", asked));
+        let outcome = server.send(Protocol::ConnectJson, call).await;
+        assert_eq!(outcome.error().code(), Code::DeadlineExceeded, "{asked:?}");
     }
 }
 

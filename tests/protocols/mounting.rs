@@ -1,6 +1,7 @@
 //! Where Connect is put, and what it meets there.
 
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
 use tonic::{Code, body::Body, service::Routes};
 use tonic_idempotency::connect::ConnectLayer;
 use tonic_idempotency_tests::catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer};
@@ -9,6 +10,7 @@ use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use crate::{
+    http::{Call, Version},
     protocol::Protocol,
     server::{Kind, Server, serve},
     watched::Watch,
@@ -28,6 +30,28 @@ async fn around_one_generated_server_it_keeps_its_name() {
         server.send(protocol, server.call(protocol, "Describe", None, empty.as_bytes())).await.message();
     }
     assert_eq!(server.desk.finished(), 3);
+}
+
+#[tokio::test]
+async fn leaves_to_others_what_is_not_connect() {
+    let inner = service_fn(|request: Request<Body>| async move {
+        let seen = format!("{} {}", request.method(), request.uri().path());
+        Ok::<_, std::convert::Infallible>(Response::new(Body::new(http_body_util::Full::new(seen.into()))))
+    });
+    let address = serve(connect().layer(inner)).await;
+    for (method, path, content_type) in [
+        (Method::OPTIONS, "/catalog.v1.Catalog/Create", ""),
+        (Method::POST, "/catalog.v1.Catalog/Create", "application/grpc"),
+        (Method::POST, "/catalog.v1.Catalog/Create", "application/grpc-web+proto"),
+        (Method::POST, "/catalog.v1.Catalog/None", "application/json"),
+        (Method::GET, "/", ""),
+    ] {
+        let seen = format!("{method} {path}");
+        let headers = vec![("content-type", content_type.to_owned())];
+        let call = Call { version: Version::One, method, path: path.to_owned(), headers, body: Bytes::new() };
+        let answer = call.send(address).await;
+        assert_eq!(answer.body, seen);
+    }
 }
 
 #[tokio::test]

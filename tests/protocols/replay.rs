@@ -36,6 +36,21 @@ async fn in_json_has_every_field_in_its_json_form() {
     }
 }
 
+#[tokio::test]
+async fn in_json_is_the_same_text() {
+    let entries: Vec<_> = (0..40).map(|entry| format!(r#""{entry}": "x""#)).collect();
+    let json = format!(r#"{{"byString": {{{0}}}, "bySint64": {{{0}}}, "struct": {{{0}}}}}"#, entries.join(", "));
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let key = Uuid::new_v4();
+        let first = server.create(Protocol::ConnectJson, key, json.as_bytes()).await;
+        for _ in 0..3 {
+            let replay = server.create(Protocol::ConnectJson, key, json.as_bytes()).await;
+            assert_eq!(replay.message(), first.message(), "{kind:?}");
+        }
+    }
+}
+
 /// The status and the mark are the layer's, the rest is the handler's.
 #[tokio::test]
 async fn says_what_it_is() {

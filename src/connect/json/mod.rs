@@ -27,6 +27,9 @@ use serde::de::DeserializeSeed as _;
 use self::{message::Message, written::Written};
 use crate::canonical::Canonical;
 
+/// The longest text of an error, in bytes: it quotes what is wrong, which may be of any length.
+const MAX_TEXT: usize = 1 << 10;
+
 /// Messages as JSON.
 #[derive(Debug)]
 pub(super) struct Json {
@@ -43,7 +46,9 @@ impl Json {
     /// The binary encoding of a message in JSON. Nothing in it is left out or overwritten unsaid.
     pub(super) fn decode(&self, message: &MessageDescriptor, json: &[u8]) -> Result<Bytes, ConnectError> {
         let invalid = |error: serde_json::Error| {
-            ConnectError::invalid_argument(format!("the request is no {} in JSON: {error}", message.full_name()))
+            let mut what = format!("the request is no {} in JSON: {error}", message.full_name());
+            what.truncate(what.floor_char_boundary(MAX_TEXT));
+            ConnectError::invalid_argument(what)
         };
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let binary = Message::new(message, self).deserialize(&mut deserializer).map_err(invalid)?;
@@ -120,6 +125,13 @@ mod tests {
             let error = read("google.protobuf.Field", json).expect_err("an error");
             assert!(error.contains(expected) && error.contains("at line 1 column"), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn does_not_quote_all_of_what_is_wrong() {
+        let json = format!(r#"{{"{}": 1}}"#, "\u{2713}".repeat(MAX_TEXT));
+        let error = read("google.protobuf.Field", &json).expect_err("an error");
+        assert!(error.len() <= MAX_TEXT && error.ends_with('\u{2713}'), "{error}");
     }
 
     #[test]

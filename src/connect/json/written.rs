@@ -115,7 +115,10 @@ impl Serialize for WrittenValue<'_> {
             Value::Map(values) => {
                 let entry = kind.as_message().ok_or_else(|| S::Error::custom("a map without entries"))?;
                 let kind = &entry.map_entry_value_field().kind();
-                let entries = values.iter();
+                // So that a replay is the same text.
+                let mut entries: Vec<_> = values.iter().collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                let entries = entries.into_iter();
                 serializer.collect_map(entries.map(|(key, value)| (text(key), WrittenValue { value, kind, depth })))
             }
             Value::Message(message) => Written { message, depth: depth + 1 }.serialize(serializer),
