@@ -18,5 +18,6 @@ mod protocol;
 mod replay;
 mod same;
 mod server;
+mod settings;
 mod shared;
 mod watched;
