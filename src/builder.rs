@@ -182,8 +182,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// The largest response that is kept, in bytes of its message and its metadata together; above it the first caller gets the response, and a retry
-    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
+    /// The largest response that is kept, in bytes of its message and its metadata together; above it the first caller gets the
+    /// response, and a retry `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self

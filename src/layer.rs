@@ -75,8 +75,9 @@ impl IdempotencyLayer {
     }
 
     /// Shuts the layer down, and all its clones: refuses new calls with a key or to a transactional procedure, and those that
-    /// wait, with `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN`; waits until the calls that run have ended and their outcomes are recorded, for at most
-    /// `bound`; and says what it left behind. To be called before the process ends, while or after the server stops.
+    /// wait, with `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN`; waits until the calls that run have ended and their outcomes are
+    /// recorded, for at most `bound`; and says what it left behind. To be called before the process ends, while or after the
+    /// server stops.
     ///
     /// # Cancel safety
     ///
