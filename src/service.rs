@@ -170,12 +170,13 @@ impl Shared {
     /// Whether the call needs the layer, in a protocol that it does not take apart itself.
     #[cfg(feature = "connect")]
     fn is_to_be_translated<B>(&self, request: &Request<B>, procedure: &Procedure) -> bool {
+        if is_grpc(request.headers()) || !self.translator.translates(request) {
+            return false;
+        }
         let policies = procedure.policies();
         let has_key = request.headers().contains_key(IdempotencyKey::HEADER)
             || request.extensions().get::<IdempotencyKey>().is_some();
-        (has_key || policies.key == KeyPolicy::Required || policies.mode == Mode::Transactional)
-            && !is_grpc(request.headers())
-            && self.translator.translates(request)
+        has_key || policies.key == KeyPolicy::Required || policies.mode == Mode::Transactional
     }
 }
 

@@ -1,4 +1,3 @@
-use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, Response};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use tonic::{Code, Status, body::Body};
@@ -24,23 +23,24 @@ pub(super) async fn connect(
 ) -> Result<Response<EncodedBody>, ConnectError> {
     let http = response.status();
     let response = UnaryResponse::read(response).await.map_err(|status| errors.connect(status))?;
-    let (mut headers, mut trailers) = response.metadata();
+    let outcome = match http {
+        StatusCode::OK if response.is_success() => Ok(response.message(usize::MAX)),
+        StatusCode::OK => Err(response.status()),
+        http => Err(Status::new(code(http), format!("the server answered {http}"))),
+    };
+    let (mut headers, mut trailers) = response.into_metadata();
     for metadata in [&mut headers, &mut trailers] {
         leave_out(metadata);
     }
-    if http != StatusCode::OK {
-        let status = Status::new(code(http), format!("the server answered {http}"));
-        return Err(errors.connect(status).with_headers(headers).with_trailers(trailers));
+    match outcome {
+        Err(status) => Err(errors.connect(status).with_headers(headers).with_trailers(trailers)),
+        Ok(Err(error)) => Err(ConnectError::internal(format!("the response cannot be read: {error}"))),
+        Ok(Ok(message)) => {
+            let mut response = Response::new(EncodedBody::from(message));
+            (response.headers, response.trailers) = (headers, trailers);
+            Ok(response)
+        }
     }
-    if !response.is_success() {
-        return Err(errors.connect(response.status()).with_headers(headers).with_trailers(trailers));
-    }
-    let message: Bytes = response
-        .message(usize::MAX)
-        .map_err(|error| ConnectError::internal(format!("the response cannot be read: {error}")))?;
-    let mut response = Response::new(EncodedBody::from(message));
-    (response.headers, response.trailers) = (headers, trailers);
-    Ok(response)
 }
 
 /// What an answer means that did not come from a gRPC server, but from something in front of it; as gRPC's own clients take it.

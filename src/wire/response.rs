@@ -117,8 +117,8 @@ impl UnaryResponse {
 
     /// The headers and the trailers, as they are.
     #[cfg(feature = "connect")]
-    pub(crate) fn metadata(&self) -> (HeaderMap, HeaderMap) {
-        (self.parts.headers.clone(), self.trailers.clone())
+    pub(crate) fn into_metadata(self) -> (HeaderMap, HeaderMap) {
+        (self.parts.headers, self.trailers)
     }
 
     /// Whether the handler succeeded: `grpc-status` is 0, in the trailers or, of a response without a body, in the headers.

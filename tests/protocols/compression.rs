@@ -71,6 +71,26 @@ async fn is_undone_and_done_and_is_the_same_request() {
 }
 
 #[tokio::test]
+async fn of_a_replay_over_grpc_web_is_what_its_caller_accepts() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let (key, message) = (Uuid::new_v4(), text(1, "padded"));
+        let first = server.create(Protocol::Connect, key, &message).await;
+        for encoding in ["gzip", "zstd"] {
+            let call = server.call(Protocol::GrpcWeb, "Create", Some(key), &message);
+            let answer = call.header("grpc-accept-encoding", encoding).send(server.address).await;
+            assert_eq!(answer.header("grpc-encoding"), Some(encoding), "{kind:?}");
+            let (header, rest) = answer.body.split_first_chunk::<5>().expect("a frame");
+            let [flag, length @ ..] = *header;
+            assert_eq!(flag, 1, "{kind:?}: compressed");
+            let compressed = &rest[..u32::from_be_bytes(length) as usize];
+            assert_eq!(decompress(encoding, compressed), first.message().as_ref(), "{kind:?} {encoding}");
+        }
+        assert_eq!(server.desk.started(), 1);
+    }
+}
+
+#[tokio::test]
 async fn is_not_undone_into_more_than_the_limit() {
     let bomb = vec![b' '; 16 << 20];
     for kind in Kind::BOTH {
