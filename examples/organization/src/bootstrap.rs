@@ -32,8 +32,12 @@ const INSERT_USER: &str =
 const INSERT_CLUSTER: &str = "INSERT INTO tenant.clusters (id, organization_id, name, region) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (id) DO NOTHING";
 
-/// Brings the database up to date, as the superuser whose URL it is.
-pub(crate) async fn bootstrap(database_url: &str) -> Result<(), Error> {
+/// Brings the database up to date, as the superuser whose URL it is, and puts in the example's rows.
+///
+/// # Errors
+///
+/// It cannot be reached, or the user is not a superuser.
+pub async fn bootstrap(database_url: &str) -> Result<(), Error> {
     let mut client = connect(database_url).await?;
     let superuser: bool =
         client.query_typed_one("SELECT rolsuper FROM pg_roles WHERE rolname = current_user", &[]).await?.try_get(0)?;

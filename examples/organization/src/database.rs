@@ -38,14 +38,14 @@ pub(crate) struct Insert {
 /// A handler that is dropped, because its client hung up, leaves no open transaction behind: dropping a
 /// [`deadpool_postgres::Transaction`] sends its ROLLBACK before anything that the connection's next user says.
 #[derive(Clone)]
-pub(crate) struct Database {
+pub struct Database {
     pool: Pool,
     commit_delay: Duration,
 }
 
 impl Database {
     /// `commit_delay` is how long a create waits before it commits, if its call does not ask for longer.
-    pub(crate) fn new(pool: Pool, commit_delay: Duration) -> Self {
+    pub fn new(pool: Pool, commit_delay: Duration) -> Self {
         Self { pool, commit_delay }
     }
 
@@ -151,8 +151,12 @@ impl fmt::Debug for Database {
     }
 }
 
-/// The connections of the API, each as [`API_ROLE`].
-pub(crate) fn pool(database_url: &str) -> Result<Pool, Error> {
+/// The connections of the API, each as its own role.
+///
+/// # Errors
+///
+/// The URL cannot be read.
+pub fn pool(database_url: &str) -> Result<Pool, Error> {
     let config: Config = database_url.parse()?;
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let as_api = Hook::async_fn(|connection: &mut deadpool_postgres::ClientWrapper, _| {

@@ -34,8 +34,10 @@ mod tour;
 
 pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
-pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION};
+pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION, bootstrap};
+pub use database::{Database, pool};
 pub use run::{Error, run};
+pub use services::Projects;
 
 /// The package `organization.v1`.
 #[allow(missing_docs, reason = "generated code")]

@@ -18,7 +18,7 @@ pub(crate) use api_keys::ApiKeys;
 pub(crate) use clusters::Clusters;
 pub(crate) use invites::{Invites, InvitesReconciler};
 pub(crate) use namespaces::Namespaces;
-pub(crate) use projects::Projects;
+pub use projects::Projects;
 
 use crate::failure;
 

@@ -37,14 +37,15 @@ const SELECT_MEMBERS: &str =
 const SELECT_PROJECTS: &str =
     "SELECT id, cluster_id, name, alias, labels, created FROM tenant.projects ORDER BY id DESC LIMIT 1000";
 
-/// The `ProjectService`.
+/// The `ProjectService`, without what stands in front of it: its calls need a [`Caller`] in their extensions.
 #[derive(Debug)]
-pub(crate) struct Projects {
+pub struct Projects {
     database: Database,
 }
 
 impl Projects {
-    pub(crate) fn new(database: Database) -> Self {
+    /// The service on this database.
+    pub fn new(database: Database) -> Self {
         Self { database }
     }
 }
