@@ -73,7 +73,7 @@ $soft$;
 -- claim: absent → reserved, or what stands in the way: a state of tenant.idempotency_state.
 --
 -- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any state but `acquired` and
--- `taken_over`.
+-- `taken_over`. `expires_in` is how long the record still lives; of one that somebody has made infinite, a long time.
 --
 -- Each statement below sees what was committed before it began (READ COMMITTED), so a row that appears between two of
 -- them is found by the next, and one that vanishes sends the loop round again.
@@ -97,7 +97,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     lease_left         interval,
     resource           uuid,
     status             text,
-    status_error       text
+    status_error       text,
+    expires_in         interval
 )
 LANGUAGE plpgsql AS $claim$
 BEGIN
@@ -118,8 +119,9 @@ BEGIN
         SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes,
                k.response_metadata, k.error_bytes,
                coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
-               tenant.idempotency_resource_id(k)
-        INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource
+               tenant.idempotency_resource_id(k),
+               least(k.expires, clock_timestamp() + interval '100 years') - clock_timestamp()
+        INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, expires_in
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 

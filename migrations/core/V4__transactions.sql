@@ -66,7 +66,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     lease_left         interval,
     resource           uuid,
     status             text,
-    status_error       text
+    status_error       text,
+    expires_in         interval
 )
 LANGUAGE plpgsql AS $begin$
 DECLARE
@@ -86,8 +87,9 @@ BEGIN
            k.response_metadata, k.error_bytes,
            coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
            tenant.idempotency_resource_id(k),
+           least(k.expires, clock_timestamp() + interval '100 years') - clock_timestamp(),
            concat(k.id, ' ', k.token)
-    INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, v_seen
+    INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, expires_in, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 

@@ -145,7 +145,9 @@ impl Store for MemoryStore {
         if let Some((response, resource)) = &record.outcome {
             let resource = resource.as_ref().map(|resource| resource.id);
             let status = resource.and_then(|resource| statuses.get(&resource).copied());
-            return Ok(ClaimOutcome::Replay(Replay { response: response.clone(), resource, status: Ok(status) }));
+            let expires_in = record.expires.saturating_duration_since(now);
+            let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
+            return Ok(ClaimOutcome::Replay(replay));
         }
         Ok(match record.claimed(claim, now) {
             Claimed::Held if record.attempts == 1 => ClaimOutcome::Acquired,

@@ -260,6 +260,9 @@ pub struct Replay {
     pub resource: Option<Uuid>,
     /// The newest status of the work behind that resource: `Ok(None)` where nothing is known.
     pub status: Result<Option<OutboxStatus>, StatusError>,
+    /// How long the record still lives, from some moment between the question and this answer, by the store's clock; rather
+    /// too little than too much. For so long from when it asked, at most, the layer may give the response without asking again.
+    pub expires_in: Duration,
 }
 
 /// A status that could not be found out. The replay that it belongs to stands.

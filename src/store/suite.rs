@@ -86,6 +86,7 @@ macro_rules! store_suite {
             completes_with_metadata
             completes_without_keeping_a_response
             completes_with_an_error
+            tells_how_long_a_completed_record_lives
             does_not_complete_after_the_lease_was_taken_over
             does_not_complete_what_was_not_claimed
             does_not_complete_what_was_released
@@ -513,6 +514,21 @@ pub async fn completes_with_an_error(harness: &impl Harness) {
     for _ in 0..2 {
         let replay = replay(&store, &again(&first)).await;
         assert_eq!((replay.response, replay.resource), (StoredResponse::Error("no".into()), None));
+    }
+}
+
+/// A replay says how long its record still lives, whatever it is of: a little less than its retention.
+pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let omitted = Completion { response: StoredResponse::Omitted, ..completion(b"") };
+    for completion in [completion(b"first"), failure(b"first"), omitted] {
+        for retention in [HOUR, 2 * HOUR] {
+            let first = Claim { retention, ..claim() };
+            acquire(&store, &first).await;
+            complete(&store, &first, &Completion { retention, ..completion.clone() }).await;
+            let left = replay(&store, &again(&first)).await.expires_in;
+            assert!(left <= retention && left > retention - HOUR / 2, "{left:?} of {retention:?}");
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tokio_postgres::Client;
-use tonic_idempotency::store::{Claim, Completion, Store};
+use tonic_idempotency::store::{Claim, ClaimOutcome, Completion, Store};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::record::{HOUR, acquire, claim, completion};
+use crate::record::{HOUR, acquire, again, claim, complete, completion};
 
 /// Seconds until the only record expires.
 async fn left(owner: &Client) -> f64 {
@@ -57,4 +57,21 @@ async fn leaves_the_expiry_alone_where_it_is_about_right() {
     store.complete(&claim.reservation, &completion).await.expect("the store answers");
     assert_eq!(expires(&owner).await, before);
     assert!(Duration::from_secs_f64(left(&owner).await) <= 24 * HOUR);
+}
+
+/// Somebody who wants a record kept for ever may say so in the table.
+#[tokio::test]
+async fn of_a_record_made_infinite_is_long_and_the_record_is_replayed() {
+    let database = Database::new().await;
+    let (store, owner) = (database.store(), database.owner().await);
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &first, &completion("done")).await;
+    owner
+        .batch_execute("UPDATE tenant.idempotency_keys SET expires = 'infinity'")
+        .await
+        .expect("the record is changed");
+    match store.claim(&again(&first)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert!(replay.expires_in > 24 * 365 * HOUR, "{:?}", replay.expires_in),
+        other => panic!("no replay but {other:?}"),
+    }
 }

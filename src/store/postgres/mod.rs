@@ -325,8 +325,7 @@ fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
 }
 
 fn in_flight(row: &Row) -> Result<ClaimOutcome, StoreError> {
-    let left: i64 = column(row, "lease_left_ms")?;
-    Ok(ClaimOutcome::InFlight { lease_left: Duration::from_millis(left.max(0).unsigned_abs()) })
+    Ok(ClaimOutcome::InFlight { lease_left: milliseconds(column(row, "lease_left_ms")?) })
 }
 
 fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreError> {
@@ -335,7 +334,8 @@ fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreErro
         (Some(status), None) => parse_status(status).map(Some),
         (None, None) => Ok(None),
     };
-    Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status }))
+    let expires_in = milliseconds(column(row, "expires_in_ms")?);
+    Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status, expires_in }))
 }
 
 fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
@@ -347,6 +347,11 @@ fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
         procedure: column(row, "procedure")?,
         request_hash: RequestHash::from(hash),
     })
+}
+
+/// What is left of a time; nothing where it is over.
+fn milliseconds(left: i64) -> Duration {
+    Duration::from_millis(left.max(0).unsigned_abs())
 }
 
 fn parse_status(status: &str) -> Result<OutboxStatus, StatusError> {
