@@ -52,18 +52,20 @@ LANGUAGE sql VOLATILE AS $state$
     END
 $state$;
 
+-- How long it is until then, in whole milliseconds, and at most a hundred years; less than zero for what is past.
+CREATE OR REPLACE FUNCTION tenant.idempotency_milliseconds_until(p_time timestamptz) RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN floor(1000 * greatest(-3155760000, least(3155760000, date_part('epoch', p_time) - date_part('epoch', clock_timestamp()))));
+
 -- The status of a resource, for a replay that stands whatever goes wrong in here; `status_error` is the SQLSTATE then. An
 -- outbox that somebody has locked is given up on soon.
 CREATE OR REPLACE FUNCTION tenant.idempotency_soft_status(
     p_resource_type text, p_resource uuid, OUT status text, OUT status_error text
 )
-LANGUAGE plpgsql AS $soft$
-DECLARE
-    v_lock_timeout CONSTANT text := current_setting('lock_timeout');
+LANGUAGE plpgsql
+SET lock_timeout = '250ms' AS $soft$
 BEGIN
-    PERFORM set_config('lock_timeout', '250ms', true);
     status := tenant.idempotency_resource_status(p_resource_type, p_resource);
-    PERFORM set_config('lock_timeout', v_lock_timeout, true);
 EXCEPTION WHEN query_canceled OR OTHERS THEN
     status := NULL;
     status_error := SQLSTATE;
@@ -73,59 +75,60 @@ $soft$;
 -- claim: absent → reserved, or what stands in the way: a state of tenant.idempotency_state.
 --
 -- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any state but `acquired` and
--- `taken_over`. `expires_in` is how long the record still lives; of one that somebody has made infinite, a long time.
+-- `taken_over`.
 --
--- Each statement below sees what was committed before it began (READ COMMITTED), so a row that appears between two of
--- them is found by the next, and one that vanishes sends the loop round again.
+-- It looks first, so that a retry only reads. Each statement below sees what was committed before it began (READ COMMITTED),
+-- so a row that appears between two of them is found by the next, and one that vanishes sends the loop round again.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_user           uuid,
     p_key            uuid,
     p_token          uuid,
     p_procedure      text,
     p_request_hash   bytea,
-    p_lease          interval,
-    p_retention      interval,
+    p_lease          double precision, -- seconds
+    p_retention      double precision, -- seconds
     p_on_lease_ended text, -- of the same request without an outcome: 'rerun' and 'reconcile' take it over, 'refuse' does not
-    p_resource_type  text  -- whose status a replay reports; NULL for none
-) RETURNS TABLE (
-    state              text,
-    recorded_procedure text,
-    recorded_hash      bytea,
-    response           bytea,
-    metadata           bytea,
-    error              bytea,
-    lease_left         interval,
-    resource           uuid,
-    status             text,
-    status_error       text,
-    expires_in         interval
+    p_resource_type  text, -- whose status a replay reports; NULL for none
+    OUT state              text,
+    OUT recorded_procedure text,
+    OUT recorded_hash      bytea,
+    OUT response           bytea,
+    OUT metadata           bytea,
+    OUT error              bytea,
+    OUT resource           uuid,
+    OUT status             text,
+    OUT status_error       text,
+    OUT lease_left_ms      bigint,
+    OUT expires_in_ms      bigint
 )
 LANGUAGE plpgsql AS $claim$
+DECLARE
+    v_lease CONSTANT interval := make_interval(secs => p_lease);
+    v_lifetime CONSTANT interval := make_interval(secs => greatest(p_lease, p_retention));
+    v_status record;
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     FOR v_round IN 1..16 LOOP
-        INSERT INTO tenant.idempotency_keys
-            (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
-        VALUES
-            (p_key, p_user, p_procedure, p_request_hash, p_token,
-             clock_timestamp() + p_lease, clock_timestamp() + greatest(p_lease, p_retention))
-        ON CONFLICT (idempotency_key, user_id) DO NOTHING;
-        IF FOUND THEN
-            state := 'acquired';
-            EXIT;
-        END IF;
-
-        SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes,
-               k.response_metadata, k.error_bytes,
-               coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
-               tenant.idempotency_resource_id(k),
-               least(k.expires, clock_timestamp() + interval '100 years') - clock_timestamp()
-        INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, expires_in
+        SELECT tenant.idempotency_state(k, p_token, v_lease), k.procedure, k.request_hash, k.response_bytes,
+               k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
+               tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_lease)),
+               tenant.idempotency_milliseconds_until(k.expires)
+        INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-        IF state = 'expired' THEN
+        IF state IS NULL THEN
+            INSERT INTO tenant.idempotency_keys
+                (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
+            VALUES
+                (p_key, p_user, p_procedure, p_request_hash, p_token, clock_timestamp() + v_lease,
+                 clock_timestamp() + v_lifetime)
+            ON CONFLICT (idempotency_key, user_id) DO NOTHING;
+            IF FOUND THEN
+                state := 'acquired';
+            END IF;
+        ELSIF state = 'expired' THEN
             state := NULL;
             DELETE FROM tenant.idempotency_keys k
             WHERE k.idempotency_key = p_key
@@ -139,8 +142,8 @@ BEGIN
             state := NULL;
             UPDATE tenant.idempotency_keys k
             SET token         = p_token,
-                lease_expires = clock_timestamp() + p_lease,
-                expires       = clock_timestamp() + greatest(p_lease, p_retention),
+                lease_expires = clock_timestamp() + v_lease,
+                expires       = clock_timestamp() + v_lifetime,
                 attempts      = k.attempts + 1
             WHERE k.idempotency_key = p_key
               AND k.user_id = p_user
@@ -149,7 +152,7 @@ BEGIN
               AND k.response_bytes IS NULL
               AND k.error_bytes IS NULL
               AND k.expires > clock_timestamp()
-              AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
+              AND coalesce(k.lease_expires, k.created + v_lease) <= clock_timestamp()
               AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile');
             IF FOUND THEN
                 state := 'taken_over';
@@ -163,24 +166,27 @@ BEGIN
             USING ERRCODE = 'serialization_failure';
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        SELECT s.status, s.status_error INTO status, status_error
-        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
+        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
+        status := v_status.status;
+        status_error := v_status.status_error;
     END IF;
-    RETURN NEXT;
 END
 $claim$;
 
 -- extend: a reservation's lease starts anew, by the holder of the token alone; whether there was such a reservation. One that
 -- was abandoned has no lease any more.
-CREATE OR REPLACE FUNCTION tenant.idempotency_extend(p_user uuid, p_key uuid, p_token uuid, p_lease interval)
-RETURNS boolean
+CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
+    p_user uuid, p_key uuid, p_token uuid, p_lease double precision -- seconds
+) RETURNS boolean
 LANGUAGE plpgsql AS $extend$
+DECLARE
+    v_lease CONSTANT interval := make_interval(secs => p_lease);
 BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     UPDATE tenant.idempotency_keys k
-    SET lease_expires = clock_timestamp() + p_lease,
-        expires       = greatest(k.expires, clock_timestamp() + p_lease)
+    SET lease_expires = clock_timestamp() + v_lease,
+        expires       = greatest(k.expires, clock_timestamp() + v_lease)
     WHERE k.idempotency_key = p_key
       AND k.user_id = p_user
       AND k.token = p_token
@@ -202,7 +208,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_omitted         boolean,
     p_error           bytea, -- in place of a response
     p_metadata        bytea, -- beside a response; NULL for none
-    p_retention       interval,
+    p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
     p_resource        uuid
 ) RETURNS text
@@ -211,7 +217,8 @@ BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     IF tenant.idempotency_complete_row(
-        p_user, p_key, p_token, p_response, p_omitted, p_error, p_metadata, p_retention, p_resource_column, p_resource
+        p_user, p_key, p_token, p_response, p_omitted, p_error, p_metadata, make_interval(secs => p_retention),
+        p_resource_column, p_resource
     ) THEN
         RETURN 'completed';
     END IF;

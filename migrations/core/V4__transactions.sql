@@ -53,26 +53,27 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_token          uuid,
     p_procedure      text,
     p_request_hash   bytea,
-    p_lease          interval,
+    p_lease          double precision, -- seconds
     p_on_lease_ended text,
-    p_resource_type  text
-) RETURNS TABLE (
-    state              text,
-    recorded_procedure text,
-    recorded_hash      bytea,
-    response           bytea,
-    metadata           bytea,
-    error              bytea,
-    lease_left         interval,
-    resource           uuid,
-    status             text,
-    status_error       text,
-    expires_in         interval
+    p_resource_type  text,
+    OUT state              text,
+    OUT recorded_procedure text,
+    OUT recorded_hash      bytea,
+    OUT response           bytea,
+    OUT metadata           bytea,
+    OUT error              bytea,
+    OUT resource           uuid,
+    OUT status             text,
+    OUT status_error       text,
+    OUT lease_left_ms      bigint,
+    OUT expires_in_ms      bigint
 )
 LANGUAGE plpgsql AS $begin$
 DECLARE
+    v_lease CONSTANT interval := make_interval(secs => p_lease);
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
     v_request CONSTANT integer := tenant.idempotency_request_id(p_procedure, p_request_hash);
+    v_status record;
     v_seen text;
     v_held boolean;
 BEGIN
@@ -83,21 +84,19 @@ BEGIN
 
     v_held := pg_try_advisory_xact_lock(v_lock);
 
-    SELECT tenant.idempotency_state(k, p_token, p_lease), k.procedure, k.request_hash, k.response_bytes,
-           k.response_metadata, k.error_bytes,
-           coalesce(k.lease_expires, k.created + p_lease) - clock_timestamp(),
-           tenant.idempotency_resource_id(k),
-           least(k.expires, clock_timestamp() + interval '100 years') - clock_timestamp(),
+    SELECT tenant.idempotency_state(k, p_token, v_lease), k.procedure, k.request_hash, k.response_bytes,
+           k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
+           tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_lease)),
+           tenant.idempotency_milliseconds_until(k.expires),
            concat(k.id, ' ', k.token)
-    INTO state, recorded_procedure, recorded_hash, response, metadata, error, lease_left, resource, expires_in, v_seen
+    INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
     -- Whoever holds the lock may be giving a replay, and not have ended yet: what is final needs no lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
         state := tenant.idempotency_holder(v_lock, v_request);
-        lease_left := p_lease;
-        RETURN NEXT;
+        lease_left_ms := 1000 * p_lease;
         RETURN;
     END IF;
 
@@ -114,24 +113,25 @@ BEGIN
         state := 'taken_over';
         PERFORM set_config('app.idempotency_seen', v_seen, true);
     ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        SELECT s.status, s.status_error INTO status, status_error
-        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
+        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
+        status := v_status.status;
+        status_error := v_status.status_error;
     END IF;
-    RETURN NEXT;
 END
 $begin$;
 
--- Limits how long this transaction may be idle; a shorter limit of the server's stays.
-CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit interval) RETURNS void
+-- Limits how long this transaction may be idle, in seconds; a shorter limit of the server's stays.
+CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit double precision) RETURNS void
 LANGUAGE plpgsql AS $idle$
 DECLARE
-    v_limit CONSTANT interval := nullif(current_setting('idle_in_transaction_session_timeout')::interval, interval '0');
+    -- '0' where the server sets none, which needs no interval to be made of it.
+    v_limit CONSTANT text := current_setting('idle_in_transaction_session_timeout');
+    v_seconds double precision := least(p_limit, 2147483.647);
 BEGIN
-    PERFORM set_config(
-        'idle_in_transaction_session_timeout',
-        greatest(1, least(2147483647, ceil(extract(epoch FROM least(v_limit, p_limit)) * 1000)))::text,
-        true
-    );
+    IF v_limit <> '0' THEN
+        v_seconds := least(v_seconds, date_part('epoch', v_limit::interval));
+    END IF;
+    PERFORM set_config('idle_in_transaction_session_timeout', greatest(1, ceil(v_seconds * 1000))::text, true);
 END
 $idle$;
 
@@ -145,13 +145,13 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_token           uuid,
     p_procedure       text,
     p_request_hash    bytea,
-    p_lease           interval,
+    p_lease           double precision, -- seconds
     p_on_lease_ended  text,
     p_response        bytea,
     p_omitted         boolean,
     p_error           bytea, -- in place of a response
     p_metadata        bytea, -- beside a response; NULL for none
-    p_retention       interval,
+    p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
     p_resource        uuid
 ) RETURNS void
@@ -165,8 +165,8 @@ BEGIN
 
     FOR v_round IN 1..2 LOOP
         IF tenant.idempotency_insert_row(
-            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_metadata, p_retention,
-            p_resource_column, p_resource
+            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_metadata,
+            make_interval(secs => p_retention), p_resource_column, p_resource
         ) THEN
             RETURN;
         END IF;
@@ -180,7 +180,7 @@ BEGIN
                    AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile')
                    AND k.response_bytes IS NULL
                    AND k.error_bytes IS NULL
-                   AND coalesce(k.lease_expires, k.created + p_lease) <= clock_timestamp()
+                   AND coalesce(k.lease_expires, k.created + make_interval(secs => p_lease)) <= clock_timestamp()
                    AND k.procedure = p_procedure
                    AND k.request_hash = p_request_hash));
         EXIT WHEN NOT FOUND;

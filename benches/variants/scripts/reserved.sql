@@ -1,7 +1,7 @@
 -- One call each of tenant.idempotency_claim and tenant.idempotency_complete around the handler.
 SELECT state FROM tenant.idempotency_claim(
     (:user || :user)::uuid, (:key_a || :key_b)::uuid, (:token_a || :token_b)::uuid, :procedure, :hash,
-    interval '5 minutes', interval '24 hours', 'rerun', 'project');
+    300, 86400, 'rerun', 'project');
 \startpipeline
 BEGIN;
 SELECT set_config('app.current_user_id', :user || :user, true);
@@ -11,4 +11,4 @@ RETURNING id AS project \gset
 COMMIT;
 SELECT tenant.idempotency_complete(
     (:user || :user)::uuid, (:key_a || :key_b)::uuid, (:token_a || :token_b)::uuid, :response,
-    false, NULL, NULL, interval '24 hours', 'project_id', :project::uuid);
+    false, NULL, NULL, 86400, 'project_id', :project::uuid);

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_extend($1, $2, $3, make_interval(secs => $4)) AS extended
+SELECT tenant.idempotency_extend($1, $2, $3, $4) AS extended
