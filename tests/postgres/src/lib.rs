@@ -16,7 +16,8 @@
 //!
 //! Private servers are set up for speed and not for keeping data: no `fsync`, no synchronous commit. Never measure
 //! durability, or the price of it, on one. [`Server::start_durable`] gives one that keeps what was committed when its
-//! processes are killed, which [`Server::kill`] does; the machine itself must not go down.
+//! processes are killed, which [`Server::kill`] does; the machine itself must not go down. [`Server::start_as_deployed`] gives
+//! one with PostgreSQL's defaults, for benchmarks.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), scratch_postgres::StartError> {

@@ -54,6 +54,20 @@ impl Server {
         Self::start_in_background(sources, Durability::Commits).await
     }
 
+    /// As [`start`](Self::start), and a private server is set up to be measured: with PostgreSQL's own defaults, so that each
+    /// commit is flushed to the disk, and 512 MB of shared buffers.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_as_deployed(sources: &[Source]) -> Result<Self, StartError> {
+        Self::start_in_background(sources, Durability::Disk).await
+    }
+
     /// Ends every process of the server at once, as `kill -9` does, and waits until they are gone. Whoever is connected
     /// loses the connection; what was committed is there after [`restart`](Self::restart), if the server was
     /// [started so](Self::start_durable). At most a few seconds.
