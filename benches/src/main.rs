@@ -9,6 +9,8 @@
 
 mod args;
 mod context;
+mod format;
+mod plot;
 mod section;
 mod spread;
 
