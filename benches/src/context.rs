@@ -1,23 +1,35 @@
 use std::time::{Duration, Instant};
 
 /// What every part is given.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     started: Instant,
+    part: Option<&'static str>,
     /// Each measurement for an instant only.
     pub(crate) smoke: bool,
 }
 
 impl Context {
     pub(crate) fn new(smoke: bool) -> Self {
-        Self { started: Instant::now(), smoke }
+        Self { started: Instant::now(), part: None, smoke }
+    }
+
+    /// For one part, whose progress is told from that of others.
+    pub(crate) fn of(&self, part: &'static str) -> Self {
+        Self { part: Some(part), ..self.clone() }
     }
 
     /// Says on standard error what is measured next.
     #[expect(clippy::print_stderr, reason = "progress is for whoever waits")]
     pub(crate) fn progress(&self, what: &str) {
-        let seconds = self.started.elapsed().as_secs();
-        eprintln!("[{:>2}:{:02}] {what}", seconds / 60, seconds % 60);
+        let seconds = self.elapsed().as_secs();
+        let part = self.part.map(|part| format!("{part}: ")).unwrap_or_default();
+        eprintln!("[{:>2}:{:02}] {part}{what}", seconds / 60, seconds % 60);
+    }
+
+    /// Since everything began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// How often something is measured, in turn with what it is held against.

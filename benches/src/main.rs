@@ -11,14 +11,23 @@ mod args;
 mod context;
 mod format;
 mod plot;
+mod report;
 mod section;
 mod spread;
 
-use clap::{Parser as _, ValueEnum as _};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Parser as _;
 
 use crate::{
     args::{Args, Part},
     context::Context,
+    report::{Report, Setting},
     section::Section,
 };
 
@@ -26,15 +35,38 @@ use crate::{
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<ExitCode, Error> {
     let args = Args::parse();
+    if args.is_whole() && cfg!(debug_assertions) {
+        return Err("a debug build says nothing of speed: cargo run --release -p benchmarks".into());
+    }
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let setting = Setting::now(root);
     let context = Context::new(args.smoke);
-    let parts = if args.parts.is_empty() { Part::value_variants() } else { &args.parts };
+    let parts = args.parts();
+    announce(&context, &parts);
     let mut sections = Vec::new();
     for part in parts {
-        sections.push(measure(*part, &context).await?);
+        sections.push(measure(part, &context.of(part.name())).await?);
     }
-    Ok(())
+    let report = Report { setting, took: context.elapsed(), sections };
+    let rendered = report.render()?;
+    if args.is_whole() {
+        report::replace(&root.join("docs"), &rendered)?;
+        context.progress("docs/benchmarks.md is written");
+    } else {
+        io::stdout().write_all(rendered.markdown.as_bytes())?;
+        context.progress("done; docs/benchmarks.md is as it was");
+    }
+    if args.smoke {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let missed = report.missed().count();
+    for goal in report.missed() {
+        context.progress(&format!("MISSED: {goal}"));
+    }
+    context.progress(&format!("goals missed: {missed} of {}", report.goals().count()));
+    Ok(if args.check && missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
@@ -43,5 +75,15 @@ async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
             context.progress("not there yet");
             Err("not there yet".into())
         }
+    }
+}
+
+fn announce(context: &Context, parts: &[Part]) {
+    let names = parts.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ");
+    if context.smoke {
+        context.progress(&format!("{names}: for an instant each"));
+    } else {
+        let estimate = parts.iter().map(|part| part.estimate()).sum::<Duration>();
+        context.progress(&format!("{names}: about {}", humantime::format_duration(estimate)));
     }
 }

@@ -1,6 +1,8 @@
 //! What a part found out: a section of the report.
 
-use crate::spread::Spread;
+use std::fmt;
+
+use crate::{format, spread::Spread};
 
 /// A section of the report.
 #[derive(Debug)]
@@ -63,9 +65,85 @@ pub(crate) enum Bound {
 
 impl Goal {
     pub(crate) fn is_met(&self) -> bool {
-        match self.bound {
-            Bound::AtLeast(bound) => self.figure.median >= bound,
-            Bound::AtMost(bound) => self.figure.median <= bound,
+        self.bound.holds(self.figure.median)
+    }
+
+    /// The figure, with as many decimals as it takes to see whether it meets its goal: 0.9896 is not 0.99.
+    pub(crate) fn written_figure(&self) -> String {
+        const ENOUGH: usize = 9;
+        let median = self.figure.median;
+        let tells = |decimals: &usize| {
+            let written = format!("{median:.decimals$}").parse().unwrap_or(median);
+            self.bound.holds(written) == self.is_met()
+        };
+        let decimals = (format::decimals(median)..ENOUGH).find(tells).unwrap_or(ENOUGH);
+        format::spread_with_decimals(self.figure, decimals)
+    }
+}
+
+impl Bound {
+    fn holds(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => figure >= bound,
+            Self::AtMost(bound) => figure <= bound,
         }
+    }
+}
+
+/// As it was given: `≥ 0.9`, `≤ 1,000`.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, bound) = match self {
+            Self::AtLeast(bound) => ("≥", bound),
+            Self::AtMost(bound) => ("≤", bound),
+        };
+        let written = bound.to_string();
+        let decimals = written.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        write!(f, "{sign} {}", format::with_decimals(*bound, decimals))
+    }
+}
+
+/// In one line, for a person who waits.
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { measure, bound, unit, .. } = self;
+        write!(f, "{measure}: {} instead of {bound} {unit}", self.written_figure())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(bound: Bound, median: f64) -> Goal {
+        let figure = Spread { median, min: median, max: median + 1.0 };
+        Goal { measure: "speed".to_owned(), bound, figure, unit: "× bare".to_owned(), limit: None }
+    }
+
+    #[test]
+    fn a_goal_is_met_at_its_bound_and_missed_beyond() {
+        assert!(goal(Bound::AtLeast(0.9), 0.9).is_met());
+        assert!(!goal(Bound::AtLeast(0.9), 0.8999).is_met());
+        assert!(goal(Bound::AtMost(3.0), 3.0).is_met());
+        assert!(!goal(Bound::AtMost(3.0), 3.0001).is_met());
+    }
+
+    #[test]
+    fn what_is_no_number_meets_nothing() {
+        assert!(!goal(Bound::AtLeast(0.9), f64::NAN).is_met());
+        assert!(!goal(Bound::AtMost(3.0), f64::NAN).is_met());
+    }
+
+    #[test]
+    fn a_figure_is_not_rounded_over_its_bound() {
+        assert_eq!(goal(Bound::AtLeast(0.99), 0.98996).written_figure(), "0.98996 (0.98996–1.98996)");
+        assert_eq!(goal(Bound::AtMost(3.0), 3.0004).written_figure(), "3.0004 (3.0004–4.0004)");
+        assert_eq!(goal(Bound::AtMost(3.0), 2.9996).written_figure(), "3.00 (3.00–4.00)");
+    }
+
+    #[test]
+    fn a_goal_is_a_line() {
+        let line = goal(Bound::AtMost(1_000.5), 1_200.0).to_string();
+        assert_eq!(line, "speed: 1,200 (1,200–1,201) instead of ≤ 1,000.5 × bare");
     }
 }

@@ -1,0 +1,152 @@
+use super::*;
+use crate::{
+    section::{Bound, Plot, PlotKind, Table},
+    spread::Spread,
+};
+
+#[test]
+fn a_report_begins_with_how_it_was_made_and_on_what() {
+    let markdown = markdown(vec![section()]);
+    assert!(markdown.starts_with("# Benchmarks\n\n"), "{markdown}");
+    for line in [
+        "| command | `cargo run --release -p benchmarks` |",
+        "| took | 8m 42s |",
+        "| commit | 0123456789ab, with changes |",
+        r"| processor | model\_1, cores: 2 |",
+        "| load before | 0.10 |",
+    ] {
+        assert!(markdown.lines().any(|it| it == line), "{line} in {markdown}");
+    }
+}
+
+#[test]
+fn a_missed_goal_says_so_and_why() {
+    let markdown = markdown(vec![section()]);
+    for line in [
+        "1 of 3 are met, **2 missed**.",
+        "| measure | goal | median (min–max) |  |",
+        "| --- | ---: | ---: | ---: |",
+        "| 4 KiB string | ≥ 0.9 × plain SHA-256 | 0.953 (0.900–1.000) | met |",
+        r"| map\<string, string\> | ≤ 3 × plain SHA-256 | 3.45 (3.00–4.00) | **missed** |",
+        "| `a\\|b` | ≤ 0 allocations | 2 | **missed** |",
+        r"- **map\<string, string\>**: sorting it *takes* that.",
+        "- **`a\\|b`**: it is not known yet what the limit is.",
+    ] {
+        assert!(markdown.lines().any(|it| it == line), "{line} in {markdown}");
+    }
+    assert!(!markdown.contains("would be the limit"), "{markdown}");
+}
+
+#[test]
+fn goals_that_are_all_met_need_no_reasons() {
+    let mut section = section();
+    section.goals.truncate(1);
+    let markdown = markdown(vec![section]);
+    assert!(markdown.contains("All 1 are met."), "{markdown}");
+    assert!(!markdown.contains("missed"), "{markdown}");
+}
+
+#[test]
+fn a_section_has_its_text_tables_and_plots() {
+    let markdown = markdown(vec![section()]);
+    let expected = r"## Request\_hash
+
+Text with *emphasis*.
+
+**By \| shape**
+
+| message | MB/s |
+| --- | ---: |
+| a\|b | 1,234 |
+
+![Hash \[speed\] (MB/s). Bars for a, b: plain, canonical.](benchmarks/hash-speed.svg)
+";
+    assert!(markdown.ends_with(expected), "{markdown}");
+}
+
+#[test]
+fn every_row_of_a_table_has_as_many_cells_as_its_header() {
+    let markdown = markdown(vec![section()]);
+    let cells = |line: &str| line.replace(r"\|", "").matches('|').count();
+    for table in markdown.split("\n\n").filter(|block| block.starts_with('|')) {
+        let counts: Vec<_> = table.lines().map(cells).collect();
+        assert!(counts.windows(2).all(|pair| pair[0] == pair[1]), "{table}");
+    }
+}
+
+#[test]
+fn each_plot_is_drawn() {
+    let rendered = report(vec![section()]).render().unwrap();
+    let names: Vec<_> = rendered.plots.keys().copied().collect();
+    assert_eq!(names, ["hash-speed"]);
+    roxmltree::Document::parse(&rendered.plots["hash-speed"]).unwrap();
+}
+
+#[test]
+fn plots_of_one_name_are_refused() {
+    let error = report(vec![section(), section()]).render().unwrap_err();
+    assert_eq!(error.to_string(), "two plots are called hash-speed");
+}
+
+fn markdown(sections: Vec<Section>) -> String {
+    report(sections).render().unwrap().markdown
+}
+
+fn report(sections: Vec<Section>) -> Report {
+    let setting = Setting {
+        command: "cargo run --release -p benchmarks".to_owned(),
+        date: "2000-01-01T00:00:00Z".to_owned(),
+        commit: "0123456789ab, with changes".to_owned(),
+        rust: "rustc 1.2.3".to_owned(),
+        processor: "model_1, cores: 2".to_owned(),
+        memory: "8 GiB".to_owned(),
+        system: "Linux".to_owned(),
+        load: "0.10".to_owned(),
+    };
+    Report { setting, took: Duration::from_millis(522_345), sections }
+}
+
+fn section() -> Section {
+    Section {
+        title: "Request_hash",
+        text: "\nText with *emphasis*.\n".to_owned(),
+        tables: vec![Table {
+            caption: "By | shape".to_owned(),
+            columns: vec!["message".to_owned(), "MB/s".to_owned()],
+            rows: vec![vec!["a|b".to_owned(), "1,234".to_owned()]],
+        }],
+        plots: vec![plot()],
+        goals: vec![
+            Goal {
+                measure: "4 KiB string".to_owned(),
+                bound: Bound::AtLeast(0.9),
+                figure: Spread { median: 0.953, min: 0.9, max: 1.0 },
+                unit: "× plain SHA-256".to_owned(),
+                limit: Some("would be the limit"),
+            },
+            Goal {
+                measure: "map<string, string>".to_owned(),
+                bound: Bound::AtMost(3.0),
+                figure: Spread { median: 3.45, min: 3.0, max: 4.0 },
+                unit: "× plain SHA-256".to_owned(),
+                limit: Some("sorting it *takes* that."),
+            },
+            Goal {
+                measure: "`a|b`".to_owned(),
+                bound: Bound::AtMost(0.0),
+                figure: Spread { median: 2.0, min: 2.0, max: 2.0 },
+                unit: "allocations".to_owned(),
+                limit: None,
+            },
+        ],
+    }
+}
+
+fn plot() -> Plot {
+    let figures = |figure: f64| vec![Some(Spread { median: figure, min: figure, max: figure }), None];
+    let kind = PlotKind::Bars {
+        labels: vec!["a".to_owned(), "b".to_owned()],
+        series: vec![("plain".to_owned(), figures(1.0)), ("canonical".to_owned(), figures(2.0))],
+    };
+    Plot { name: "hash-speed", title: "Hash [speed]".to_owned(), unit: "MB/s".to_owned(), kind }
+}
