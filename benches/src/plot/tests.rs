@@ -36,34 +36,38 @@ fn lines_are_well_formed_and_name_every_series() {
 }
 
 #[test]
-fn the_same_plot_gives_the_same_bytes() {
-    assert_eq!(svg(&many_bars()).unwrap(), svg(&many_bars()).unwrap());
-    assert_eq!(svg(&five_lines()).unwrap(), svg(&five_lines()).unwrap());
+fn the_same_plot_gives_the_same_bytes() -> Result<(), Error> {
+    assert_eq!(svg(&many_bars())?, svg(&many_bars())?);
+    assert_eq!(svg(&five_lines())?, svg(&five_lines())?);
+    Ok(())
 }
 
 #[test]
-fn a_bar_is_as_long_as_its_figure() {
+fn a_bar_is_as_long_as_its_figure() -> Result<(), Error> {
     let plot = bars("length", &["a"], &[("one", &[Some(spread(1.0))]), ("two", &[Some(spread(2.0))])]);
-    let svg = svg(&plot).unwrap();
-    let document = roxmltree::Document::parse(&svg).unwrap();
+    let svg = svg(&plot)?;
+    let document = roxmltree::Document::parse(&svg)?;
     // The background and what the legend has of the series' colors come first.
     let widths = document.descendants().filter(|node| node.has_tag_name("rect")).skip(3);
     let widths: Vec<f64> = widths.filter_map(|node| node.attribute("width")?.parse().ok()).collect();
     let [one, two] = widths[..] else { panic!("not two bars: {widths:?}") };
     assert!((two / one - 2.0).abs() < 0.01, "{one} and {two}");
+    Ok(())
 }
 
 #[test]
-fn nothing_stands_outside_of_the_picture() {
+fn nothing_stands_outside_of_the_picture() -> Result<(), Error> {
     for plot in [one_bar(), many_bars(), far_apart(), tiny(), missing(), two_points(), five_lines(), one_point()] {
-        let svg = svg(&plot).unwrap();
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let length = |node: roxmltree::Node<'_, '_>, name| node.attribute(name).and_then(|it| it.parse::<f64>().ok());
+        let svg = svg(&plot)?;
+        let document = roxmltree::Document::parse(&svg)?;
+        let length = |node: roxmltree::Node<'_, '_>, name| {
+            node.attribute(name).and_then(|length| length.parse().ok()).unwrap_or(f64::NAN)
+        };
         let root = document.root_element();
-        let (width, height) = (length(root, "width").unwrap(), length(root, "height").unwrap());
+        let (width, height) = (length(root, "width"), length(root, "height"));
         for node in document.descendants().filter(|node| node.has_tag_name("text")) {
             let text = node.text().unwrap_or_default().trim();
-            let (x, y) = (length(node, "x").unwrap(), length(node, "y").unwrap());
+            let (x, y) = (length(node, "x"), length(node, "y"));
             let estimate = f64::from(text::width(text, text::SIZE));
             let (left, right) = match node.attribute("text-anchor") {
                 // On its side.
@@ -75,12 +79,13 @@ fn nothing_stands_outside_of_the_picture() {
             assert!(left >= 0.0 && right <= width && y > 0.0 && y <= height, "{text} of {}", plot.name);
         }
     }
+    Ok(())
 }
 
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     let without = bars("without", &["a"], &[("one", &[None])]);
-    assert_eq!(svg(&without).unwrap_err().to_string(), "plot without: there is nothing to draw");
+    assert_eq!(svg(&without).expect_err("it has no figure").to_string(), "plot without: there is nothing to draw");
     assert!(svg(&bars("uneven", &["a", "b"], &[("one", &[Some(spread(1.0))])])).is_err());
     assert!(svg(&lines("zero", &[("one", &[(0.0, 1.0)])])).is_err());
 }
@@ -88,16 +93,17 @@ fn what_cannot_be_drawn_is_refused() {
 /// To look at: `PLOTS=<directory> cargo test -p benchmarks plots_to_look_at -- --ignored`.
 #[test]
 #[ignore = "writes the plots of these tests to the directory that PLOTS names, for a person to look at"]
-fn plots_to_look_at() {
+fn plots_to_look_at() -> Result<(), Error> {
     let directory = std::path::PathBuf::from(std::env::var_os("PLOTS").expect("PLOTS names a directory"));
     for plot in [one_bar(), many_bars(), far_apart(), tiny(), missing(), two_points(), five_lines(), one_point()] {
-        std::fs::write(directory.join(plot.name).with_extension("svg"), svg(&plot).unwrap()).unwrap();
+        std::fs::write(directory.join(plot.name).with_extension("svg"), svg(&plot)?)?;
     }
+    Ok(())
 }
 
 fn texts(plot: &Plot) -> BTreeSet<String> {
-    let svg = svg(plot).unwrap();
-    let document = roxmltree::Document::parse(&svg).unwrap();
+    let svg = svg(plot).expect("it can be drawn");
+    let document = roxmltree::Document::parse(&svg).expect("it is XML");
     let texts = document.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| node.text());
     texts.map(|text| text.trim().to_owned()).collect()
 }

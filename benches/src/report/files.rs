@@ -54,40 +54,42 @@ mod tests {
         Rendered { markdown: markdown.to_owned(), plots }
     }
 
-    fn names(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    fn names(directory: &Path) -> Result<Vec<String>, Error> {
+        let entries = fs::read_dir(directory)?.collect::<Result<Vec<_>, _>>()?;
+        let mut names: Vec<_> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
-        names
+        Ok(names)
     }
 
     #[test]
-    fn a_report_takes_the_place_of_the_one_before() {
-        let docs = tempfile::tempdir().unwrap();
-        fs::write(docs.path().join("guarantees.md"), "another").unwrap();
-        replace(docs.path(), &report("before", &[("gone", "<svg/>"), ("stays", "<svg/>")])).unwrap();
-        fs::write(docs.path().join("benchmarks/notes.txt"), "not ours").unwrap();
+    fn a_report_takes_the_place_of_the_one_before() -> Result<(), Error> {
+        let docs = tempfile::tempdir()?;
+        fs::write(docs.path().join("guarantees.md"), "another")?;
+        replace(docs.path(), &report("before", &[("gone", "<svg/>"), ("stays", "<svg/>")]))?;
+        fs::write(docs.path().join("benchmarks/notes.txt"), "not ours")?;
 
-        replace(docs.path(), &report("after", &[("comes", "<svg/>"), ("stays", "<svg>2</svg>")])).unwrap();
+        replace(docs.path(), &report("after", &[("comes", "<svg/>"), ("stays", "<svg>2</svg>")]))?;
 
-        assert_eq!(fs::read_to_string(docs.path().join("benchmarks.md")).unwrap(), "after");
-        assert_eq!(fs::read_to_string(docs.path().join("benchmarks/stays.svg")).unwrap(), "<svg>2</svg>");
-        assert_eq!(names(&docs.path().join("benchmarks")), ["comes.svg", "notes.txt", "stays.svg"]);
-        assert_eq!(names(docs.path()), ["benchmarks", "benchmarks.md", "guarantees.md"]);
+        assert_eq!(fs::read_to_string(docs.path().join("benchmarks.md"))?, "after");
+        assert_eq!(fs::read_to_string(docs.path().join("benchmarks/stays.svg"))?, "<svg>2</svg>");
+        assert_eq!(names(&docs.path().join("benchmarks"))?, ["comes.svg", "notes.txt", "stays.svg"]);
+        assert_eq!(names(docs.path())?, ["benchmarks", "benchmarks.md", "guarantees.md"]);
+        Ok(())
     }
 
     #[test]
-    fn a_report_that_cannot_be_written_changes_nothing() {
-        let docs = tempfile::tempdir().unwrap();
-        replace(docs.path(), &report("before", &[("a", "<svg/>"), ("b", "<svg/>")])).unwrap();
+    fn a_report_that_cannot_be_written_changes_nothing() -> Result<(), Error> {
+        let docs = tempfile::tempdir()?;
+        replace(docs.path(), &report("before", &[("a", "<svg/>"), ("b", "<svg/>")]))?;
 
         // There is no such directory to write the last of them to.
         let broken = report("after", &[("a", "<svg>2</svg>"), ("nowhere/c", "<svg/>")]);
-        replace(docs.path(), &broken).unwrap_err();
+        assert!(replace(docs.path(), &broken).is_err());
 
-        assert_eq!(fs::read_to_string(docs.path().join("benchmarks.md")).unwrap(), "before");
-        assert_eq!(fs::read_to_string(docs.path().join("benchmarks/a.svg")).unwrap(), "<svg/>");
-        assert_eq!(names(&docs.path().join("benchmarks")), ["a.svg", "b.svg"]);
-        assert_eq!(names(docs.path()), ["benchmarks", "benchmarks.md"]);
+        assert_eq!(fs::read_to_string(docs.path().join("benchmarks.md"))?, "before");
+        assert_eq!(fs::read_to_string(docs.path().join("benchmarks/a.svg"))?, "<svg/>");
+        assert_eq!(names(&docs.path().join("benchmarks"))?, ["a.svg", "b.svg"]);
+        assert_eq!(names(docs.path())?, ["benchmarks", "benchmarks.md"]);
+        Ok(())
     }
 }

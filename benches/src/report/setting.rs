@@ -90,26 +90,28 @@ fn unknown() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
-    fn a_tree_is_the_commit_it_is_of_and_says_when_it_was_changed() {
-        let root = tempfile::tempdir().unwrap();
+    fn a_tree_is_the_commit_it_is_of_and_says_when_it_was_changed() -> Result<(), Error> {
+        let root = tempfile::tempdir()?;
         assert_eq!(commit(root.path()), "unknown");
         let run = |args: &[&str]| git(root.path(), args).expect("git does it");
         run(&["init", "--quiet"]);
-        std::fs::write(root.path().join("a"), "1").unwrap();
+        std::fs::write(root.path().join("a"), "1")?;
         run(&["add", "a"]);
         run(&["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "--quiet", "--no-gpg-sign", "-m", "a"]);
         let clean = commit(root.path());
         assert!(clean.len() == 12 && clean.chars().all(|digit| digit.is_ascii_hexdigit()), "{clean}");
 
-        std::fs::create_dir_all(root.path().join("docs/benchmarks")).unwrap();
-        std::fs::write(root.path().join("docs/benchmarks.md"), "the report before").unwrap();
-        std::fs::write(root.path().join("docs/benchmarks/a.svg"), "its plot").unwrap();
+        std::fs::create_dir_all(root.path().join("docs/benchmarks"))?;
+        std::fs::write(root.path().join("docs/benchmarks.md"), "the report before")?;
+        std::fs::write(root.path().join("docs/benchmarks/a.svg"), "its plot")?;
         assert_eq!(commit(root.path()), clean);
 
-        std::fs::write(root.path().join("a"), "2").unwrap();
+        std::fs::write(root.path().join("a"), "2")?;
         assert_eq!(commit(root.path()), format!("{clean}, with changes"));
+        Ok(())
     }
 
     #[test]

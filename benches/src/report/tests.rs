@@ -75,21 +75,22 @@ fn every_row_of_a_table_has_as_many_cells_as_its_header() {
 }
 
 #[test]
-fn each_plot_is_drawn() {
-    let rendered = report(vec![section()]).render().unwrap();
+fn each_plot_is_drawn() -> Result<(), Error> {
+    let rendered = report(vec![section()]).render()?;
     let names: Vec<_> = rendered.plots.keys().copied().collect();
     assert_eq!(names, ["hash-speed"]);
-    roxmltree::Document::parse(&rendered.plots["hash-speed"]).unwrap();
+    roxmltree::Document::parse(&rendered.plots["hash-speed"])?;
+    Ok(())
 }
 
 #[test]
 fn plots_of_one_name_are_refused() {
-    let error = report(vec![section(), section()]).render().unwrap_err();
+    let error = report(vec![section(), section()]).render().expect_err("both are drawn to one file");
     assert_eq!(error.to_string(), "two plots are called hash-speed");
 }
 
 fn markdown(sections: Vec<Section>) -> String {
-    report(sections).render().unwrap().markdown
+    report(sections).render().expect("its plots can be drawn").markdown
 }
 
 fn report(sections: Vec<Section>) -> Report {
