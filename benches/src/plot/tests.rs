@@ -43,15 +43,39 @@ fn the_same_plot_gives_the_same_bytes() -> Result<(), Error> {
 }
 
 #[test]
-fn a_bar_is_as_long_as_its_figure() -> Result<(), Error> {
-    let plot = bars("length", &["a"], &[("one", &[Some(spread(1.0))]), ("two", &[Some(spread(2.0))])]);
-    let svg = svg(&plot)?;
+fn a_bar_is_as_long_as_its_median_and_its_whisker_goes_from_the_least_to_the_greatest() -> Result<(), Error> {
+    let figure = Spread { median: 2.0, min: 0.5, max: 3.0 };
+    let svg = svg(&bars("length", &["a"], &[("one", &[Some(figure)]), ("two", &[Some(spread(1.0))])]))?;
     let document = roxmltree::Document::parse(&svg)?;
-    // The background and what the legend has of the series' colors come first.
-    let widths = document.descendants().filter(|node| node.has_tag_name("rect")).skip(3);
-    let widths: Vec<f64> = widths.filter_map(|node| node.attribute("width")?.parse().ok()).collect();
-    let [one, two] = widths[..] else { panic!("not two bars: {widths:?}") };
-    assert!((two / one - 2.0).abs() < 0.01, "{one} and {two}");
+    // The background and the colors in the legend come first.
+    let rectangles = document.descendants().filter(|node| node.has_tag_name("rect")).skip(3);
+    let rectangles: Vec<_> = rectangles.map(|node| (length(node, "x"), length(node, "width"))).collect();
+    let [(start, two), (_, one)] = rectangles[..] else { panic!("not two bars: {rectangles:?}") };
+    let unit = two / 2.0;
+    let is_about = |one: f64, other: f64| (one - other).abs() <= 1.0;
+    assert!(is_about(one, unit), "{rectangles:?}");
+
+    let whisker = [start + 0.5 * unit, start + 3.0 * unit];
+    let mut lines = document.descendants().filter(|node| node.has_tag_name("polyline")).filter_map(ends);
+    assert!(lines.any(|[(left, _), (right, _)]| is_about(left, whisker[0]) && is_about(right, whisker[1])), "{svg}");
+    Ok(())
+}
+
+#[test]
+fn a_line_goes_through_its_medians() -> Result<(), Error> {
+    let figure = |median| Spread { median, min: 0.0, max: 5.0 };
+    let points = vec![(10.0, figure(0.0)), (1_000.0, figure(4.0)), (100.0, figure(1.0))];
+    let kind = PlotKind::Lines { axis: "rows".to_owned(), series: vec![("one".to_owned(), points)] };
+    let svg = svg(&plot("medians", kind))?;
+    let document = roxmltree::Document::parse(&svg)?;
+    let points = document.descendants().filter(|node| node.has_tag_name("circle"));
+    let points: Vec<_> = points.map(|node| (length(node, "cx"), length(node, "cy"))).collect();
+    let [ten, hundred, thousand] = points[..] else { panic!("not three points: {points:?}") };
+    // From factor to factor it is as far, and four times as high as one is four times as high.
+    assert!(((thousand.0 - hundred.0) - (hundred.0 - ten.0)).abs() <= 1.0, "{points:?}");
+    assert!(((ten.1 - thousand.1) - 4.0 * (ten.1 - hundred.1)).abs() <= 4.0, "{points:?}");
+    let mut lines = document.descendants().filter(|node| node.has_tag_name("polyline")).filter_map(ends);
+    assert!(lines.any(|line| line == [ten, thousand]), "{svg}");
     Ok(())
 }
 
@@ -60,9 +84,6 @@ fn nothing_stands_outside_of_the_picture() -> Result<(), Error> {
     for plot in [one_bar(), many_bars(), far_apart(), tiny(), missing(), two_points(), five_lines(), one_point()] {
         let svg = svg(&plot)?;
         let document = roxmltree::Document::parse(&svg)?;
-        let length = |node: roxmltree::Node<'_, '_>, name| {
-            node.attribute(name).and_then(|length| length.parse().ok()).unwrap_or(f64::NAN)
-        };
         let root = document.root_element();
         let (width, height) = (length(root, "width"), length(root, "height"));
         for node in document.descendants().filter(|node| node.has_tag_name("text")) {
@@ -106,6 +127,19 @@ fn texts(plot: &Plot) -> BTreeSet<String> {
     let document = roxmltree::Document::parse(&svg).expect("it is XML");
     let texts = document.descendants().filter(|node| node.has_tag_name("text")).filter_map(|node| node.text());
     texts.map(|text| text.trim().to_owned()).collect()
+}
+
+fn length(node: roxmltree::Node<'_, '_>, name: &str) -> f64 {
+    node.attribute(name).and_then(|length| length.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The first and the last point of a line.
+fn ends(line: roxmltree::Node<'_, '_>) -> Option<[(f64, f64); 2]> {
+    let points = line.attribute("points")?.split_whitespace();
+    let points: Option<Vec<(f64, f64)>> =
+        points.map(|point| point.split_once(',').and_then(|(x, y)| Some((x.parse().ok()?, y.parse().ok()?)))).collect();
+    let points = points?;
+    Some([*points.first()?, *points.last()?])
 }
 
 fn one_bar() -> Plot {
