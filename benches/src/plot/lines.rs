@@ -21,8 +21,9 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>
 const HEIGHT: u32 = 340;
 /// The labels of the axis, and what it is labelled as a whole.
 const BELOW: u32 = 44;
-/// With the labels of its axis.
-const LEFT: u32 = 76;
+/// What the axis at the left is labelled as a whole: above it, where it has room.
+const ABOVE: u32 = LINE_HEIGHT + 12;
+const LABELS_TO_AXIS: u32 = 10;
 const POINT_TO_FIGURE: u32 = 9;
 
 /// Lines through the medians, in bands from the least to the greatest; what the last point of a line is, stands beside it where
@@ -36,7 +37,7 @@ pub(super) fn svg(plot: &Plot, axis: &str, series: &[Series]) -> Result<String, 
     let right = MARGIN + POINT_TO_FIGURE + written.max().unwrap_or_default();
     let lines: Vec<_> = series.iter().map(|(_, points)| in_order(points)).collect();
 
-    canvas::drawn(header.height() + HEIGHT + BELOW + MARGIN, |canvas| {
+    canvas::drawn(header.height() + ABOVE + HEIGHT + BELOW + MARGIN, |canvas| {
         header.draw(canvas)?;
         let mut chart = axes(canvas, &header, (places, axis), (figures, &plot.unit), right)?;
         for (index, line) in lines.iter().enumerate() {
@@ -82,16 +83,19 @@ fn axes<'a, 'b>(
     (figures, unit): (Scale, &str),
     right: u32,
 ) -> Result<Chart<'a, 'b>, Error> {
-    let places = places.along(WIDTH - MARGIN - LEFT - right, |label| text::width(label, SIZE));
     let figures = figures.along(HEIGHT, |_| LINE_HEIGHT);
-    let (axis, unit) = (places.described(axis), figures.described(unit));
+    let left = figures.labels().map(|label| text::width(&label, SIZE)).max().unwrap_or_default() + LABELS_TO_AXIS;
+    let places = places.along(WIDTH - MARGIN - left - right, |label| text::width(label, SIZE));
+    let axis = places.described(axis);
+    let unit_at = (MARGIN as i32, (header.height() + LINE_HEIGHT / 2) as i32);
+    canvas.draw_text(&figures.described(unit), &text::plain(HPos::Left), unit_at)?;
     let mut chart = ChartBuilder::on(canvas)
-        .margin_top(header.height())
+        .margin_top(header.height() + ABOVE)
         .margin_bottom(MARGIN)
         .margin_left(MARGIN)
         .margin_right(right)
         .set_label_area_size(LabelAreaPosition::Bottom, BELOW)
-        .set_label_area_size(LabelAreaPosition::Left, LEFT)
+        .set_label_area_size(LabelAreaPosition::Left, left)
         .build_cartesian_2d(places, figures)?;
     chart
         .configure_mesh()
@@ -103,7 +107,6 @@ fn axes<'a, 'b>(
         .y_label_style(text::faint(HPos::Right))
         .axis_desc_style(text::plain(HPos::Center))
         .x_desc(axis)
-        .y_desc(unit)
         .draw()?;
     Ok(chart)
 }

@@ -90,6 +90,10 @@ impl Scale {
         self.start
     }
 
+    pub(super) fn labels(&self) -> impl Iterator<Item = String> {
+        self.ticks.iter().map(Self::format)
+    }
+
     /// What the axis is labelled as a whole.
     pub(super) fn described(&self, what: &str) -> String {
         match self.kind {
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
 
     fn labels(scale: &Scale) -> Vec<String> {
-        scale.ticks.iter().map(Scale::format).collect()
+        scale.labels().collect()
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn width(text: &str, size: u32) -> u32 {
     (hundredths.sum::<u32>() * size).div_ceil(100)
 }
 
-/// In lines that are at most that wide.
+/// In lines that are about that wide at the most.
 pub(super) fn wrapped(text: &str, width: u32, size: u32) -> Vec<String> {
     // Of words as they come on average.
     let columns = width * 100 / (58 * size);
