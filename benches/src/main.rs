@@ -9,8 +9,10 @@
 
 mod args;
 mod context;
+mod database;
 mod format;
 mod plot;
+mod proto;
 mod report;
 mod section;
 mod spread;
@@ -71,7 +73,8 @@ async fn main() -> Result<ExitCode, Error> {
 
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
     match part {
-        Part::Database | Part::Growth | Part::Hash | Part::Layer => {
+        Part::Database => database::measure(context).await,
+        Part::Growth | Part::Hash | Part::Layer => {
             context.progress("not there yet");
             Err("not there yet".into())
         }

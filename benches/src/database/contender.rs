@@ -1,0 +1,39 @@
+//! Who is measured against whom.
+
+use tonic_idempotency::Mode;
+
+use super::fun15::Statements;
+
+/// One way to answer a CreateProject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) guard: Guard,
+}
+
+/// What stands between the caller and the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    Fun15(Statements),
+    Layer {
+        mode: Mode,
+    },
+    /// Nothing.
+    None,
+    /// In the handler's place, a look-up by primary key.
+    PrimaryKey,
+}
+
+pub(crate) const BARE: Contender = Contender { name: "bare handler", guard: Guard::None };
+
+pub(crate) const PRIMARY_KEY: Contender = Contender { name: "primary-key SELECT", guard: Guard::PrimaryKey };
+
+pub(crate) const FUN15: Contender = Contender { name: "FUN-15, prepared", guard: Guard::Fun15(Statements::Prepared) };
+
+pub(crate) const FUN15_PARSED: Contender =
+    Contender { name: "FUN-15, parsed", guard: Guard::Fun15(Statements::Parsed) };
+
+pub(crate) const RESERVED: Contender = Contender { name: "reserved", guard: Guard::Layer { mode: Mode::Reserved } };
+
+pub(crate) const TRANSACTIONAL: Contender =
+    Contender { name: "transactional", guard: Guard::Layer { mode: Mode::Transactional } };

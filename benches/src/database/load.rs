@@ -1,0 +1,158 @@
+//! A load of calls: so many at once, each caller making the next call when the last one has been answered.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hdrhistogram::Histogram;
+use organization::CLUSTER;
+use tokio::task::JoinSet;
+use tonic::{Request, metadata::MetadataValue};
+use uuid::Uuid;
+
+use super::usage::{ServerProcesses, own_processor_time};
+use crate::{
+    Error,
+    proto::{CreateProjectRequest, project_service_client::ProjectServiceClient},
+};
+
+/// Which keys calls come with.
+#[derive(Clone, Debug)]
+pub(crate) enum Keys {
+    /// A new one each: first calls.
+    New,
+    /// These in turn.
+    Recorded(Arc<[Uuid]>),
+}
+
+/// What is called, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) concurrency: usize,
+    pub(crate) keys: Keys,
+    /// The size of the request's payload, in bytes, which the response brings back.
+    pub(crate) payload: usize,
+}
+
+/// What came of a load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) calls: u64,
+    /// Calls in a second.
+    pub(crate) throughput: f64,
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+    /// For each call, of the process that calls and is called.
+    pub(crate) own_processor: Duration,
+    /// For each call, of PostgreSQL's processes.
+    pub(crate) server_processor: Duration,
+}
+
+impl Load {
+    /// Calls for so long.
+    pub(crate) async fn run_for(
+        &self,
+        time: Duration,
+        client: &impl Client,
+        server: &ServerProcesses,
+    ) -> Result<Figures, Error> {
+        let deadline = Instant::now() + time;
+        self.run(client, server, move |_| Instant::now() < deadline).await
+    }
+
+    /// Makes so many calls.
+    pub(crate) async fn run_times(
+        &self,
+        calls: usize,
+        client: &impl Client,
+        server: &ServerProcesses,
+    ) -> Result<Figures, Error> {
+        self.run(client, server, move |call| call < calls).await
+    }
+
+    async fn run(
+        &self,
+        client: &impl Client,
+        server: &ServerProcesses,
+        goes_on: impl Fn(usize) -> bool + Clone + Send + 'static,
+    ) -> Result<Figures, Error> {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let payload = vec![0x5a; self.payload];
+        let (own, of_server) = (own_processor_time()?, server.processor_time()?);
+        let started = Instant::now();
+        let mut callers = JoinSet::new();
+        for _ in 0..self.concurrency {
+            let (mut client, load, goes_on, calls) =
+                (client.clone(), self.clone(), goes_on.clone(), Arc::clone(&calls));
+            let payload = payload.clone();
+            callers.spawn(async move {
+                let mut latencies = histogram();
+                loop {
+                    let call = calls.fetch_add(1, Ordering::Relaxed);
+                    if !goes_on(call) {
+                        return Ok::<_, Error>(latencies);
+                    }
+                    let asked = Instant::now();
+                    client.create_project(load.key(call), payload.clone()).await?;
+                    latencies.record(u64::try_from(asked.elapsed().as_nanos())?)?;
+                }
+            });
+        }
+        let mut latencies = histogram();
+        while let Some(caller) = callers.join_next().await {
+            latencies.add(caller??)?;
+        }
+        let elapsed = started.elapsed();
+        let per_call = |time: Duration| time.div_f64(latencies.len().max(1) as f64);
+        Ok(Figures {
+            calls: latencies.len(),
+            throughput: latencies.len() as f64 / elapsed.as_secs_f64(),
+            p50: Duration::from_nanos(latencies.value_at_quantile(0.5)),
+            p99: Duration::from_nanos(latencies.value_at_quantile(0.99)),
+            own_processor: per_call(own_processor_time()? - own),
+            server_processor: per_call(server.processor_time()?.saturating_sub(of_server)),
+        })
+    }
+
+    fn key(&self, call: usize) -> Uuid {
+        match &self.keys {
+            Keys::New => Uuid::new_v4(),
+            Keys::Recorded(keys) => keys[call % keys.len()],
+        }
+    }
+}
+
+/// Latencies in nanoseconds, to three digits.
+fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are no more than five")
+}
+
+/// What a load calls with. Clones share what they are connected by.
+pub(crate) trait Client: Clone + Send + 'static {
+    fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+impl<T> Client for ProjectServiceClient<T>
+where
+    T: tonic::client::GrpcService<tonic::body::Body> + Clone + Send + 'static,
+    T::ResponseBody: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    <T::ResponseBody as http_body::Body>::Error: Into<tonic::codegen::StdError> + Send,
+    T::Error: Into<tonic::codegen::StdError>,
+    T::Future: Send,
+{
+    async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
+        let size = payload.len();
+        let mut request =
+            Request::new(CreateProjectRequest { cluster_id: CLUSTER.to_string(), name: "project".to_owned(), payload });
+        request.metadata_mut().insert("idempotency-key", MetadataValue::try_from(key.to_string())?);
+        let response = ProjectServiceClient::create_project(self, request).await?.into_inner();
+        if response.payload.len() != size || response.project_id.len() != 36 {
+            return Err("a call was answered with something else than its response".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! The server that is measured, and the services on it.
+
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
+
+use deadpool_postgres::Pool;
+use http::{Request, Response};
+use organization::{ALICE, Caller, Database};
+use scratch_postgres::{Server, Source};
+use tokio::net::TcpListener;
+use tokio_postgres::{Client, Config, NoTls};
+use tonic::{
+    Status,
+    body::Body,
+    server::NamedService,
+    service::{Routes, interceptor::InterceptedService},
+    transport::{Channel, Endpoint, server::TcpIncoming},
+};
+use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceTypes, UserId};
+use tower::Service;
+use tower_layer::Layer as _;
+
+use super::{
+    contender::{Contender, Guard},
+    fun15::Fun15,
+    handler::Projects,
+    primary_key::PrimaryKey,
+    usage::ServerProcesses,
+};
+use crate::{
+    Error,
+    proto::{PROJECT, project_service_client::ProjectServiceClient, project_service_server::ProjectServiceServer},
+};
+
+/// A PostgreSQL server as it would be deployed, on this machine, with the sample's tables and rows.
+pub(crate) struct World {
+    server: Server,
+    superuser: Client,
+    pub(crate) processes: ServerProcesses,
+}
+
+impl World {
+    pub(crate) async fn start() -> Result<Self, Error> {
+        let server = Server::start_as_deployed(&[Source::Installed]).await?;
+        organization::bootstrap(server.url()).await?;
+        let (superuser, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
+        tokio::spawn(connection);
+        superuser.batch_execute(include_str!("world.sql")).await?;
+        let processes = ServerProcesses::of(&superuser).await?;
+        Ok(Self { server, superuser, processes })
+    }
+
+    /// One line that says which server it is.
+    pub(crate) fn describe(&self) -> &str {
+        self.server.describe()
+    }
+
+    /// A connection that row-level security does not bind.
+    pub(crate) fn superuser(&self) -> &Client {
+        &self.superuser
+    }
+
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
+        let config: Config = self.server.url().parse()?;
+        let port = config.get_ports().first().copied().ok_or("the server has no port")?;
+        Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    pub(crate) async fn stop(self) {
+        self.server.stop().await;
+    }
+
+    /// A contender's service, its database reached at this address.
+    pub(crate) fn routes(&self, contender: Contender, database: SocketAddr) -> Result<Routes, Error> {
+        let pool = || self.pool(database);
+        let projects = || -> Result<_, Error> { Ok(Projects::new(Database::new(pool()?, Duration::ZERO))) };
+        Ok(match contender.guard {
+            Guard::None => authenticated(ProjectServiceServer::new(projects()?)),
+            Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool()?))),
+            Guard::Fun15(statements) => {
+                authenticated(ProjectServiceServer::new(Fun15::new(projects()?, pool()?, statements)))
+            }
+            Guard::Layer { mode } => {
+                let store = PostgresStore::new(pool()?, ResourceTypes::organization());
+                let layer = IdempotencyLayer::builder(PROJECT)
+                    .store(store)
+                    .adjust_procedures(move |procedure| procedure.mode(mode))
+                    .build()?;
+                authenticated(layer.layer(ProjectServiceServer::new(projects()?)))
+            }
+        })
+    }
+
+    fn pool(&self, database: SocketAddr) -> Result<Pool, Error> {
+        let config: Config = self.server.url().parse()?;
+        let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
+        organization::pool(&format!("postgres://postgres:{password}@{database}/postgres"))
+    }
+}
+
+/// Every call is Alice's.
+#[derive(Clone, Copy)]
+struct Alice;
+
+impl tonic::service::Interceptor for Alice {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
+        request.extensions_mut().insert(Caller { user: ALICE });
+        request.extensions_mut().insert(UserId::new(ALICE));
+        Ok(request)
+    }
+}
+
+fn authenticated<S>(service: S) -> Routes
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    Routes::new(InterceptedService::new(service, Alice))
+}
+
+/// Serves on a free port of the loopback interface, as long as the runtime lives; what is connected to it.
+pub(crate) async fn served(routes: Routes) -> Result<ProjectServiceClient<Channel>, Error> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    tokio::spawn(tonic::transport::Server::builder().add_routes(routes).serve_with_incoming(incoming));
+    let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+    Ok(ProjectServiceClient::new(channel))
+}

@@ -1,0 +1,8 @@
+//! What the benchmarks call: the generated code.
+
+#![allow(missing_docs, unreachable_pub, reason = "generated code")]
+
+tonic::include_proto!("benchmarks.v1");
+
+/// The encoded descriptors of `project.proto`, with its options.
+pub(crate) const PROJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/project.fds"));
