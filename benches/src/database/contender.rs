@@ -17,6 +17,7 @@ pub(crate) enum Guard {
     Fun15(Statements),
     Layer {
         mode: Mode,
+        statements: Statements,
     },
     /// Nothing.
     None,
@@ -33,7 +34,15 @@ pub(crate) const FUN15: Contender = Contender { name: "FUN-15, prepared", guard:
 pub(crate) const FUN15_PARSED: Contender =
     Contender { name: "FUN-15, parsed", guard: Guard::Fun15(Statements::Parsed) };
 
-pub(crate) const RESERVED: Contender = Contender { name: "reserved", guard: Guard::Layer { mode: Mode::Reserved } };
+pub(crate) const RESERVED: Contender = layer("reserved", Mode::Reserved, Statements::Parsed);
 
-pub(crate) const TRANSACTIONAL: Contender =
-    Contender { name: "transactional", guard: Guard::Layer { mode: Mode::Transactional } };
+pub(crate) const RESERVED_PREPARED: Contender = layer("reserved, prepared", Mode::Reserved, Statements::Prepared);
+
+pub(crate) const TRANSACTIONAL: Contender = layer("transactional", Mode::Transactional, Statements::Parsed);
+
+pub(crate) const TRANSACTIONAL_PREPARED: Contender =
+    layer("transactional, prepared", Mode::Transactional, Statements::Prepared);
+
+const fn layer(name: &'static str, mode: Mode, statements: Statements) -> Contender {
+    Contender { name, guard: Guard::Layer { mode, statements } }
+}

@@ -21,7 +21,7 @@ use tower_layer::Layer as _;
 
 use super::{
     contender::{Contender, Guard},
-    fun15::Fun15,
+    fun15::{Fun15, Statements},
     handler::Projects,
     primary_key::PrimaryKey,
     usage::ServerProcesses,
@@ -80,8 +80,12 @@ impl World {
             Guard::Fun15(statements) => {
                 authenticated(ProjectServiceServer::new(Fun15::new(projects()?, pool()?, statements)))
             }
-            Guard::Layer { mode } => {
+            Guard::Layer { mode, statements } => {
                 let store = PostgresStore::new(pool()?, ResourceTypes::organization());
+                let store = match statements {
+                    Statements::Parsed => store,
+                    Statements::Prepared => store.prepared_statements(),
+                };
                 let layer = IdempotencyLayer::builder(PROJECT)
                     .store(store)
                     .adjust_procedures(move |procedure| procedure.mode(mode))

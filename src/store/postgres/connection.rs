@@ -4,13 +4,13 @@ use std::{error::Error as _, fmt, time::Duration};
 
 use deadpool_postgres::{Object, Pool};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::{
-    Error, Row,
-    error::SqlState,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{Error, Row, error::SqlState};
 
-use crate::store::{StoreError, StoreErrorKind};
+use super::statement::{Parameters, Statements};
+use crate::{
+    store::{StoreError, StoreErrorKind},
+    telemetry::Chain,
+};
 
 /// How often a statement is tried: a server that restarted leaves a pool of connections that are closed, each found out
 /// only by using it.
@@ -22,16 +22,25 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
+    statements: Statements,
     timeout: Duration,
 }
 
 impl Connections {
     pub(super) fn new(pool: Pool, timeout: Duration) -> Self {
-        Self { pool, timeout }
+        Self { pool, statements: Statements::default(), timeout }
+    }
+
+    pub(super) fn prepared_statements(self) -> Self {
+        Self { statements: Statements::Prepared, ..self }
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: timeout.min(MAX_TIMEOUT), ..self }
+    }
+
+    pub(super) fn statements(&self) -> Statements {
+        self.statements
     }
 
     /// When an operation that begins now has to have ended.
@@ -40,11 +49,7 @@ impl Connections {
     }
 
     /// The row that a statement answers, as [`query`](Self::query).
-    pub(super) async fn query_one(
-        &self,
-        statement: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Row, StoreError> {
+    pub(super) async fn query_one(&self, statement: &str, parameters: Parameters<'_>) -> Result<Row, StoreError> {
         let rows = self.query(statement, parameters).await?;
         match <[Row; 1]>::try_from(rows) {
             Ok([row]) => Ok(row),
@@ -53,18 +58,14 @@ impl Connections {
     }
 
     /// The rows that a statement answers. It may be run more than once, so it has to be one that may be.
-    ///
-    /// `query_typed` because it needs no prepared statement, whose preparing is a round trip of its own.
-    pub(super) async fn query(
-        &self,
-        statement: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn query(&self, statement: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
         let deadline = self.deadline();
         let mut attempt = 1;
         loop {
             let connection = self.connection(deadline).await?;
-            let error = match timeout_at(deadline, connection.query_typed(statement, parameters)).await {
+            let rows =
+                async { self.statements.ready(&connection, statement, parameters).await?.query(&connection).await };
+            let error = match timeout_at(deadline, rows).await {
                 Ok(Ok(rows)) => return Ok(rows),
                 Ok(Err(error)) => error,
                 Err(elapsed) => {
@@ -73,11 +74,26 @@ impl Connections {
                     return Err(StoreError::new(StoreErrorKind::Interrupted, elapsed));
                 }
             };
-            if attempt == ATTEMPTS || !worth_another_attempt(&error) {
+            if attempt == ATTEMPTS || !self.worth_another_attempt(&error) {
                 return Err(StoreError::new(kind(&error), error));
             }
             attempt += 1;
         }
+    }
+
+    /// Whether the same statement may succeed now, or on another connection.
+    pub(super) fn worth_another_attempt(&self, error: &Error) -> bool {
+        self.forget_if_stale(error) || connection_lost(error) || in_conflict(error)
+    }
+
+    /// Has all connections prepare their statements anew, if that is what was wrong; whether it was.
+    pub(super) fn forget_if_stale(&self, error: &Error) -> bool {
+        let stale = self.statements.are_stale(error);
+        if stale {
+            tracing::info!(error = %Chain(error), "prepared statements are of no use any more; they are prepared anew");
+            self.pool.manager().statement_caches.clear();
+        }
+        stale
     }
 
     pub(super) async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
@@ -114,10 +130,6 @@ pub(super) fn in_conflict(error: &Error) -> bool {
     error
         .code()
         .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
-}
-
-pub(super) fn worth_another_attempt(error: &Error) -> bool {
-    connection_lost(error) || in_conflict(error)
 }
 
 pub(super) fn kind(error: &Error) -> StoreErrorKind {

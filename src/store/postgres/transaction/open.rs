@@ -4,11 +4,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::future::{join, join3};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::{
-    Error, Row,
-    error::SqlState,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{Error, Row, error::SqlState, types::Type};
 
 use super::{
     Transaction,
@@ -22,8 +18,9 @@ use crate::{
         StoreErrorKind, StoredResponse, TransactionOptions,
         postgres::{
             Columns, claim_outcome,
-            connection::{ATTEMPTS, Connections, connection_lost, kind, worth_another_attempt},
+            connection::{ATTEMPTS, Connections, connection_lost, kind},
             on_lease_ended, resource_column,
+            statement::{Parameters, Statements},
         },
     },
     telemetry::Chain,
@@ -35,9 +32,6 @@ const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 
 /// The SQLSTATE by which `tenant.idempotency_commit` says that another call is recorded.
 const SUPERSEDED: &str = "TI001";
-
-/// The parameters of a statement, with their types.
-type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
 /// An open transaction, seen from the engine.
 #[derive(Debug)]
@@ -121,7 +115,9 @@ impl Open {
                 connection.batch_execute(&roll_back).await?;
             }
             match (&self.claimed, &completion) {
-                (Some(claimed), Some(completion)) => claimed.commit(&connection, completion).await,
+                (Some(claimed), Some(completion)) => {
+                    claimed.commit(&connection, self.connections.statements(), completion).await
+                }
                 _ => commit_alone(&connection).await,
             }
         };
@@ -131,6 +127,7 @@ impl Open {
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !connection_lost(&error) => {
+                self.connections.forget_if_stale(&error);
                 // The server has rolled back, or does so now.
                 tokio::spawn(roll_back(connection, deadline));
                 return match error.code().map(SqlState::code) {
@@ -184,7 +181,12 @@ impl OpenTransaction for Open {
 impl Claimed {
     /// The record and COMMIT, in one round trip. That the record failed is what counts: COMMIT is answered with success
     /// where it rolls back.
-    async fn commit(&self, connection: &InTransaction, completion: &Completion) -> Result<(), Error> {
+    async fn commit(
+        &self,
+        connection: &InTransaction,
+        statements: Statements,
+        completion: &Completion,
+    ) -> Result<(), Error> {
         let Claim { reservation, procedure, request_hash, lease, .. } = &self.claim;
         let outcome = Columns::of(&completion.response);
         let resource = resource_column(&self.resource_types, completion);
@@ -207,7 +209,8 @@ impl Claimed {
             (&column, Type::TEXT),
             (&id, Type::UUID),
         ];
-        let record = connection.query_typed_one(include_str!("../sql/commit.sql"), parameters);
+        let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
+        let record = record.query_one(connection);
         let commit = connection.batch_execute("COMMIT");
         let (record, commit) = match completion.response {
             StoredResponse::Error(_) => {
@@ -239,12 +242,13 @@ async fn started(
     let mut attempt = 1;
     loop {
         let connection = InTransaction::new(connections.connection(deadline).await?);
-        let error = match timeout_at(deadline, start(&connection, options, first, parameters)).await {
+        let started = start(&connection, connections.statements(), options, first, parameters);
+        let error = match timeout_at(deadline, started).await {
             Ok(Ok(row)) => return Ok((connection, row)),
             Ok(Err(error)) => error,
             Err(elapsed) => return Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
         };
-        if attempt == ATTEMPTS || !worth_another_attempt(&error) {
+        if attempt == ATTEMPTS || !connections.worth_another_attempt(&error) {
             let kind = if connection_lost(&error) { StoreErrorKind::Unreachable } else { kind(&error) };
             return Err(StoreError::new(kind, error));
         }
@@ -254,16 +258,18 @@ async fn started(
 
 async fn start(
     connection: &InTransaction,
+    statements: Statements,
     options: TransactionOptions,
     first: &str,
     parameters: Parameters<'_>,
 ) -> Result<Row, Error> {
+    let first = statements.ready(connection, first, parameters).await?;
     let begin = connection.batch_execute(match options.isolation {
         Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
         Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
         Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
     });
-    let first = connection.query_typed_one(first, parameters);
+    let first = first.query_one(connection);
     if !options.savepoint {
         let (begun, row) = join(begin, first).await;
         return begun.and(row);

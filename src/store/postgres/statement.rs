@@ -1,0 +1,67 @@
+//! How a statement is sent.
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::{
+    Error, Row,
+    error::SqlState,
+    types::{ToSql, Type},
+};
+
+/// The parameters of a statement, with their types.
+pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+
+/// How the statements of a store are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Statements {
+    /// Parsed and planned each time: leaves nothing on a connection.
+    #[default]
+    Parsed,
+    /// Prepared once for each connection, which takes one more round trip then.
+    Prepared,
+}
+
+impl Statements {
+    /// Makes a statement ready to be sent, in one round trip with whatever is polled along with it.
+    pub(super) async fn ready<'a>(
+        self,
+        connection: &ClientWrapper,
+        sql: &'a str,
+        parameters: Parameters<'a>,
+    ) -> Result<Statement<'a>, Error> {
+        if self == Self::Parsed {
+            return Ok(Statement::Parsed { sql, parameters });
+        }
+        let types: Vec<_> = parameters.iter().map(|(_, parameter)| parameter.clone()).collect();
+        let prepared = connection.prepare_typed_cached(sql, &types).await?;
+        Ok(Statement::Prepared { prepared, values: parameters.iter().map(|(value, _)| *value).collect() })
+    }
+
+    /// Whether a statement failed only because its preparation is of no use any more: the function behind it was replaced, or
+    /// the server has forgotten it.
+    pub(super) fn are_stale(self, error: &Error) -> bool {
+        const STALE: [&SqlState; 2] = [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME];
+        self == Self::Prepared && error.code().is_some_and(|code| STALE.contains(&code))
+    }
+}
+
+/// A statement that is ready to be sent.
+pub(super) enum Statement<'a> {
+    Parsed { sql: &'a str, parameters: Parameters<'a> },
+    Prepared { prepared: tokio_postgres::Statement, values: Vec<&'a (dyn ToSql + Sync)> },
+}
+
+impl Statement<'_> {
+    pub(super) async fn query(&self, connection: &ClientWrapper) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Parsed { sql, parameters } => connection.query_typed(sql, parameters).await,
+            Self::Prepared { prepared, values } => connection.query(prepared, values).await,
+        }
+    }
+
+    pub(super) async fn query_one(&self, connection: &ClientWrapper) -> Result<Row, Error> {
+        match self {
+            Self::Parsed { sql, parameters } => connection.query_typed_one(sql, parameters).await,
+            Self::Prepared { prepared, values } => connection.query_one(prepared, values).await,
+        }
+    }
+}
