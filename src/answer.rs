@@ -7,8 +7,9 @@ use crate::{
     error::Rejection,
     flight::Flight,
     hold::Claimed,
+    moment::Moment,
     settle::Settlement,
-    store::{ClaimOutcome, Replay, Resource, StoreError, StoreErrorKind},
+    store::{ClaimOutcome, Replay, Resource, StoreError, StoreErrorKind, StoredResponse},
     telemetry::{self, Chain},
     wire::UnaryResponse,
 };
@@ -19,6 +20,7 @@ impl Engine {
         &self,
         call: &Call,
         outcome: ClaimOutcome,
+        asked: Moment,
         flight: Option<&Flight>,
     ) -> Result<UnaryResponse, E> {
         match outcome {
@@ -28,6 +30,11 @@ impl Engine {
             ClaimOutcome::Replay(replay) => {
                 let status = self.replay_status(call, &replay).await;
                 let recorded = self.recorded(call, &replay.response, replay.resource, status);
+                if recorded.is_whole() && is_final(&replay.response, status) {
+                    self.replays.keep(call, &recorded, asked, replay.expires_in);
+                } else {
+                    self.replays.forget(call);
+                }
                 if let Some(flight) = flight {
                     flight.land(&recorded);
                 }
@@ -41,7 +48,7 @@ impl Engine {
     /// What there is for a call whose handler has run and is not recorded, or whose outcome was found by the reconciler.
     pub(crate) async fn look_again<E>(&self, call: &Call) -> Result<UnaryResponse, E> {
         match self.claim(call).await {
-            Ok(Claimed::Refused(outcome)) => self.answer(call, outcome, None).await,
+            Ok(Claimed::Refused { outcome, asked }) => self.answer(call, outcome, asked, None).await,
             Ok(Claimed::Acquired(hold) | Claimed::TakenOver(hold)) => {
                 self.let_go(call, hold, Settlement::Release).await;
                 call.reject(Rejection::Conflict)
@@ -79,5 +86,14 @@ impl Engine {
         };
         telemetry::status_unknown(&call.procedure, &problem);
         IdempotencyStatus::Processing
+    }
+}
+
+/// Whether a replay stays the same for as long as its record lives. A status that could not be found out is none that is final.
+fn is_final(response: &StoredResponse, status: IdempotencyStatus) -> bool {
+    match response {
+        StoredResponse::Error(_) => true,
+        StoredResponse::Message(_) => status != IdempotencyStatus::Processing,
+        StoredResponse::Omitted => false,
     }
 }

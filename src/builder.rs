@@ -1,4 +1,4 @@
-use std::{collections::HashMap, error, fmt, sync::Arc};
+use std::{collections::HashMap, error, fmt, sync::Arc, time::Duration};
 
 use prost_reflect::{DescriptorError, DescriptorPool};
 
@@ -14,6 +14,7 @@ use crate::{
     outbox::DynStatusResolver,
     procedure::{self, read_options, resolve},
     reconcile::Reconcilers,
+    replay_cache::ReplayCache,
     running::Running,
     store::DynStore,
 };
@@ -72,6 +73,8 @@ pub struct IdempotencyLayerBuilder {
     max_request_bytes: usize,
     max_response_bytes: usize,
     max_waiting: usize,
+    replay_cache_bytes: usize,
+    replay_cache_max_age: Duration,
     #[cfg(feature = "connect")]
     ignore_unknown_fields: bool,
 }
@@ -93,6 +96,8 @@ impl IdempotencyLayerBuilder {
             max_request_bytes: 4 << 20,
             max_response_bytes: 1 << 20,
             max_waiting: 4096,
+            replay_cache_bytes: 8 << 20,
+            replay_cache_max_age: Duration::from_secs(60),
             #[cfg(feature = "connect")]
             ignore_unknown_fields: false,
         }
@@ -197,6 +202,29 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// How many bytes of memory the layer may take to give replays without asking the store; 0 for none. Defaults to 8 MiB.
+    ///
+    /// A replay that will not change while its record lives is kept when the store has answered it: one whose status is
+    /// `completed` or `failed`, or of a final error ([`FinalErrors`](crate::FinalErrors)). From then on the same call (user, key,
+    /// procedure and request) gets it without a round trip, whether the store is away or not, until the record expires or
+    /// [`replay_cache_max_age`](Self::replay_cache_max_age) has passed. The bytes are those of messages, metadata and bookkeeping,
+    /// estimated rather too high; what is asked for seldom makes room, and a replay that would take more than a sixteenth of
+    /// them is not kept.
+    pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
+        self.replay_cache_bytes = bytes;
+        self
+    }
+
+    /// For how long the layer believes the store's answer when it gives a replay from memory; none is given for longer than
+    /// its record lives, either. Zero for never. Defaults to a minute.
+    ///
+    /// For so long at most it overlooks what the store says no other way: a record that somebody has changed or deleted by hand,
+    /// and a status that was final and is not any more, because a failed job was started again or the resource got newer work.
+    pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
+        self.replay_cache_max_age = max_age;
+        self
+    }
+
     /// For calls with a key over Connect in JSON, around a service of `connectrpc`'s own: as
     /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to `false`: they are
     /// refused.
@@ -240,6 +268,7 @@ impl IdempotencyLayerBuilder {
                 compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,
                 flights: Flights::new(self.max_waiting),
+                replays: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
                 running: Running::default(),
             })
         });

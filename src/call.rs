@@ -77,6 +77,19 @@ pub(crate) struct Recorded {
     response: UnaryResponse,
     /// Why there is no more to give.
     refused: Option<Reason>,
+    metadata_lost: bool,
+}
+
+impl Recorded {
+    /// Whether all that was recorded could be read.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.refused.is_none() && !self.metadata_lost
+    }
+
+    /// About how many bytes it takes in memory, rather too many.
+    pub(crate) fn size(&self) -> usize {
+        self.response.size()
+    }
 }
 
 impl Engine {
@@ -104,13 +117,17 @@ impl Engine {
                 if metadata_lost {
                     telemetry::metadata_lost(&call.procedure);
                 }
-                Recorded { response, refused: None }
+                Recorded { response, refused: None, metadata_lost }
             }
             // Too large to keep; or more than gRPC can frame, and so more than any handler can have answered; or
             // written by somebody else.
             None => {
                 let rejection = Rejection::ResponseNotStored { resource };
-                Recorded { refused: Some(rejection.reason()), response: UnaryResponse::failed(rejection.into()) }
+                Recorded {
+                    refused: Some(rejection.reason()),
+                    response: UnaryResponse::failed(rejection.into()),
+                    metadata_lost: false,
+                }
             }
         }
     }

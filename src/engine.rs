@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::{
     Mode,
     call::Call,
     error::Rejection,
     flight::{Flight, Flights},
     hold::{Claimed, Hold, Lease},
+    moment::Moment,
     outbox::DynStatusResolver,
     reconcile::{Reconcilers, Verdict},
+    replay_cache::ReplayCache,
     running::Running,
     shutdown::Stage,
     store::{Begun, ClaimOutcome, DynStore, StoreError},
@@ -33,6 +33,8 @@ pub(crate) struct Engine {
     pub(crate) max_response_bytes: usize,
     /// What is run once for all who wait for it.
     pub(crate) flights: Arc<Flights>,
+    /// What need not be asked for again.
+    pub(crate) replays: ReplayCache,
     /// What runs, and has to end before the process does.
     pub(crate) running: Running,
 }
@@ -63,10 +65,12 @@ impl Engine {
                 Verdict::Recorded => return Attempt::Answered(self.look_again(&call).await),
                 Verdict::Unknown => return Attempt::Answered(call.reject(Rejection::OutcomeUnknown)),
             },
-            Ok(Claimed::Refused(ClaimOutcome::InFlight { .. })) if flight.is_some() => {
+            Ok(Claimed::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if flight.is_some() => {
                 return Attempt::InFlight(call, handler);
             }
-            Ok(Claimed::Refused(outcome)) => return Attempt::Answered(self.answer(&call, outcome, flight).await),
+            Ok(Claimed::Refused { outcome, asked }) => {
+                return Attempt::Answered(self.answer(&call, outcome, asked, flight).await);
+            }
             Err(error) => {
                 running.turn_to(Stage::Handler);
                 return Attempt::Answered(self.degrade(call, &error, handler).await);
@@ -86,18 +90,23 @@ impl Engine {
     /// Asks the store for the key: for a reservation, or for a transaction.
     pub(crate) async fn claim(&self, call: &Call) -> Result<Claimed, StoreError> {
         let policies = call.procedure.policies();
-        let lease = Lease::from(Instant::now(), policies.lease);
-        match policies.mode {
-            Mode::Reserved => Ok(match self.store.claim(&call.claim()).await? {
+        let asked = Moment::now();
+        let lease = Lease::from(asked.monotonic, policies.lease);
+        let claimed = match policies.mode {
+            Mode::Reserved => match self.store.claim(&call.claim()).await? {
                 ClaimOutcome::Acquired => Claimed::Acquired(Hold::Reservation(lease)),
                 ClaimOutcome::TakenOver => Claimed::TakenOver(Hold::Reservation(lease)),
-                refused => Claimed::Refused(refused),
-            }),
-            Mode::Transactional => Ok(match self.store.begin(&call.claim(), call.transaction_options()).await? {
+                outcome => Claimed::Refused { outcome, asked },
+            },
+            Mode::Transactional => match self.store.begin(&call.claim(), call.transaction_options()).await? {
                 Begun::Open { transaction, taken_over: false } => Claimed::Acquired(Hold::Transaction(transaction)),
                 Begun::Open { transaction, taken_over: true } => Claimed::TakenOver(Hold::Transaction(transaction)),
-                Begun::Refused(refused) => Claimed::Refused(refused),
-            }),
+                Begun::Refused(outcome) => Claimed::Refused { outcome, asked },
+            },
+        };
+        if !matches!(claimed, Claimed::Refused { outcome: ClaimOutcome::Replay(_), .. }) {
+            self.replays.forget(call);
         }
+        Ok(claimed)
     }
 }

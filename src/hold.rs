@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::{ClaimOutcome, OpenTransaction};
+use crate::{
+    moment::Moment,
+    store::{ClaimOutcome, OpenTransaction},
+};
 
 /// What a call holds its key by while its handler runs.
 #[derive(Debug)]
@@ -19,7 +22,11 @@ pub(crate) enum Claimed {
     Acquired(Hold),
     /// Acquired, and a call that held it before ended its lease without an outcome.
     TakenOver(Hold),
-    Refused(ClaimOutcome),
+    Refused {
+        outcome: ClaimOutcome,
+        /// When the store was asked.
+        asked: Moment,
+    },
 }
 
 /// How long a reservation is believed, as far as this process can tell: the store's clock decides, and this one started to

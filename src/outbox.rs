@@ -12,7 +12,8 @@ use crate::{
 ///
 /// Without one, a replay reports what the store's claim brought along: with `PostgresStore` what the SQL function
 /// `tenant.idempotency_resource_status` says, in the same round trip. A resolver is asked after the claim, at each replay of
-/// a call that created a resource, and instead of the store.
+/// a call that created a resource, and instead of the store. What it says last, `completed` or `failed`, is believed for a while
+/// ([`replay_cache_max_age`](crate::IdempotencyLayerBuilder::replay_cache_max_age)).
 ///
 /// It fails softly: an error is logged, and the status is `processing`.
 ///

@@ -175,7 +175,7 @@ impl Recovery {
         match engine.claim(&call).await? {
             // It went away in the meantime.
             Claimed::Acquired(hold) => engine.let_go(&call, hold, Settlement::Release).await,
-            Claimed::Refused(_) => {}
+            Claimed::Refused { .. } => {}
             Claimed::TakenOver(hold) => match engine.reconcile(&call, hold).await {
                 Verdict::NotExecuted(hold) => {
                     engine.let_go(&call, hold, Settlement::Release).await;

@@ -8,6 +8,7 @@
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the reason that the client got |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, or replays without their status or metadata |
+//! | `idempotency_cached_replays_total` | `procedure` | replays that were given from memory, without asking the store; `idempotency_calls_total` counts them as `replayed` too |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | outcomes that were not recorded: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_swept_total` | | records deleted by the sweep |
 //!
@@ -75,6 +76,12 @@ pub(crate) fn first(procedure: &Procedure) {
 pub(crate) fn replayed(procedure: &Procedure) {
     answered(procedure, "replayed");
     tracing::debug!(procedure = procedure.path(), "replayed the first response");
+}
+
+/// A replay that this process has given before, and gives from memory.
+pub(crate) fn asked_nobody(procedure: &Procedure) {
+    counter!("idempotency_cached_replays_total", "procedure" => procedure.path().to_owned()).increment(1);
+    tracing::debug!(procedure = procedure.path(), "a replay is known, the store is not asked");
 }
 
 pub(crate) fn rejected(procedure: &Procedure, reason: Reason) {

@@ -17,6 +17,15 @@ use super::{
 use crate::{IdempotencyStatus, store::StoredMessage};
 
 const GRPC_STATUS: &str = "grpc-status";
+/// About what a place for a header takes, in bytes.
+const HEADER: usize = 112;
+
+/// About what each further value of a header takes, in bytes.
+const FURTHER_VALUE: usize = 80;
+
+/// About what a status among a response's extensions takes beside its text and its metadata, in bytes.
+const EXTENSIONS: usize = 512;
+
 const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
 
 /// A unary response, read whole.
@@ -127,6 +136,15 @@ impl UnaryResponse {
         status.is_some_and(|status| status == "0")
     }
 
+    /// About how many bytes it takes in memory, rather too many.
+    pub(crate) fn size(&self) -> usize {
+        let status = self.parts.extensions.get::<Status>().map_or(0, |status| {
+            let metadata = headers_size(status.metadata().as_ref());
+            EXTENSIONS + status.message().len() + status.details().len() + metadata
+        });
+        size_of::<Self>() + self.body.len() + headers_size(&self.parts.headers) + headers_size(&self.trailers) + status
+    }
+
     /// The encoded response message; of one that is compressed, at most so many bytes are read.
     pub(crate) fn message(&self, limit: usize) -> Result<Bytes, WireError> {
         let frame = Frame::decode(self.body.clone())?;
@@ -175,6 +193,12 @@ impl UnaryResponse {
         let frames = data.into_iter().chain(trailers).map(Ok::<_, Infallible>);
         Response::from_parts(parts, Body::new(StreamBody::new(stream::iter(frames))))
     }
+}
+
+/// About how many bytes such headers take outside of their map's own struct.
+fn headers_size(headers: &HeaderMap) -> usize {
+    let text: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    headers.capacity() * HEADER + (headers.len() - headers.keys_len()) * FURTHER_VALUE + text
 }
 
 /// What goes before a replay.

@@ -17,6 +17,7 @@ mod raw;
 mod reconcile;
 mod recovery;
 mod rejections;
+mod replay_cache;
 mod shutdown;
 mod status;
 mod waiting;

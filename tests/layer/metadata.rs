@@ -146,17 +146,17 @@ async fn with_trailers(response: Response<Body>) -> Response<Body> {
     Response::from_parts(parts, Body::new(StreamBody::new(tokio_stream::iter(frames))))
 }
 
-async fn shop(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
+pub(crate) async fn shop(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
     Shop::around(build, |handler| Decorated(shop::server(handler))).await
 }
 
-async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> Answer {
+pub(crate) async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> Answer {
     let message = shop::request(name, None, None).into_inner().encode_to_vec();
     raw::post(shop, path, &[("style", style)], raw::frame(0, &message)).await
 }
 
 /// Without what tells the time.
-fn timeless(headers: &HeaderMap) -> HeaderMap {
+pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove("date");
     headers
@@ -187,7 +187,7 @@ fn final_errors(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
 }
 
 /// Every kind of response that is replayed.
-const CASES: [(&str, &str, &str); 8] = [
+pub(crate) const CASES: [(&str, &str, &str); 8] = [
     (CREATE, "plain", "a"),
     (CREATE, "headers", "a"),
     (CREATE, "all", "a"),

@@ -11,6 +11,7 @@ use tonic_idempotency::{
         Reservation, Search,
     },
 };
+use uuid::Uuid;
 
 /// A store in memory that counts what it is asked, and fails where it is told to.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +47,11 @@ impl Watched {
     /// How often it was asked to do this.
     pub(crate) fn asked(&self, operation: Operation) -> usize {
         self.lock().entry(operation).or_default().asked
+    }
+
+    /// Sets what a replay reports of a resource.
+    pub(crate) fn set_status(&self, resource: Uuid, status: OutboxStatus) {
+        self.store.set_status(resource, status);
     }
 
     /// Fails to do this from now on.

@@ -68,3 +68,29 @@ async fn says_what_it_is() {
         }
     }
 }
+
+#[tokio::test]
+async fn from_memory_is_what_it_is_from_the_store() {
+    for kind in Kind::BOTH {
+        let (remembers, asks) = (Server::new(kind).await, Server::with(kind, |it| it.replay_cache_bytes(0)).await);
+        for protocol in kind.protocols().iter().copied() {
+            let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+            for server in [&remembers, &asks] {
+                let key = Uuid::new_v4();
+                let first = server.create(protocol, key, message).await;
+                assert!(!first.is_replay());
+                let (one, other) =
+                    (server.create(protocol, key, message).await, server.create(protocol, key, message).await);
+                let told = format!("{kind:?} {protocol:?}");
+                assert!(one.is_replay() && other.is_replay(), "{told}");
+                let [one, other] = [one, other].map(|outcome| {
+                    let mut answer = outcome.answer;
+                    answer.headers.remove("date");
+                    (answer.status, answer.headers, answer.body, answer.trailers)
+                });
+                assert_eq!(other, one, "{told}");
+            }
+        }
+        assert_eq!(remembers.desk.finished(), asks.desk.finished());
+    }
+}

@@ -161,4 +161,11 @@ async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
     assert_eq!((counted(&snapshotter, "idempotency_calls_total", &labels), handler.started()), (3, 1));
+
+    // What the store has answered is a replay from memory the next time.
+    let mut client = client;
+    for from_memory in [0, 1, 1] {
+        client.cancel(shop::request("hold", Some(user), Some(key))).await.expect("a replay");
+        assert_eq!(counted(&snapshotter, "idempotency_cached_replays_total", &labels[..1]), from_memory);
+    }
 }

@@ -9,4 +9,5 @@ mod handle;
 mod harness;
 mod isolation;
 mod lost_answers;
+mod replay_cache;
 mod without_key;

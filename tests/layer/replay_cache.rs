@@ -1,0 +1,508 @@
+//! Replays that are given from memory.
+
+use std::{collections::HashMap, time::Duration};
+
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use tokio::task::JoinSet;
+use tonic::{Code, Status};
+use tonic_idempotency::{
+    IdempotencyLayerBuilder, MemoryStore, OutboxStatus, PostgresStore, Reason, Resource, StatusResolver, Store,
+    StoreErrorKind, UserId,
+    store::{Completion, StoredMessage, StoredResponse},
+};
+use tonic_idempotency_tests::{Database, shop, until};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{Seen, Shop, assert_rejected, order_id, quiet},
+    metadata::{self, timeless},
+    raw,
+    watched::{Operation, Watched},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const TOUCH: &str = "/shop.v1.Shop/Touch";
+
+async fn shop_on(store: impl Store) -> Shop {
+    shop_with(store, |builder| builder).await
+}
+
+async fn shop_with(store: impl Store, build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
+    Shop::in_memory(|builder| build(builder.store(store))).await
+}
+
+/// Every order is done, or nobody can say.
+struct Outbox(Result<OutboxStatus, &'static str>);
+
+impl StatusResolver for Outbox {
+    type Error = &'static str;
+
+    async fn status(&self, _: UserId, _: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
+        self.0.map(Some)
+    }
+}
+
+/// How often a call asks for its key.
+async fn asked<T>(store: &Watched, call: impl Future<Output = T>) -> (usize, T) {
+    let before = store.asked(Operation::Claim);
+    let answer = call.await;
+    (store.asked(Operation::Claim) - before, answer)
+}
+
+/// A replay, and how often it asks.
+async fn replayed(store: &Watched, call: impl Future<Output = Result<Seen, Status>>, status: &str) -> usize {
+    let (claims, replay) = asked(store, call).await;
+    replay.expect("a replay").assert(status, true);
+    claims
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_replay_asks_once_and_then_nobody() {
+    for (outbox, status) in [(OutboxStatus::Completed, "completed"), (OutboxStatus::Failed, "failed")] {
+        let store = Watched::default();
+        let shop = shop_on(store.clone()).await;
+        let first = shop.create("a").await.expect("the first call");
+        store.set_status(order_id(&first), outbox);
+        let mut claims = Vec::new();
+        for _ in 0..5 {
+            let (asked, replay) = asked(&store, shop.create("a")).await;
+            let replay = replay.expect("a replay");
+            replay.assert(status, true);
+            assert_eq!(replay.message, first.message);
+            claims.push(asked);
+        }
+        assert_eq!((claims.as_slice(), shop.handler.started()), ([1, 0, 0, 0, 0].as_slice(), 1));
+    }
+    // Nor does that of a call that creates nothing tracked.
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    shop.touch("a").await.expect("the first call");
+    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
+    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_that_is_not_finished_asks_each_time() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let order = order_id(&shop.create("a").await.expect("the first call"));
+    for status in [None, Some(OutboxStatus::Pending), Some(OutboxStatus::Retrying)] {
+        if let Some(status) = status {
+            store.set_status(order, status);
+        }
+        for _ in 0..2 {
+            assert_eq!(replayed(&store, shop.create("a"), "processing").await, 1, "{status:?}");
+        }
+    }
+    store.set_status(order, OutboxStatus::Completed);
+    assert_eq!(replayed(&store, shop.create("a"), "completed").await, 1);
+    assert_eq!(replayed(&store, shop.create("a"), "completed").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_found_out_is_none() {
+    for (outbox, status, claims) in [(Err("no idea"), "processing", 1), (Ok(OutboxStatus::Failed), "failed", 0)] {
+        let store = Watched::default();
+        let shop = shop_with(store.clone(), |builder| builder.status_resolver(Outbox(outbox))).await;
+        shop.create("a").await.expect("the first call");
+        assert_eq!(replayed(&store, shop.create("a"), status).await, 1);
+        assert_eq!(replayed(&store, shop.create("a"), status).await, claims, "{outbox:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_final_error_asks_once_and_then_nobody() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    shop.cancel("fail for good").await.expect_err("the first call");
+    for claims in [1, 0, 0] {
+        let (asked, replay) = asked(&store, shop.cancel("fail for good")).await;
+        let replay = replay.expect_err("a replay");
+        assert_eq!((replay.code(), replay.message()), (Code::FailedPrecondition, shop::shipped().message()));
+        assert_eq!(replay.details(), shop::shipped().details());
+        assert_eq!(replay.metadata().get("idempotent-replayed").expect("the mark"), "true");
+        assert_eq!(asked, claims);
+    }
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_whole_asks_each_time() {
+    // Too large to keep.
+    let store = Watched::default();
+    let shop = shop_with(store.clone(), |builder| builder.max_response_bytes(1).status_resolver(done())).await;
+    shop.create("a").await.expect("the first call");
+    for _ in 0..3 {
+        let (claims, refused) = asked(&store, shop.create("a")).await;
+        assert_rejected(&refused.expect_err("not kept"), Code::FailedPrecondition, Reason::ResponseNotStored);
+        assert_eq!(claims, 1);
+    }
+    // Nobody knows how it ended.
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    shop.touch("effect and fail").await.expect_err("it fails");
+    for _ in 0..3 {
+        let (claims, refused) = asked(&store, shop.touch("effect and fail")).await;
+        assert_rejected(&refused.expect_err("unknown"), Code::FailedPrecondition, Reason::OutcomeUnknown);
+        assert_eq!(claims, 1);
+    }
+    // Its metadata, or the error itself, cannot be read.
+    let unreadable = StoredMessage { message: Vec::new().into(), metadata: Some(vec![0xff].into()) };
+    for response in [StoredResponse::Message(unreadable), StoredResponse::Error(vec![0xff].into())] {
+        let store = Watched::default();
+        let shop = shop_on(store.clone()).await;
+        let claim = shop.claim(TOUCH, "a");
+        store.claim(&claim).await.expect("the store answers");
+        let completion = Completion { response, resource: None, retention: claim.retention };
+        store.complete(&claim.reservation, &completion).await.expect("the store answers");
+        for _ in 0..3 {
+            let (claims, _) = asked(&store, shop.touch("a")).await;
+            assert_eq!(claims, 1, "{completion:?}");
+        }
+        assert_eq!(shop.handler.started(), 0);
+    }
+}
+
+fn done() -> Outbox {
+    Outbox(Ok(OutboxStatus::Completed))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_record_is_not_served() {
+    // Whichever ends first, and to the moment.
+    for max_age in [MINUTE, 100 * MINUTE] {
+        let store = Watched::default();
+        let retention = MINUTE / 2;
+        let shop = shop_with(store.clone(), |builder| {
+            builder.adjust_procedures(move |procedure| procedure.retention(retention)).replay_cache_max_age(max_age)
+        })
+        .await;
+        for started in 1..=3 {
+            let began = tokio::time::Instant::now();
+            shop.touch("a").await.expect("the first call").assert("completed", false);
+            assert_eq!(shop.handler.started(), started);
+            tokio::time::sleep(retention / 2).await;
+            assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
+            // A replay from memory does not make it live longer.
+            tokio::time::sleep_until(began + retention - Duration::from_millis(1)).await;
+            assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
+            tokio::time::sleep_until(began + retention).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_expired_record_is_not_served_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let store = PostgresStore::new(database.pool(4), resource_types()).timeout(MINUTE / 2);
+    let shop = Shop::with(|builder| {
+        builder.store(store).adjust_procedures(|procedure| procedure.retention(Duration::from_secs(1)))
+    })
+    .await;
+    for started in 1..=3 {
+        shop.touch("a").await.expect("the first call").assert("completed", false);
+        assert_eq!(shop.handler.started(), started);
+        shop.touch("a").await.expect("a replay").assert("completed", true);
+        let expired = "SELECT expires <= clock_timestamp() FROM tenant.idempotency_keys";
+        until("the record expires", async || owner.query_one(expired, &[]).await.expect("the record").get(0)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_is_asked_for_anew_when_it_is_too_old() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let order = order_id(&shop.create("a").await.expect("the first call"));
+    store.set_status(order, OutboxStatus::Failed);
+    assert_eq!(replayed(&store, shop.create("a"), "failed").await, 1);
+    // What somebody does to a job that has failed is overlooked for so long, by default.
+    store.set_status(order, OutboxStatus::Pending);
+    for _ in 0..59 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(replayed(&store, shop.create("a"), "failed").await, 0);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..2 {
+        assert_eq!(replayed(&store, shop.create("a"), "processing").await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_user_never_gets_it() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    for _ in 0..3 {
+        shop.touch("a").await.expect("a call");
+    }
+    let other = Shop { user: Some(Uuid::new_v4()), ..shop.with_key(shop.key) };
+    let (claims, first) = asked(&store, other.touch("a")).await;
+    first.expect("a call of their own").assert("completed", false);
+    assert_eq!((claims, shop.handler.started()), (1, 2));
+    // And each has their own from then on.
+    assert_eq!(replayed(&store, other.touch("a"), "completed").await, 1);
+    assert_eq!(replayed(&store, other.touch("a"), "completed").await, 0);
+    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_request_or_procedure_is_refused_by_the_store() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    shop.touch("a").await.expect("the first call");
+    for procedure in [false, true] {
+        // Known, or asked for to be known.
+        for _ in 0..2 {
+            shop.touch("a").await.expect("a replay");
+        }
+        for _ in 0..2 {
+            let (claims, refused) = match procedure {
+                false => asked(&store, shop.touch("b")).await,
+                true => asked(&store, shop.cancel("a")).await,
+            };
+            assert_rejected(&refused.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+            assert_eq!(claims, 1);
+        }
+    }
+    // What the store has said of the key makes it be asked once more.
+    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
+    assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn takes_no_more_memory_than_it_may() {
+    const BYTES: usize = 128 << 10;
+    const KEYS: usize = 100;
+    let store = Watched::default();
+    let build = |builder: IdempotencyLayerBuilder| builder.replay_cache_bytes(BYTES).status_resolver(done());
+    let shop = shop_with(store.clone(), build).await;
+    for size in [100, 1000, 3000] {
+        let name = "a".repeat(size);
+        let keys: Vec<_> = (0..KEYS).map(|_| shop.with_key(Some(Uuid::new_v4()))).collect();
+        for shop in &keys {
+            shop.create(&name).await.expect("the first call");
+            assert_eq!(replayed(&store, shop.create(&name), "completed").await, 1);
+            assert_eq!(replayed(&store, shop.create(&name), "completed").await, 0, "what is new has a place");
+        }
+        let mut known = 0;
+        for shop in &keys {
+            known += 1 - replayed(&store, shop.create(&name), "completed").await;
+        }
+        assert!(known * size <= BYTES, "{known} responses of {size} bytes are known");
+    }
+    // None takes most of the place.
+    let name = "a".repeat(BYTES / 16);
+    shop.create(&name).await.expect("the first call");
+    for _ in 0..3 {
+        assert_eq!(replayed(&store, shop.create(&name), "completed").await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_each_time_where_it_is_turned_off() {
+    let off: [fn(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder; 2] =
+        [|builder| builder.replay_cache_bytes(0), |builder| builder.replay_cache_max_age(Duration::ZERO)];
+    for off in off {
+        let store = Watched::default();
+        let shop = shop_with(store.clone(), off).await;
+        shop.touch("a").await.expect("the first call");
+        for _ in 0..3 {
+            assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
+        }
+    }
+}
+
+/// Headers, message and trailers, of errors too, compressed or not.
+#[tokio::test]
+async fn gives_what_the_store_gives() {
+    let (store, oracle) = (Watched::default(), done());
+    let shop = metadata::shop(|builder| {
+        builder
+            .store(store.clone())
+            .status_resolver(oracle)
+            .adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition]))
+            .compress_replays_from(0)
+    })
+    .await;
+    for (path, style, name) in metadata::CASES {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        metadata::call(&shop, path, style, name).await;
+        for accepts in ["identity", "gzip"] {
+            let message = prost::Message::encode_to_vec(shop::request(name, None, None).get_ref());
+            let call =
+                async || raw::post(&shop, path, &[("grpc-accept-encoding", accepts)], raw::frame(0, &message)).await;
+            let ((asked_first, one), (asked_then, other)) = (asked(&store, call()).await, asked(&store, call()).await);
+            let case = format!("{path} {style} {name} {accepts}");
+            assert_eq!((asked_first, asked_then), (usize::from(accepts == "identity"), 0), "{case}");
+            assert_eq!(timeless(&other.headers), timeless(&one.headers), "{case}");
+            assert_eq!((other.body, other.trailers), (one.body, one.trailers), "{case}");
+            assert_eq!(one.headers["idempotent-replayed"], "true", "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_while_the_store_is_away() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    for _ in 0..2 {
+        shop.touch("a").await.expect("a call");
+    }
+    store.fail(Operation::Claim, StoreErrorKind::Unreachable);
+    shop.touch("a").await.expect("a replay").assert("completed", true);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+/// A thousand at once, of a procedure whose duplicates wait, where there is no place to wait.
+#[tokio::test(start_paused = true)]
+async fn makes_nobody_wait() {
+    let store = Watched::default();
+    let shop = shop_with(store.clone(), |builder| builder.max_waiting(0)).await;
+    for _ in 0..2 {
+        shop.cancel("a").await.expect("a call");
+    }
+    let before = store.asked(Operation::Claim);
+    let mut calls = JoinSet::new();
+    for _ in 0..1000 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { shop.cancel("a").await });
+    }
+    for replay in calls.join_all().await {
+        replay.expect("a replay").assert("completed", true);
+    }
+    assert_eq!((store.asked(Operation::Claim), shop.handler.started()), (before, 1));
+}
+
+/// What waits gets the response of the first, as processing as that was; it is not what is kept.
+#[tokio::test(start_paused = true)]
+async fn keeps_nothing_of_a_first_call() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { shop.cancel("hold").await });
+    }
+    quiet().await;
+    shop.handler.open(1);
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(replayed(&store, shop.cancel("hold"), "completed").await, 1);
+    assert_eq!(replayed(&store, shop.cancel("hold"), "completed").await, 0);
+}
+
+/// With the cache and without, whatever is called, completed, and expires in whatever order: the same answers.
+#[tokio::test(start_paused = true)]
+async fn changes_no_answer() {
+    for seed in 0..8 {
+        let story = story(&mut StdRng::seed_from_u64(seed));
+        let (with, without) = (tell(&story, 8 << 20).await, tell(&story, 0).await);
+        for (step, (with, without)) in with.0.iter().zip(&without.0).enumerate() {
+            assert_eq!(with, without, "seed {seed}, step {step} of {story:?}");
+        }
+        assert!(with.1 <= without.1, "seed {seed}: asked {} times, and {} without", with.1, without.1);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Call { user: usize, key: usize, procedure: usize, name: &'static str },
+    Finish { order: u32, status: OutboxStatus },
+    Wait(Duration),
+}
+
+fn story(rng: &mut StdRng) -> Vec<Step> {
+    let mut pick = |of: usize| rng.random_range(0..of);
+    let names = ["a", "a", "a", "b", "fail", "fail for good", "effect and fail"];
+    let step = |_| match pick(10) {
+        0 => Step::Finish {
+            order: u32::try_from(pick(1 << 16)).expect("a small number"),
+            status: [OutboxStatus::Completed, OutboxStatus::Failed, OutboxStatus::Retrying][pick(3)],
+        },
+        1 => Step::Wait(Duration::from_secs([1, 10, 20, 40][pick(4)])),
+        _ => {
+            Step::Call { user: pick(2), key: pick(3), procedure: [0, 0, 1, 2][pick(4)], name: names[pick(names.len())] }
+        }
+    };
+    (0..150).map(step).collect()
+}
+
+/// What the callers see, with each order called by when it was first seen; and how often the store was asked.
+async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
+    let store = Watched::default();
+    let shop = shop_with(store.clone(), |builder| {
+        let policies = |procedure: tonic_idempotency::ProcedureBuilder| {
+            procedure.retention(Duration::from_secs(45)).final_errors([Code::FailedPrecondition])
+        };
+        builder.adjust_procedures(policies).replay_cache_bytes(cache)
+    })
+    .await;
+    let (users, keys) = ([0; 2].map(|_| Uuid::new_v4()), [0; 3].map(|_| Uuid::new_v4()));
+    let (mut orders, mut finished) = (Vec::new(), HashMap::new());
+    let mut seen = Vec::new();
+    for step in story {
+        match *step {
+            Step::Wait(time) => tokio::time::sleep(time).await,
+            Step::Finish { order, status } => {
+                // What is finished stays so.
+                if let Some(order) = (order as usize).checked_rem(orders.len()).map(|order| orders[order])
+                    && !matches!(finished.get(&order), Some(OutboxStatus::Completed | OutboxStatus::Failed))
+                {
+                    finished.insert(order, status);
+                    store.set_status(order, status);
+                }
+            }
+            Step::Call { user, key, procedure, name } => {
+                let shop = Shop { user: Some(users[user]), ..shop.with_key(Some(keys[key])) };
+                let answer = match procedure {
+                    0 => shop.create(name).await,
+                    1 => shop.touch(name).await,
+                    _ => shop.cancel(name).await,
+                };
+                let order = answer.as_ref().ok().filter(|_| procedure == 0).map(order_id);
+                let order = order.map(|id| {
+                    orders.iter().position(|known| *known == id).unwrap_or_else(|| {
+                        orders.push(id);
+                        orders.len() - 1
+                    })
+                });
+                seen.push(match answer {
+                    Ok(Seen { status, replayed, .. }) => format!("{order:?} {status:?} {replayed:?}"),
+                    Err(status) => {
+                        let replayed = status.metadata().get("idempotent-replayed");
+                        format!("{:?} {:?} {replayed:?}", status.code(), status.message())
+                    }
+                });
+                seen.push(format!("{} handlers", shop.handler.started()));
+            }
+        }
+    }
+    (seen, store.asked(Operation::Claim))
+}
+
+/// Begun before the server stops, and come to its end after that.
+#[tokio::test(start_paused = true)]
+async fn is_refused_while_the_layer_shuts_down() {
+    let shop = shop_on(MemoryStore::new()).await;
+    for _ in 0..3 {
+        shop.touch("a").await.expect("a call");
+    }
+    let message = prost::Message::encode_to_vec(shop::request("a", None, None).get_ref());
+    let (head, rest) = (raw::frame(0, &message)[..3].to_vec(), raw::frame(0, &message)[3..].to_vec());
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::convert::Infallible>>(2);
+    let data = |bytes: Vec<u8>| Ok(http_body::Frame::data(bytes::Bytes::from(bytes)));
+    sender.send(data(head)).await.expect("it is read");
+    let body = http_body_util::StreamBody::new(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    let request = raw::request(&shop, TOUCH, &[], tonic::body::Body::new(body));
+    let call = {
+        let shop = shop.with_key(shop.key);
+        tokio::spawn(async move { raw::send(&shop, request).await })
+    };
+    quiet().await;
+    assert!(shop.layer.shut_down(MINUTE).await.left.is_empty());
+    sender.send(data(rest)).await.expect("it is read");
+    drop(sender);
+    let refused = call.await.expect("no panic").expect("an answer").status();
+    assert_rejected(&refused, Code::Unavailable, Reason::ShuttingDown);
+}

@@ -1,0 +1,52 @@
+//! Replays of what is finished, which no longer cost a round trip.
+
+use tonic_idempotency::Mode;
+use tonic_idempotency_tests::{Database, until};
+
+use crate::harness::{Call, Service};
+
+const FINISH: &str = "INSERT INTO authz.outbox (project_id, status) SELECT id, 'completed' FROM tenant.projects";
+
+#[tokio::test]
+async fn of_a_finished_call_take_no_round_trip_in_either_mode() {
+    for (mode, one_replay) in [(Mode::Reserved, 1), (Mode::Transactional, 2)] {
+        let database = Database::new().await;
+        let (proxy, pool) = database.pool_through_proxy(1).await;
+        let project = match mode {
+            Mode::Reserved => Some(database.project(None).await.id),
+            Mode::Transactional => None,
+        };
+        let script = move |call: Call| async move {
+            match project {
+                Some(project) => Ok(project),
+                None => call.insert().await,
+            }
+        };
+        let service = Service::with(&database, pool.clone(), |procedure| procedure.mode(mode), script).await;
+        let (mut before, owner) = (0, database.owner().await);
+        let mut trips = || {
+            let now = proxy.round_trips();
+            now - std::mem::replace(&mut before, now)
+        };
+        let first = service.create("shop").await.expect("a call");
+        trips();
+        // The work behind it goes on, and then has ended; a transaction is rolled back behind its answer.
+        for (status, expected) in [
+            ("processing", one_replay),
+            ("processing", one_replay),
+            ("completed", one_replay),
+            ("completed", 0),
+            ("completed", 0),
+        ] {
+            if status == "completed" && expected > 0 {
+                owner.batch_execute(FINISH).await.expect("the outbox works");
+            }
+            let replay = service.create("shop").await.expect("a replay");
+            assert_eq!((replay.project, replay.status.as_deref()), (first.project, Some(status)), "{mode:?}");
+            assert!(replay.replayed, "{mode:?}");
+            until("the connection is back", async || pool.status().available == 1).await;
+            assert_eq!(trips(), expected, "{mode:?}");
+        }
+        assert_eq!(service.runs(), 1);
+    }
+}
