@@ -18,11 +18,21 @@ pub(crate) enum Guard {
     Layer {
         mode: Mode,
         statements: Statements,
+        replays: Replays,
     },
     /// Nothing.
     None,
     /// In the handler's place, a look-up by primary key.
     PrimaryKey,
+}
+
+/// Where a replay comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replays {
+    /// The layer's memory, where it has given it before.
+    Memory,
+    /// The store, each time.
+    Store,
 }
 
 pub(crate) const BARE: Contender = Contender { name: "bare handler", guard: Guard::None };
@@ -34,15 +44,20 @@ pub(crate) const FUN15: Contender = Contender { name: "FUN-15, prepared", guard:
 pub(crate) const FUN15_PARSED: Contender =
     Contender { name: "FUN-15, parsed", guard: Guard::Fun15(Statements::Parsed) };
 
-pub(crate) const RESERVED: Contender = layer("reserved", Mode::Reserved, Statements::Parsed);
+pub(crate) const RESERVED: Contender = layer("reserved, prepared", Mode::Reserved, Statements::Prepared);
 
-pub(crate) const RESERVED_PREPARED: Contender = layer("reserved, prepared", Mode::Reserved, Statements::Prepared);
+pub(crate) const RESERVED_PARSED: Contender = layer("reserved, parsed", Mode::Reserved, Statements::Parsed);
 
-pub(crate) const TRANSACTIONAL: Contender = layer("transactional", Mode::Transactional, Statements::Parsed);
+pub(crate) const TRANSACTIONAL: Contender = layer("transactional, prepared", Mode::Transactional, Statements::Prepared);
 
-pub(crate) const TRANSACTIONAL_PREPARED: Contender =
-    layer("transactional, prepared", Mode::Transactional, Statements::Prepared);
+pub(crate) const TRANSACTIONAL_PARSED: Contender =
+    layer("transactional, parsed", Mode::Transactional, Statements::Parsed);
+
+pub(crate) const FROM_MEMORY: Contender = Contender {
+    name: "from memory",
+    guard: Guard::Layer { mode: Mode::Transactional, statements: Statements::Prepared, replays: Replays::Memory },
+};
 
 const fn layer(name: &'static str, mode: Mode, statements: Statements) -> Contender {
-    Contender { name, guard: Guard::Layer { mode, statements } }
+    Contender { name, guard: Guard::Layer { mode, statements, replays: Replays::Store } }
 }

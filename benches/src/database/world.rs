@@ -1,28 +1,36 @@
 //! The server that is measured, and the services on it.
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use deadpool_postgres::Pool;
 use http::{Request, Response};
 use organization::{ALICE, Caller, Database};
 use scratch_postgres::{Server, Source};
 use tokio::net::TcpListener;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Config, NoTls};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::{
     Status,
     body::Body,
     server::NamedService,
     service::{Routes, interceptor::InterceptedService},
-    transport::{Channel, Endpoint, server::TcpIncoming},
+    transport::{self, Channel, Endpoint, server::TcpIncoming},
 };
 use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceTypes, UserId};
 use tower::Service;
 use tower_layer::Layer as _;
+use uuid::Uuid;
 
 use super::{
-    contender::{Contender, Guard},
+    contender::{Contender, Guard, Replays},
     fun15::{Fun15, Statements},
     handler::Projects,
+    load::Client,
     primary_key::PrimaryKey,
     usage::ServerProcesses,
 };
@@ -34,7 +42,7 @@ use crate::{
 /// A PostgreSQL server as it would be deployed, on this machine, with the sample's tables and rows.
 pub(crate) struct World {
     server: Server,
-    superuser: Client,
+    superuser: tokio_postgres::Client,
     pub(crate) processes: ServerProcesses,
 }
 
@@ -55,7 +63,7 @@ impl World {
     }
 
     /// A connection that row-level security does not bind.
-    pub(crate) fn superuser(&self) -> &Client {
+    pub(crate) fn superuser(&self) -> &tokio_postgres::Client {
         &self.superuser
     }
 
@@ -64,6 +72,34 @@ impl World {
         let config: Config = self.server.url().parse()?;
         let port = config.get_ports().first().copied().ok_or("the server has no port")?;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    /// Puts responses where a bare look-up finds them.
+    pub(crate) async fn record_responses(&self, keys: &[Uuid], response: &[u8]) -> Result<(), Error> {
+        const INSERT: &str = "INSERT INTO benchmarks.responses (id, response) SELECT unnest($1::uuid[]), $2";
+        self.superuser.execute(INSERT, &[&keys, &response]).await?;
+        Ok(())
+    }
+
+    /// The work behind everything that was created is done, as far as the outbox says.
+    pub(crate) async fn finish_all_work(&self) -> Result<(), Error> {
+        const UPDATE: &str = "UPDATE authz.outbox SET status = 'completed' WHERE status IN ('pending', 'retrying')";
+        self.superuser.execute(UPDATE, &[]).await?;
+        Ok(())
+    }
+
+    /// How long the shortest of statements takes, its answer included, where the server is reached at this address: the median.
+    pub(crate) async fn round_trip(&self, database: SocketAddr, statements: usize) -> Result<Duration, Error> {
+        let connection = self.pool(database)?.get().await?;
+        let statement = connection.prepare("SELECT 1").await?;
+        let mut times = Vec::with_capacity(statements);
+        for _ in 0..statements {
+            let asked = Instant::now();
+            connection.query(&statement, &[]).await?;
+            times.push(asked.elapsed());
+        }
+        times.sort();
+        Ok(times[times.len() / 2])
     }
 
     pub(crate) async fn stop(self) {
@@ -80,7 +116,7 @@ impl World {
             Guard::Fun15(statements) => {
                 authenticated(ProjectServiceServer::new(Fun15::new(projects()?, pool()?, statements)))
             }
-            Guard::Layer { mode, statements } => {
+            Guard::Layer { mode, statements, replays } => {
                 let store = PostgresStore::new(pool()?, ResourceTypes::organization());
                 let store = match statements {
                     Statements::Parsed => store,
@@ -88,9 +124,12 @@ impl World {
                 };
                 let layer = IdempotencyLayer::builder(PROJECT)
                     .store(store)
-                    .adjust_procedures(move |procedure| procedure.mode(mode))
-                    .build()?;
-                authenticated(layer.layer(ProjectServiceServer::new(projects()?)))
+                    .adjust_procedures(move |procedure| procedure.mode(mode));
+                let layer = match replays {
+                    Replays::Memory => layer,
+                    Replays::Store => layer.replay_cache_bytes(0),
+                };
+                authenticated(layer.build()?.layer(ProjectServiceServer::new(projects()?)))
             }
         })
     }
@@ -127,12 +166,27 @@ where
     Routes::new(InterceptedService::new(service, Alice))
 }
 
-/// Serves on a free port of the loopback interface, as long as the runtime lives; what is connected to it.
-pub(crate) async fn served(routes: Routes) -> Result<ProjectServiceClient<Channel>, Error> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = listener.local_addr()?;
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    tokio::spawn(tonic::transport::Server::builder().add_routes(routes).serve_with_incoming(incoming));
-    let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
-    Ok(ProjectServiceClient::new(channel))
+/// A service on a port of the loopback interface, for as long as there are clones of this.
+#[derive(Clone)]
+pub(crate) struct Served {
+    client: ProjectServiceClient<Channel>,
+    _server: Arc<AbortOnDropHandle<Result<(), transport::Error>>>,
+}
+
+impl Served {
+    pub(crate) async fn start(routes: Routes) -> Result<Self, Error> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let serving = transport::Server::builder().add_routes(routes).serve_with_incoming(incoming);
+        let server = Arc::new(AbortOnDropHandle::new(tokio::spawn(serving)));
+        let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+        Ok(Self { client: ProjectServiceClient::new(channel), _server: server })
+    }
+}
+
+impl Client for Served {
+    async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
+        Client::create_project(&mut self.client, key, payload).await
+    }
 }

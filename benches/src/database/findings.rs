@@ -1,0 +1,240 @@
+//! What was found out, as a section of the report.
+
+use std::time::Duration;
+
+use super::{
+    CONCURRENCY, SMALL,
+    contender::{
+        BARE, Contender, FROM_MEMORY, FUN15, FUN15_PARSED, PRIMARY_KEY, RESERVED, RESERVED_PARSED, TRANSACTIONAL,
+        TRANSACTIONAL_PARSED,
+    },
+    counts::Counts,
+    load::Figures,
+    turns::Turns,
+};
+use crate::{
+    format,
+    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    spread::Spread,
+};
+
+/// All of it.
+pub(crate) struct Findings {
+    pub(crate) server: String,
+    pub(crate) counts: Vec<(Contender, &'static str, Counts)>,
+    pub(crate) first: Vec<Matrix>,
+    pub(crate) again: Vec<Matrix>,
+    /// First calls, and replays.
+    pub(crate) in_process: [Turns; 2],
+    pub(crate) distant: Distant,
+}
+
+/// Turns taken by so many callers at once, with payloads of so many bytes.
+pub(crate) struct Matrix {
+    pub(crate) concurrency: usize,
+    pub(crate) payload: usize,
+    pub(crate) turns: Turns,
+}
+
+/// Turns taken with a server that is further away.
+pub(crate) struct Distant {
+    pub(crate) round_trip: Duration,
+    /// First calls, one at a time.
+    pub(crate) alone: Turns,
+    /// First calls, many at once.
+    pub(crate) many: Turns,
+    /// Replays, one at a time.
+    pub(crate) again: Turns,
+}
+
+const TEXT: &str = "\
+The handler is the sample's CreateProject: BEGIN, the user, one INSERT whose trigger writes an outbox row, COMMIT, its statements \
+parsed each time. It is called with payloads of 100 bytes and of 100 KB, which its response brings back, over HTTP/2 on the loopback \
+interface, by a closed loop of callers in the same process; PostgreSQL has its defaults (each commit is flushed to the disk) and 512 MB \
+of shared buffers, on the same machine. Pools have 16 connections.
+
+- **bare handler**: nothing around it.
+- **FUN-15**: the sequence of its Go server around the same handler: set the user, look up, reserve, *handler*, complete, reset the user; \
+for a replay set the user, look up, ask the outbox, reset the user. Each is a round trip; *prepared* as pgx has it, or *parsed* each time.
+- **reserved**, **transactional**: the layer in its two modes, with `PostgresStore::prepared_statements`, or *parsed*, its default. \
+A transactional handler writes in the layer's transaction, and so needs neither BEGIN nor the user nor COMMIT of its own.
+- **primary-key SELECT**: in the handler's place one prepared SELECT of the response, by primary key, without row-level security: what a \
+replay cannot be faster than, if it asks at all.
+- **from memory**: a replay of a finished call that the process has given before. All other replays have `replay_cache_bytes(0)`.
+
+Replays are of 512 keys (64 of large payloads) in turn, the work behind them done. Processor time is that of the process that calls \
+and is called, and of all of PostgreSQL's. Calls are checked: each is answered with its own payload.
+";
+
+impl Findings {
+    pub(crate) fn into_section(self) -> Section {
+        Section {
+            title: "Claim, complete and replay on PostgreSQL",
+            text: format!("{TEXT}\n{}.", self.server),
+            tables: self.tables(),
+            plots: self.plots(),
+            goals: self.goals(),
+        }
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let mut tables = vec![self.counts_table()];
+        let matrices = [("First calls", BARE, &self.first), ("Replays", PRIMARY_KEY, &self.again)];
+        for (what, to, matrices) in matrices {
+            for Matrix { concurrency, payload, turns } in matrices {
+                let size = format::bytes(*payload as f64);
+                tables.push(figures_table(format!("{what}: {concurrency} at once, {size}"), turns, to));
+            }
+        }
+        let [first, again] = &self.in_process;
+        tables.push(figures_table(format!("First calls without HTTP/2: {CONCURRENCY} at once, 100 B"), first, BARE));
+        tables.push(figures_table(format!("Replays without HTTP/2: {CONCURRENCY} at once, 100 B"), again, PRIMARY_KEY));
+        let Distant { round_trip, alone, many, again } = &self.distant;
+        let far = format!("a round trip takes {}", format::duration(round_trip.as_secs_f64()));
+        tables.push(figures_table(format!("First calls, {far}: one at a time, 100 B"), alone, BARE));
+        tables.push(figures_table(format!("First calls, {far}: {CONCURRENCY} at once, 100 B"), many, BARE));
+        tables.push(figures_table(format!("Replays, {far}: one at a time, 100 B"), again, PRIMARY_KEY));
+        tables
+    }
+
+    fn counts_table(&self) -> Table {
+        let row = |(contender, what, counts): &(Contender, &'static str, Counts)| {
+            vec![
+                format!("{}, {what}", contender.name),
+                format::with_decimals(counts.round_trips, 1),
+                format::with_decimals(counts.log_bytes, 0),
+                format::with_decimals(counts.index_entries, 1),
+            ]
+        };
+        Table {
+            caption: "For each call: round trips to the database, bytes of its log without images of whole pages, and \
+                      entries put into indexes"
+                .to_owned(),
+            columns: ["", "round trips", "log bytes", "index entries"].map(str::to_owned).to_vec(),
+            rows: self.counts.iter().map(row).collect(),
+        }
+    }
+
+    fn plots(&self) -> Vec<Plot> {
+        vec![
+            throughput_plot("database-first-calls", "First calls, 100 B", BARE, &self.first),
+            throughput_plot("database-replays", "Replays, 100 B", PRIMARY_KEY, &self.again),
+            Plot {
+                name: "database-round-trips",
+                title: "Median latency, 1 ms more for each round trip".to_owned(),
+                unit: "ms".to_owned(),
+                kind: PlotKind::Bars {
+                    labels: ["first call", "replay"].map(str::to_owned).to_vec(),
+                    series: self.distant_series(),
+                },
+            },
+        ]
+    }
+
+    fn distant_series(&self) -> Vec<(String, Vec<Option<Spread>>)> {
+        let Distant { alone, again, .. } = &self.distant;
+        let latency = |turns: &Turns, contender| {
+            let took_turns = turns.contenders().any(|other| other == contender);
+            took_turns.then(|| turns.spread(contender, |figures| figures.p50.as_secs_f64() * 1e3))
+        };
+        [BARE, FUN15, RESERVED, TRANSACTIONAL, PRIMARY_KEY, FROM_MEMORY]
+            .map(|contender| (contender.name.to_owned(), vec![latency(alone, contender), latency(again, contender)]))
+            .to_vec()
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let first = at_goal(&self.first);
+        let again = at_goal(&self.again);
+        let Distant { round_trip, alone, .. } = &self.distant;
+        let ratio = |measure: &str, turns: &Turns, of: Contender, to: Contender, bound, limit| Goal {
+            measure: format!("{measure}, {CONCURRENCY} at once: throughput"),
+            bound: Bound::AtLeast(bound),
+            figure: turns.throughput_ratio(of, to),
+            unit: format!("× {}", to.name),
+            limit,
+        };
+        let above = |of: Contender, bound| Goal {
+            measure: format!("first call, {}, 1 ms round trips: median latency above the bare handler's", of.name),
+            bound: Bound::AtMost(bound),
+            figure: alone.latency_above(of, BARE, *round_trip),
+            unit: "round trips".to_owned(),
+            limit: None,
+        };
+        let trips = |of: Contender, bound| Goal {
+            measure: format!("replay, {}: round trips", of.name),
+            bound: Bound::AtMost(bound),
+            figure: Spread::of(
+                self.counts.iter().filter(|it| it.0 == of && it.1 == "replay").map(|it| it.2.round_trips),
+            ),
+            unit: "round trips".to_owned(),
+            limit: None,
+        };
+        vec![
+            ratio("first call, transactional", first, TRANSACTIONAL, BARE, 0.70, None),
+            ratio("first call, transactional", first, TRANSACTIONAL, FUN15, 2.4, Some(FIRST_LIMIT)),
+            ratio("first call, transactional", first, TRANSACTIONAL_PARSED, FUN15_PARSED, 2.4, Some(FIRST_LIMIT)),
+            ratio("first call, reserved", first, RESERVED, FUN15, 1.6, Some(RESERVED_LIMIT)),
+            ratio("first call, reserved", first, RESERVED_PARSED, FUN15_PARSED, 1.6, Some(RESERVED_LIMIT)),
+            above(TRANSACTIONAL, 1.0),
+            above(RESERVED, 2.0),
+            trips(RESERVED, 1.0),
+            trips(TRANSACTIONAL, 1.0),
+            ratio("replay, reserved", again, RESERVED, PRIMARY_KEY, 0.85, Some(REPLAY_LIMIT)),
+            ratio("replay, transactional", again, TRANSACTIONAL, PRIMARY_KEY, 0.85, Some(REPLAY_LIMIT)),
+            ratio("replay, reserved", again, RESERVED, FUN15, 3.0, Some(REPLAY_LIMIT)),
+            trips(FROM_MEMORY, 0.0),
+        ]
+    }
+}
+
+const FIRST_LIMIT: &str = "";
+const RESERVED_LIMIT: &str = "";
+const REPLAY_LIMIT: &str = "";
+
+/// Where the goals are measured.
+fn at_goal(matrices: &[Matrix]) -> &Turns {
+    let here = matrices.iter().find(|matrix| matrix.concurrency == CONCURRENCY && matrix.payload == SMALL);
+    &here.expect("it is among those that are measured").turns
+}
+
+fn figures_table(caption: String, turns: &Turns, to: Contender) -> Table {
+    let row = |contender: Contender| {
+        let duration = |of: fn(&Figures) -> Duration| {
+            format::duration(turns.spread(contender, |figures| of(figures).as_secs_f64()).median)
+        };
+        vec![
+            contender.name.to_owned(),
+            format::rate(turns.spread(contender, |figures| figures.throughput).median),
+            format::spread_with_decimals(turns.throughput_ratio(contender, to), 2),
+            duration(|figures| figures.p50),
+            duration(|figures| figures.p99),
+            duration(|figures| figures.own_processor),
+            duration(|figures| figures.server_processor),
+        ]
+    };
+    Table {
+        caption,
+        columns: ["", "throughput", &format!("× {}", to.name), "p50", "p99", "own processor time", "PostgreSQL's"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: turns.contenders().map(row).collect(),
+    }
+}
+
+fn throughput_plot(name: &'static str, title: &str, to: Contender, matrices: &[Matrix]) -> Plot {
+    let small: Vec<_> = matrices.iter().filter(|matrix| matrix.payload == SMALL).collect();
+    let contenders: Vec<_> = small.first().map(|matrix| matrix.turns.contenders().collect()).unwrap_or_default();
+    let series = contenders.into_iter().filter(|contender| *contender != to).map(|contender| {
+        let ratios = small.iter().map(|matrix| Some(matrix.turns.throughput_ratio(contender, to)));
+        (contender.name.to_owned(), ratios.collect())
+    });
+    Plot {
+        name,
+        title: format!("{title}: throughput"),
+        unit: format!("× {}", to.name),
+        kind: PlotKind::Bars {
+            labels: small.iter().map(|matrix| format!("{} at once", matrix.concurrency)).collect(),
+            series: series.collect(),
+        },
+    }
+}

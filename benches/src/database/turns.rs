@@ -1,0 +1,72 @@
+//! Contenders that take turns under the same load.
+
+use std::time::Duration;
+
+use super::{
+    contender::Contender,
+    load::{Client, Figures, Load},
+    usage::ServerProcesses,
+};
+use crate::{Error, spread::Spread};
+
+/// A contender, and how it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrant<C> {
+    pub(crate) contender: Contender,
+    pub(crate) client: C,
+    pub(crate) load: Load,
+}
+
+/// What came of each round, for each contender.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    figures: Vec<(Contender, Vec<Figures>)>,
+}
+
+impl Turns {
+    /// Each is called for that long, so many times: one after another, and in the next round the other way round.
+    pub(crate) async fn taken(
+        entrants: &[Entrant<impl Client>],
+        rounds: usize,
+        time: Duration,
+        server: &ServerProcesses,
+    ) -> Result<Self, Error> {
+        let mut figures: Vec<_> = entrants.iter().map(|entrant| (entrant.contender, Vec::new())).collect();
+        for round in 0..rounds {
+            for turn in 0..entrants.len() {
+                let index = if round % 2 == 0 { turn } else { entrants.len() - 1 - turn };
+                let Entrant { load, client, .. } = &entrants[index];
+                figures[index].1.push(load.run_for(time, client, server).await?);
+            }
+        }
+        Ok(Self { figures })
+    }
+
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = Contender> {
+        self.figures.iter().map(|(contender, _)| *contender)
+    }
+
+    /// A figure of each round.
+    pub(crate) fn spread(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Spread {
+        Spread::of(self.all(contender, figure))
+    }
+
+    /// The ratio of a contender's throughput to another's, round by round.
+    pub(crate) fn throughput_ratio(&self, contender: Contender, to: Contender) -> Spread {
+        let throughput = |of| self.all(of, |figures| figures.throughput);
+        Spread::of_ratios(&throughput(contender), &throughput(to))
+    }
+
+    /// By how much a contender's median latency is above another's, round by round, in units of a time.
+    pub(crate) fn latency_above(&self, contender: Contender, other: Contender, unit: Duration) -> Spread {
+        let latency = |of| self.all(of, |figures| figures.p50.as_secs_f64());
+        let above = latency(contender).into_iter().zip(latency(other)).map(|(of, other)| of - other);
+        Spread::of(above.map(|seconds| seconds / unit.as_secs_f64()))
+    }
+
+    fn all(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Vec<f64> {
+        let of = self.figures.iter().find(|(other, _)| *other == contender);
+        let (_, rounds) = of.expect("only those who took turns are asked for");
+        rounds.iter().map(figure).collect()
+    }
+}
