@@ -1,5 +1,7 @@
 //! What a call gets that does not run its handler.
 
+use std::sync::Arc;
+
 use crate::{
     IdempotencyStatus,
     call::Call,
@@ -46,7 +48,7 @@ impl Engine {
     }
 
     /// What there is for a call whose handler has run and is not recorded, or whose outcome was found by the reconciler.
-    pub(crate) async fn look_again<E>(&self, call: &Call) -> Result<UnaryResponse, E> {
+    pub(crate) async fn look_again<E>(&self, call: &Arc<Call>) -> Result<UnaryResponse, E> {
         match self.claim(call).await {
             Ok(Claimed::Refused { outcome, asked }) => self.answer(call, outcome, asked, None).await,
             Ok(Claimed::Acquired(hold) | Claimed::TakenOver(hold)) => {

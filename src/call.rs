@@ -16,15 +16,16 @@ use crate::{
 };
 
 /// A call that is protected.
-#[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
     pub(crate) request_hash: RequestHash,
-    /// The encoded request message; `None` where only the hash is known.
+    /// The encoded request message, for the reconciler; `None` where there is none to ask, or only the hash is known.
     pub(crate) request: Option<Bytes>,
-    /// Cancelled when the client went away.
-    pub(crate) hung_up: CancellationToken,
+    /// Until when the client waits.
+    pub(crate) deadline: Option<std::time::Instant>,
+    /// Cancelled when the client went away; `None` where that does not matter.
+    pub(crate) hung_up: Option<CancellationToken>,
 }
 
 impl Call {

@@ -1,12 +1,15 @@
 //! What to do where a call cannot be protected.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use crate::{
-    Mode, StorePolicy,
+    Execution, Mode, StorePolicy,
     call::Call,
     engine::Engine,
     execute::{Outcome, handle},
+    handler::Handler,
     hold::Lease,
     settle::Settlement,
     store::StoreError,
@@ -16,11 +19,12 @@ use crate::{
 
 impl Engine {
     /// What to do where the store does not answer the claim (FUN-15 section 5).
-    pub(crate) async fn degrade<H, F, E>(&self, call: Call, error: &StoreError, handler: H) -> Result<UnaryResponse, E>
-    where
-        H: FnOnce(http::Extensions) -> F,
-        F: Future<Output = Result<UnaryResponse, E>>,
-    {
+    pub(crate) async fn degrade<E>(
+        &self,
+        call: Arc<Call>,
+        error: &StoreError,
+        mut handler: Handler<E>,
+    ) -> Result<UnaryResponse, E> {
         let policies = call.procedure.policies();
         let lease = Lease::from(Instant::now(), policies.lease);
         if policies.mode == Mode::Transactional {
@@ -35,10 +39,9 @@ impl Engine {
             return refusal;
         }
         telemetry::unprotected(&call.procedure, Degradation::Store(error.kind()), &Chain(error));
-        let execution = crate::Execution::default();
-        let mut extensions = http::Extensions::new();
-        extensions.insert(execution.clone());
-        let response = handle(&call.procedure, handler, extensions).await;
+        let execution = Execution::new(call.deadline);
+        handler.extensions_mut().insert(execution.clone());
+        let response = handle(&call.procedure, handler).await;
         let outcome = Outcome { response, effect_committed: execution.is_effect_committed() };
         if error.may_have_happened() {
             // The claim may stand: then its outcome is recorded like any other.

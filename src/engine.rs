@@ -7,6 +7,7 @@ use crate::{
     call::Call,
     error::Rejection,
     flight::{Flight, Flights},
+    handler::Handler,
     hold::{Claimed, Hold, Lease},
     moment::Moment,
     outbox::DynStatusResolver,
@@ -40,29 +41,26 @@ pub(crate) struct Engine {
 }
 
 /// What came of an attempt to run a call.
-pub(crate) enum Attempt<H, E> {
+pub(crate) enum Attempt<E> {
     Answered(Result<UnaryResponse, E>),
     /// Another call holds the key, and this one is to wait for it. The handler has not run.
-    InFlight(Call, H),
+    InFlight(Arc<Call>, Handler<E>),
 }
 
 impl Engine {
     /// Runs the handler, unless the key says that this was done before.
     ///
-    /// To be run in a task of its own: dropped in the middle, it leaves the key reserved until the lease ends.
-    pub(crate) async fn run<H, F, E>(&self, call: Call, handler: H, flight: Option<&Flight>) -> Attempt<H, E>
-    where
-        H: FnOnce(http::Extensions) -> F,
-        F: Future<Output = Result<UnaryResponse, E>>,
-    {
+    /// To be run in a task of its own: dropped in the middle, it leaves the key reserved until the lease ends. What does not
+    /// happen while the handler runs is boxed: it takes no memory then.
+    pub(crate) async fn run<E>(&self, call: Arc<Call>, handler: Handler<E>, flight: Option<&Flight>) -> Attempt<E> {
         telemetry::step(Step::BeforeClaim);
         let running = self.running.claiming(&call);
         let hold = match self.claim(&call).await {
             Ok(Claimed::Acquired(hold)) => hold,
-            Ok(Claimed::TakenOver(hold)) => match self.reconcile(&call, hold).await {
+            Ok(Claimed::TakenOver(hold)) => match Box::pin(self.reconcile(&call, hold)).await {
                 Verdict::NotExecuted(hold) => hold,
                 Verdict::NotRecorded => return Attempt::Answered(call.reject(Rejection::StoreUnavailable)),
-                Verdict::Recorded => return Attempt::Answered(self.look_again(&call).await),
+                Verdict::Recorded => return Attempt::Answered(Box::pin(self.look_again(&call)).await),
                 Verdict::Unknown => return Attempt::Answered(call.reject(Rejection::OutcomeUnknown)),
             },
             Ok(Claimed::Refused { outcome: ClaimOutcome::InFlight { .. }, .. }) if flight.is_some() => {
@@ -73,7 +71,7 @@ impl Engine {
             }
             Err(error) => {
                 running.turn_to(Stage::Handler);
-                return Attempt::Answered(self.degrade(call, &error, handler).await);
+                return Attempt::Answered(Box::pin(self.degrade(call, &error, handler)).await);
             }
         };
         telemetry::step(Step::AfterClaim);
@@ -82,7 +80,7 @@ impl Engine {
         let (hold, outcome) = self.execute(&call, hold, handler).await;
         running.turn_to(Stage::Recording);
         telemetry::step(Step::BeforeSettle);
-        let response = self.settle(&call, hold, outcome, flight).await;
+        let response = Box::pin(self.settle(&call, hold, outcome, flight)).await;
         telemetry::step(Step::AfterSettle);
         Attempt::Answered(response)
     }

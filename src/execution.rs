@@ -1,7 +1,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -31,12 +31,23 @@ use tonic::Request;
 /// ```
 #[derive(Clone, Default)]
 pub struct Execution {
-    lease_lost: CancellationToken,
-    effect_committed: Arc<AtomicBool>,
+    said: Arc<Said>,
     deadline: Option<Instant>,
 }
 
+/// What the two have told each other.
+#[derive(Default)]
+struct Said {
+    effect_committed: AtomicBool,
+    /// Made for the first who asks: most handlers do not.
+    lease_lost: OnceLock<CancellationToken>,
+}
+
 impl Execution {
+    pub(crate) fn new(deadline: Option<Instant>) -> Self {
+        Self { deadline, ..Self::default() }
+    }
+
     /// Of the call that this request belongs to. A call without a key has one too, which does nothing.
     pub fn of<T>(request: &Request<T>) -> Self {
         Self::from_extensions(request.extensions())
@@ -61,7 +72,7 @@ impl Execution {
     /// then on another call may run the same operation, and this one's outcome is not recorded any more; a handler that can
     /// still stop should. Never cancelled for a transactional call: its statements fail instead.
     pub fn lease_lost(&self) -> &CancellationToken {
-        &self.lease_lost
+        self.said.lease_lost.get_or_init(CancellationToken::new)
     }
 
     /// Says that the effect is there, and cannot be taken back. From here on an error or a panic of the handler does not free
@@ -71,22 +82,18 @@ impl Execution {
     ///
     /// In a transactional call it changes nothing: what was written in its transaction is rolled back by an error.
     pub fn effect_committed(&self) {
-        self.effect_committed.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+        self.said.effect_committed.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_effect_committed(&self) -> bool {
-        self.effect_committed.load(Ordering::SeqCst)
+        self.said.effect_committed.load(Ordering::SeqCst)
     }
 }
 
 impl fmt::Debug for Execution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Execution")
-            .field("lease_lost", &self.lease_lost.is_cancelled())
+            .field("lease_lost", &self.said.lease_lost.get().is_some_and(CancellationToken::is_cancelled))
             .field("effect_committed", &self.is_effect_committed())
             .field("deadline", &self.deadline)
             .finish()

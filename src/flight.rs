@@ -14,18 +14,21 @@ use crate::{
 
 /// The calls in flight, by user, key, hash of the request, and path of the procedure.
 pub(crate) struct Flights {
-    flights: Mutex<HashMap<Id, watch::Receiver<Option<Recorded>>>>,
+    flights: Mutex<HashMap<Id, watch::Receiver<Landed>>>,
     waiting: Semaphore,
 }
 
-type Id = (UserId, IdempotencyKey, [u8; 32], String);
+/// What has become of a call, once it is recorded. Shared, so that a flight is small that nobody waits for.
+type Landed = Option<Arc<Recorded>>;
+
+type Id = (UserId, IdempotencyKey, [u8; 32], Arc<str>);
 
 /// What a call is to the others that are the same.
 pub(crate) enum Joined {
     /// It runs, or finds out who does.
-    Leads(Flight),
+    Leads(Arc<Flight>),
     /// It waits for another of this process.
-    Follows(watch::Receiver<Option<Recorded>>),
+    Follows(watch::Receiver<Landed>),
 }
 
 impl Flights {
@@ -36,18 +39,14 @@ impl Flights {
     }
 
     pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Joined {
-        let id = (
-            call.reservation.user,
-            call.reservation.key,
-            *call.request_hash.as_bytes(),
-            call.procedure.path().to_owned(),
-        );
+        let id =
+            (call.reservation.user, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
             Entry::Occupied(entry) => Joined::Follows(entry.get().clone()),
             Entry::Vacant(entry) => {
                 let (sender, receiver) = watch::channel(None);
                 entry.insert(receiver);
-                Joined::Leads(Flight { flights: Arc::clone(self), id, sender })
+                Joined::Leads(Arc::new(Flight { flights: Arc::clone(self), id, sender }))
             }
         }
     }
@@ -58,7 +57,7 @@ impl Flights {
     }
 
     /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Option<Recorded>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Landed>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,7 +66,7 @@ impl Flights {
 pub(crate) struct Flight {
     flights: Arc<Flights>,
     id: Id,
-    sender: watch::Sender<Option<Recorded>>,
+    sender: watch::Sender<Landed>,
 }
 
 impl Flight {
@@ -78,7 +77,9 @@ impl Flight {
 
     /// Gives those who wait their response.
     pub(crate) fn land(&self, recorded: &Recorded) {
-        self.sender.send_replace(Some(recorded.clone()));
+        if self.is_awaited() {
+            self.sender.send_replace(Some(Arc::new(recorded.clone())));
+        }
     }
 }
 

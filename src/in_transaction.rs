@@ -4,6 +4,7 @@ use crate::{
     Procedure, UserId,
     engine::Engine,
     error::Rejection,
+    handler::Handler,
     settle::not_committed,
     store::{StoreErrorKind, TransactionOptions},
     telemetry::{self, Chain},
@@ -16,16 +17,12 @@ impl Engine {
     /// # Cancel safety
     ///
     /// Dropped, it is rolled back, unless it is being committed.
-    pub(crate) async fn in_transaction<H, F, E>(
+    pub(crate) async fn in_transaction<E>(
         &self,
         procedure: &Procedure,
         user: Option<UserId>,
-        handler: H,
-    ) -> Result<UnaryResponse, E>
-    where
-        H: FnOnce(http::Extensions) -> F,
-        F: Future<Output = Result<UnaryResponse, E>>,
-    {
+        mut handler: Handler<E>,
+    ) -> Result<UnaryResponse, E> {
         let policies = procedure.policies();
         let options = TransactionOptions { isolation: policies.isolation, savepoint: false };
         let transaction = match self.store.begin_without_key(user, policies.lease, options).await {
@@ -41,9 +38,8 @@ impl Engine {
                 ));
             }
         };
-        let mut extensions = http::Extensions::new();
-        transaction.hand_out(&mut extensions);
-        let response = handler(extensions).await;
+        transaction.hand_out(handler.extensions_mut());
+        let response = handler.run().await;
         if !matches!(&response, Ok(response) if response.is_success()) {
             let in_conflict = transaction.is_in_conflict();
             transaction.roll_back().await;

@@ -74,6 +74,7 @@ mod execute;
 mod execution;
 mod flight;
 mod future;
+mod handler;
 mod heartbeat;
 mod hold;
 mod in_transaction;

@@ -1,6 +1,6 @@
 //! Finds out how a call ended that did not say so.
 
-use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, pin::Pin};
+use std::{collections::HashMap, error::Error, fmt, panic::AssertUnwindSafe, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -160,7 +160,7 @@ pub(crate) enum Verdict {
 
 impl Engine {
     /// Finds out how the call ended that held the key before, where the policy is to ask; and records it.
-    pub(crate) async fn reconcile(&self, call: &Call, hold: Hold) -> Verdict {
+    pub(crate) async fn reconcile(&self, call: &Arc<Call>, hold: Hold) -> Verdict {
         if call.procedure.policies().on_lease_ended != LeasePolicy::Reconcile {
             telemetry::taken_over(&call.procedure);
             return Verdict::NotExecuted(hold);

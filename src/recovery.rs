@@ -165,13 +165,14 @@ impl Recovery {
         else {
             return Ok(());
         };
-        let call = Call {
+        let call = Arc::new(Call {
             procedure: Arc::clone(&protected.procedure),
             reservation: Reservation::new(abandoned.user, abandoned.key),
             request_hash: abandoned.request_hash,
             request: None,
-            hung_up: CancellationToken::new(),
-        };
+            deadline: None,
+            hung_up: None,
+        });
         match engine.claim(&call).await? {
             // It went away in the meantime.
             Claimed::Acquired(hold) => engine.let_go(&call, hold, Settlement::Release).await,

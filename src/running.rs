@@ -23,7 +23,7 @@ pub(crate) struct Running {
     next: AtomicU64,
 }
 
-type Calls = Mutex<HashMap<u64, (Call, Stage, Instant)>>;
+type Calls = Mutex<HashMap<u64, (Arc<Call>, Stage, Instant)>>;
 
 impl Running {
     /// The tasks that a shutdown waits for.
@@ -37,12 +37,12 @@ impl Running {
     }
 
     /// Notes that a call asks for its key, until dropped.
-    pub(crate) fn claiming(&self, call: &Call) -> Noted {
+    pub(crate) fn claiming(&self, call: &Arc<Call>) -> Noted {
         self.note(call, Stage::Claiming)
     }
 
     /// Notes that a call's outcome is being recorded, until dropped.
-    pub(crate) fn recording(&self, call: &Call) -> Noted {
+    pub(crate) fn recording(&self, call: &Arc<Call>) -> Noted {
         self.note(call, Stage::Recording)
     }
 
@@ -61,9 +61,9 @@ impl Running {
         Shutdown { left }
     }
 
-    fn note(&self, call: &Call, stage: Stage) -> Noted {
+    fn note(&self, call: &Arc<Call>, stage: Stage) -> Noted {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.calls).insert(id, (call.clone(), stage, Instant::now()));
+        lock(&self.calls).insert(id, (Arc::clone(call), stage, Instant::now()));
         Noted { calls: Arc::clone(&self.calls), id }
     }
 }
@@ -90,6 +90,6 @@ impl Drop for Noted {
 }
 
 /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<u64, (Call, Stage, Instant)>> {
+fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<u64, (Arc<Call>, Stage, Instant)>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }

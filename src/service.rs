@@ -14,10 +14,12 @@ use tonic::{Status, body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
 use crate::{
-    Execution, IdempotencyKey, KeyPolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId, UserPolicy,
+    HangUpPolicy, IdempotencyKey, KeyPolicy, LeasePolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId,
+    UserPolicy,
     call::Call,
     engine::Engine,
     error::{MalformedRequest, Rejection},
+    handler::{Handler, Ready},
     layer::{Protected, Shared},
     store::Reservation,
     telemetry::{self, Degradation},
@@ -76,7 +78,8 @@ where
                 ResponseFuture::boxed(protect(engine, protected, reservation, request, limit, self.take_inner()))
             }
             Decision::Transaction { engine, protected, user } => {
-                ResponseFuture::boxed(in_transaction(engine, protected, user, request, self.take_inner()))
+                let handler = Box::new(Ready { service: self.take_inner(), request });
+                ResponseFuture::boxed(in_transaction(engine, protected, user, handler))
             }
             #[cfg(feature = "connect")]
             Decision::Translate => {
@@ -195,14 +198,14 @@ async fn rejected<E>(rejection: Rejection, request: Request<Body>, limit: usize)
 }
 
 /// Reads the request, and runs it under its key.
-async fn protect<S, R>(
+fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
     reservation: Reservation,
-    request: Request<Body>,
+    mut request: Request<Body>,
     limit: usize,
-    mut inner: S,
-) -> Result<Response<Body>, S::Error>
+    service: S,
+) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
     S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
     S::Error: Send + 'static,
@@ -211,60 +214,46 @@ where
     R::Error: Into<StdError>,
 {
     let timeout = grpc_timeout(request.headers());
-    let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let (call, mut request) = match read(&protected, reservation, request, limit).await {
-        Ok(read) => read,
-        Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
-    };
-    // Dropped with this future, when the client goes away.
-    let _hung_up = call.hung_up.clone().drop_guard();
     // Whoever enforced it would drop a handler that is to go on to its end.
     request.headers_mut().remove(GRPC_TIMEOUT);
-    let handler = move |mut extensions: http::Extensions| async move {
-        if let Some(execution) = extensions.get_mut::<Execution>() {
-            execution.set_deadline(deadline);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
+    // In memory of its own, which is free again while the handler runs.
+    let read = Box::pin(read(protected, reservation, deadline, request, limit));
+    async move {
+        let (call, request) = match read.await {
+            Ok(read) => read,
+            Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
+        };
+        // Dropped with this future, when the client goes away.
+        let _hung_up = call.hung_up.clone().map(CancellationToken::drop_guard);
+        match engine.call(call, Box::new(Ready { service, request }), timeout).await {
+            Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
+            None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
         }
-        request.extensions_mut().extend(extensions);
-        let response = inner.call(request).await?;
-        Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
-    };
-    match engine.call(call, handler, timeout).await {
-        Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
-        None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
     }
 }
 
 /// Runs a call that has no key, or nobody's, in a transaction. As if the layer were not there, it is dropped with the client,
 /// and then rolled back.
-async fn in_transaction<S, R>(
+async fn in_transaction<E>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
     user: Option<UserId>,
-    mut request: Request<Body>,
-    mut inner: S,
-) -> Result<Response<Body>, S::Error>
-where
-    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<StdError>,
-{
-    let handler = |extensions| async move {
-        request.extensions_mut().extend(extensions);
-        let response = inner.call(request).await?;
-        Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
-    };
+    handler: Handler<E>,
+) -> Result<Response<Body>, E> {
     engine.in_transaction(&protected.procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
 /// Reads and hashes the request: what to claim with, and what the handler is to get.
 async fn read(
-    protected: &Protected,
+    protected: Arc<Protected>,
     reservation: Reservation,
+    deadline: Option<Instant>,
     request: Request<Body>,
     limit: usize,
-) -> Result<(Call, Request<Body>), Status> {
-    let Protected { procedure, canonical } = protected;
+) -> Result<(Arc<Call>, Request<Body>), Status> {
+    let Protected { procedure, canonical } = &*protected;
     let rejected = |rejection: Rejection| {
         telemetry::rejected(procedure, rejection.reason());
         Status::from(rejection)
@@ -280,13 +269,15 @@ async fn read(
         .hash(request.message())
         .map_err(|error| rejected(Rejection::RequestMalformed(MalformedRequest::Message(error))))?;
     request.extensions_mut().insert(reservation.key);
-    let call = Call {
+    let policies = procedure.policies();
+    let call = Arc::new(Call {
         procedure: Arc::clone(procedure),
         reservation,
         request_hash,
-        request: Some(request.message().clone()),
-        hung_up: CancellationToken::new(),
-    };
+        request: (policies.on_lease_ended == LeasePolicy::Reconcile).then(|| request.message().clone()),
+        deadline,
+        hung_up: (policies.on_hang_up == HangUpPolicy::RollBack).then(CancellationToken::new),
+    });
     Ok((call, request.into_request().map_err(malformed)?))
 }
 

@@ -51,7 +51,7 @@ impl Engine {
     /// the record; of a transaction that, if it was committed.
     pub(crate) async fn settle<E>(
         &self,
-        call: &Call,
+        call: &Arc<Call>,
         hold: Hold,
         outcome: Outcome<E>,
         flight: Option<&Flight>,
@@ -124,15 +124,15 @@ impl Engine {
 
     /// Records an outcome, at once if the store lets us; else in the background, while the lease lasts. Whether it was
     /// at once.
-    pub(crate) async fn record(&self, call: &Call, settlement: Settlement, lease: Lease) -> bool {
+    pub(crate) async fn record(&self, call: &Arc<Call>, settlement: Settlement, lease: Lease) -> bool {
         let settled = settle(&*self.store, call, &settlement).await.is_ok();
         if !settled {
-            self.settle_later(call.clone(), settlement, lease);
+            self.settle_later(Arc::clone(call), settlement, lease);
         }
         settled
     }
 
-    pub(crate) fn settle_later(&self, call: Call, settlement: Settlement, lease: Lease) {
+    pub(crate) fn settle_later(&self, call: Arc<Call>, settlement: Settlement, lease: Lease) {
         let store = Arc::clone(&self.store);
         let recording = self.running.recording(&call);
         self.running.tasks().spawn(async move {
@@ -150,7 +150,7 @@ impl Engine {
     }
 
     /// Lets go of a key without an outcome.
-    pub(crate) async fn let_go(&self, call: &Call, hold: Hold, settlement: Settlement) {
+    pub(crate) async fn let_go(&self, call: &Arc<Call>, hold: Hold, settlement: Settlement) {
         match hold {
             Hold::Reservation(lease) => {
                 self.record(call, settlement, lease).await;

@@ -19,7 +19,7 @@
 
 use std::{error::Error, fmt};
 
-use metrics::counter;
+use metrics::{Key, Label, Level, Metadata, counter, with_recorder};
 
 use crate::{Procedure, Reason, Recovered, StoreErrorKind};
 
@@ -42,6 +42,26 @@ impl Degradation {
             Self::Store(kind) => kind.as_str(),
             Self::UnsupportedProtocol => "unsupported_protocol",
         }
+    }
+}
+
+/// The counters that every call with a key is counted by, of one procedure. The macro would put each together anew for each call.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Calls {
+    degraded: Key,
+    first: Key,
+    rejected: Key,
+    replayed: Key,
+}
+
+impl Calls {
+    /// Those of the procedure with this path.
+    pub(crate) fn to(path: &str) -> Self {
+        let key = |outcome| {
+            let labels = vec![Label::new("procedure", path.to_owned()), Label::from_static_parts("outcome", outcome)];
+            Key::from_parts("idempotency_calls_total", labels)
+        };
+        Self { degraded: key("degraded"), first: key("first"), rejected: key("rejected"), replayed: key("replayed") }
     }
 }
 
@@ -69,12 +89,12 @@ pub(crate) fn step(step: Step) {
 }
 
 pub(crate) fn first(procedure: &Procedure) {
-    answered(procedure, "first");
+    answered(&procedure.calls.first);
     tracing::debug!(procedure = procedure.path(), "the key is reserved; the handler runs");
 }
 
 pub(crate) fn replayed(procedure: &Procedure) {
-    answered(procedure, "replayed");
+    answered(&procedure.calls.replayed);
     tracing::debug!(procedure = procedure.path(), "replayed the first response");
 }
 
@@ -85,7 +105,7 @@ pub(crate) fn asked_nobody(procedure: &Procedure) {
 }
 
 pub(crate) fn rejected(procedure: &Procedure, reason: Reason) {
-    answered(procedure, "rejected");
+    answered(&procedure.calls.rejected);
     let path = procedure.path().to_owned();
     counter!("idempotency_rejected_total", "procedure" => path, "reason" => reason.as_str()).increment(1);
     tracing::debug!(procedure = procedure.path(), %reason, "refused a call");
@@ -93,7 +113,7 @@ pub(crate) fn rejected(procedure: &Procedure, reason: Reason) {
 
 /// A call that runs unprotected.
 pub(crate) fn unprotected(procedure: &Procedure, cause: Degradation, error: &dyn fmt::Display) {
-    answered(procedure, "degraded");
+    answered(&procedure.calls.degraded);
     degraded(procedure, cause);
     tracing::warn!(
         procedure = procedure.path(),
@@ -223,8 +243,9 @@ fn abandoned(procedure: &Procedure, verdict: &'static str) {
     counter!("idempotency_abandoned_total", "procedure" => path, "verdict" => verdict).increment(1);
 }
 
-fn answered(procedure: &Procedure, outcome: &'static str) {
-    counter!("idempotency_calls_total", "procedure" => procedure.path().to_owned(), "outcome" => outcome).increment(1);
+fn answered(key: &Key) {
+    static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+    with_recorder(|recorder| recorder.register_counter(key, &METADATA)).increment(1);
 }
 
 fn degraded(procedure: &Procedure, cause: Degradation) {

@@ -7,10 +7,11 @@ use tracing::Instrument as _;
 
 use crate::{
     InProgressPolicy,
-    call::Call,
+    call::{Call, Recorded},
     engine::{Attempt, Engine},
     error::Rejection,
     flight::{Flight, Joined},
+    handler::Handler,
     telemetry,
     wire::UnaryResponse,
 };
@@ -20,18 +21,14 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 
 impl Engine {
     /// Runs a call in a task that outlives the caller: the client may hang up any moment, and then tonic drops this future
-    /// wherever it stands. What is known already needs none. Waits, outside of that task and without a connection, where its procedure says so.
-    pub(crate) async fn call<H, F, E>(
+    /// wherever it stands. What is known already needs none. Waits, outside of that task and without a connection, where its
+    /// procedure says so.
+    pub(crate) async fn call<E: Send + 'static>(
         self: Arc<Self>,
-        call: Call,
-        handler: H,
+        call: Arc<Call>,
+        handler: Handler<E>,
         timeout: Option<Duration>,
-    ) -> Option<Result<UnaryResponse, E>>
-    where
-        H: FnOnce(http::Extensions) -> F + Send + 'static,
-        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
-        E: Send + 'static,
-    {
+    ) -> Option<Result<UnaryResponse, E>> {
         if !self.running.stopping().is_cancelled()
             && let Some(recorded) = self.replays.get(&call)
         {
@@ -54,8 +51,8 @@ impl Engine {
             let Some(_place) = self.flights.place() else { return Some(call.reject(in_progress())) };
             let landed = async { others.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
             let stopping = self.running.stopping();
-            match stopping.run_until_cancelled(timeout_at(deadline, landed)).await {
-                Some(Ok(Some(recorded))) => return Some(Ok(call.replay(recorded))),
+            match stopping.run_until_cancelled(Box::pin(timeout_at(deadline, landed))).await {
+                Some(Ok(Some(recorded))) => return Some(Ok(call.replay(Recorded::clone(&recorded)))),
                 // It failed, and the key is free: somebody has to lead.
                 Some(Ok(None)) => {}
                 Some(Err(_)) => return Some(call.reject(in_progress())),
@@ -65,19 +62,13 @@ impl Engine {
     }
 
     /// Runs a call that others of this process may wait for, or looks again and again until the process that does has ended.
-    async fn lead<H, F, E>(
+    async fn lead<E: Send + 'static>(
         self: Arc<Self>,
-        mut call: Call,
-        mut handler: H,
-        flight: Flight,
+        mut call: Arc<Call>,
+        mut handler: Handler<E>,
+        flight: Arc<Flight>,
         deadline: Instant,
-    ) -> Option<Result<UnaryResponse, E>>
-    where
-        H: FnOnce(http::Extensions) -> F + Send + 'static,
-        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
-        E: Send + 'static,
-    {
-        let flight = Arc::new(flight);
+    ) -> Option<Result<UnaryResponse, E>> {
         let [mut pause, longest] = PAUSES;
         let mut place = None;
         loop {
@@ -90,7 +81,7 @@ impl Engine {
             if place.is_none() || next > deadline {
                 return Some(call.reject(in_progress()));
             }
-            if self.running.stopping().run_until_cancelled(sleep_until(next)).await.is_none() {
+            if self.running.stopping().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
                 return Some(call.reject(Rejection::ShuttingDown));
             }
             pause = (pause * 2).min(longest);
@@ -99,17 +90,12 @@ impl Engine {
 
     /// One attempt, in a task of its own; `None` where that panicked or was dropped with its runtime. None is begun that
     /// a shutdown would not wait for.
-    async fn spawned<H, F, E>(
+    async fn spawned<E: Send + 'static>(
         self: &Arc<Self>,
-        call: Call,
-        handler: H,
+        call: Arc<Call>,
+        handler: Handler<E>,
         flight: Option<Arc<Flight>>,
-    ) -> Option<Attempt<H, E>>
-    where
-        H: FnOnce(http::Extensions) -> F + Send + 'static,
-        F: Future<Output = Result<UnaryResponse, E>> + Send + 'static,
-        E: Send + 'static,
-    {
+    ) -> Option<Attempt<E>> {
         // Waited for from before the look, so that a shutdown either sees this one or is seen by it.
         let waited_for = self.running.tasks().token();
         if self.running.stopping().is_cancelled() {

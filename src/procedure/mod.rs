@@ -13,7 +13,7 @@ mod redact;
 mod resolve;
 mod resource_id;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use prost_reflect::MethodDescriptor;
 use tonic::Code;
@@ -27,15 +27,17 @@ pub use self::{
     resource_id::ResponseError,
 };
 pub(crate) use self::{option::read_options, resolve::resolve};
+use crate::telemetry::Calls;
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
 pub struct Procedure {
-    path: String,
+    path: Arc<str>,
     method: MethodDescriptor,
     creates: Option<Creates>,
     policies: Policies,
     redact: Vec<String>,
+    pub(crate) calls: Calls,
 }
 
 impl Procedure {
@@ -47,6 +49,11 @@ impl Procedure {
     /// The path, as it is in the request and in the table: `/organization.v1.ProjectService/CreateProject`.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_path(&self) -> Arc<str> {
+        Arc::clone(&self.path)
     }
 
     /// The procedure's descriptor.
@@ -73,7 +80,7 @@ impl Procedure {
 /// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, policies, redact } = self;
+        let Self { path, method: _, creates, policies, redact, calls: _ } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)

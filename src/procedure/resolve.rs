@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{Creates, FinalErrors, HangUpPolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
-use crate::store::ResourceTypes;
+use crate::{store::ResourceTypes, telemetry::Calls};
 
 /// The longest lease and retention, ten years: longer ones are mistakes, and clocks overflow.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -33,7 +33,8 @@ pub(crate) fn resolve(
     for name in &redact {
         field::find(&path, &method, name)?;
     }
-    Ok(Procedure { path, method, creates, policies, redact })
+    let calls = Calls::to(&path);
+    Ok(Procedure { path: path.into(), method, creates, policies, redact, calls })
 }
 
 /// What is described, and for the rest the defaults.

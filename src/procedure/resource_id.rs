@@ -1,4 +1,4 @@
-use std::{error, fmt};
+use std::{borrow::Cow, error, fmt};
 
 use prost_reflect::{DynamicMessage, Value};
 use uuid::Uuid;
@@ -16,17 +16,23 @@ impl Procedure {
             return Ok(None);
         };
         let message = DynamicMessage::decode(self.method.output(), response).map_err(|_| ResponseError::Unreadable)?;
-        let mut value = Value::Message(message);
-        for name in id_field.split('.') {
-            let field = value.as_message().and_then(|message| message.get_field_by_name(name));
-            value = field.ok_or(ResponseError::Unreadable)?.into_owned();
-        }
-        let id = match &value {
+        let id = match &*find(&message, id_field).ok_or(ResponseError::Unreadable)? {
             Value::String(text) => Uuid::try_parse(text).ok(),
             Value::Bytes(bytes) => Uuid::from_slice(bytes).ok(),
             _ => None,
         };
         id.map(Some).ok_or(ResponseError::NotAUuid)
+    }
+}
+
+/// The field that a dotted path names, with its default where it is not set.
+fn find<'a>(message: &'a DynamicMessage, path: &str) -> Option<Cow<'a, Value>> {
+    let Some((name, rest)) = path.split_once('.') else {
+        return message.get_field_by_name(path);
+    };
+    match message.get_field_by_name(name)? {
+        Cow::Borrowed(inner) => find(inner.as_message()?, rest),
+        Cow::Owned(unset) => find(unset.as_message()?, rest).map(|field| Cow::Owned(field.into_owned())),
     }
 }
 

@@ -6,6 +6,9 @@ use http::{HeaderMap, HeaderValue, header::HeaderName};
 use super::WireError;
 
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// Not compressed.
+const IDENTITY: &str = "identity";
+
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
 /// A way to compress messages that is enabled here.
@@ -67,9 +70,18 @@ impl Encoding {
         values.flat_map(|names| names.split(',')).filter_map(|name| Self::parse(name.trim()))
     }
 
+    /// Whether a caller accepts nothing but what is enabled, and says so as [`names`](Self::names) would.
+    pub(super) fn all_enabled(headers: &HeaderMap) -> bool {
+        let mut values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
+        let Some(names) = values.next() else { return true };
+        let are_enabled =
+            |names: &str| names.split(',').map(str::trim).all(|it| it == IDENTITY || Self::parse(it).is_some());
+        values.next().is_none() && names.to_str().is_ok_and(are_enabled)
+    }
+
     /// What a caller may send, for a header.
     pub(crate) fn enabled() -> HeaderValue {
-        Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static("identity"))
+        Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static(IDENTITY))
     }
 
     /// Their names for a header, in one value: tonic reads no more. `None` where there are none.

@@ -3,6 +3,7 @@
 mod compression;
 mod frame;
 mod metadata;
+mod pieces;
 mod request;
 mod response;
 mod stored_error;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, Request, header, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use tonic::{Status, body::Body};
@@ -9,6 +9,7 @@ use super::{
     WireError,
     compression::{DecompressError, Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, decompress},
     frame::{Frame, Header},
+    pieces::Pieces,
 };
 
 /// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
@@ -86,10 +87,12 @@ impl UnaryRequest {
     pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
         let Self { mut parts, message, body } = self;
         parts.headers.remove(GRPC_ENCODING);
-        let accepted = Encoding::names(Encoding::accepted(&parts.headers));
-        parts.headers.remove(GRPC_ACCEPT_ENCODING);
-        if let Some(accepted) = accepted {
-            parts.headers.insert(GRPC_ACCEPT_ENCODING, accepted);
+        if !Encoding::all_enabled(&parts.headers) {
+            let accepted = Encoding::names(Encoding::accepted(&parts.headers));
+            parts.headers.remove(GRPC_ACCEPT_ENCODING);
+            if let Some(accepted) = accepted {
+                parts.headers.insert(GRPC_ACCEPT_ENCODING, accepted);
+            }
         }
         let body = match body {
             Some(body) => body,
@@ -108,19 +111,11 @@ impl UnaryRequest {
 
 /// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
-    // Mostly there is one frame, and nothing to copy.
-    let (mut first, mut joined) = (Bytes::new(), BytesMut::new());
+    let mut pieces = Pieces::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
-        if first.is_empty() {
-            first = data;
-        } else {
-            if joined.is_empty() {
-                joined.extend_from_slice(&first);
-            }
-            joined.extend_from_slice(&data);
-        }
-        let so_far: &[u8] = if joined.is_empty() { &first } else { &joined };
+        pieces.push(data);
+        let so_far = pieces.as_slice();
         let Some(header) = Header::of(so_far)? else { continue };
         if header.length > limit {
             return Err(RequestError::TooLarge { limit });
@@ -129,7 +124,7 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
             break;
         }
     }
-    Ok(if joined.is_empty() { first } else { joined.freeze() })
+    Ok(pieces.into_bytes())
 }
 
 /// A request that is not read.

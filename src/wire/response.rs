@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, pin::pin};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -10,13 +10,17 @@ use tonic::{Code, Status, body::Body};
 use super::{
     WireError,
     compression::{DecompressError, Encoding, GRPC_ENCODING, decompress},
-    frame::Frame,
-    metadata::{Kept, Metadata, Places, REPLAYED},
+    frame::{Frame, HEADER_LEN},
+    metadata::{self, Kept, Metadata, Places},
+    pieces::Pieces,
     stored_error::{self, Restored},
 };
 use crate::{IdempotencyStatus, store::StoredMessage};
 
-const GRPC_STATUS: &str = "grpc-status";
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const REPLAYED: HeaderName = HeaderName::from_static(metadata::REPLAYED);
+const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
+
 /// About what a place for a header takes, in bytes.
 const HEADER: usize = 112;
 
@@ -25,8 +29,6 @@ const FURTHER_VALUE: usize = 80;
 
 /// About what a status among a response's extensions takes beside its text and its metadata, in bytes.
 const EXTENSIONS: usize = 512;
-
-const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
 
 /// A unary response, read whole.
 #[derive(Clone, Debug)]
@@ -54,9 +56,15 @@ impl UnaryResponse {
         B::Error: Into<tonic::codegen::StdError>,
     {
         let (parts, body) = response.into_parts();
-        let collected = body.collect().await.map_err(|error| Status::from_error(error.into()))?;
-        let trailers = collected.trailers().cloned().unwrap_or_default();
-        Ok(Self { parts, body: collected.to_bytes(), trailers, replayed: false })
+        let (mut body, mut data, mut trailers) = (pin!(body), Pieces::default(), HeaderMap::new());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Status::from_error(error.into()))?;
+            match frame.into_data() {
+                Ok(piece) => data.push(piece),
+                Err(frame) => trailers = frame.into_trailers().unwrap_or(trailers),
+            }
+        }
+        Ok(Self { parts, body: data.into_bytes(), trailers, replayed: false })
     }
 
     /// The response that says that a call failed.
@@ -171,7 +179,10 @@ impl UnaryResponse {
 
     /// The body with its message compressed; `None` where that is not worth it.
     fn compressed_body(&self, encoding: Encoding, from: usize) -> Option<Bytes> {
-        let frame = Frame::decode(self.body.clone()).ok().filter(|frame| frame.message.len() >= from)?;
+        if self.body.len() < from.saturating_add(HEADER_LEN) {
+            return None;
+        }
+        let frame = Frame::decode(self.body.clone()).ok()?;
         Frame::encode_compressed(&encoding.compress(&frame.message)?).ok()
     }
 
