@@ -41,6 +41,7 @@ pub(crate) struct Engine {
 }
 
 /// What came of an attempt to run a call.
+#[expect(clippy::large_enum_variant, reason = "almost all are answered")]
 pub(crate) enum Attempt<E> {
     Answered(Result<UnaryResponse, E>),
     /// Another call holds the key, and this one is to wait for it. The handler has not run.

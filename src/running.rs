@@ -23,7 +23,10 @@ pub(crate) struct Running {
     next: AtomicU64,
 }
 
-type Calls = Mutex<HashMap<u64, (Arc<Call>, Stage, Instant)>>;
+type Calls = Mutex<ByNumber>;
+
+/// What each does, and since when.
+type ByNumber = HashMap<u64, (Arc<Call>, Stage, Instant)>;
 
 impl Running {
     /// The tasks that a shutdown waits for.
@@ -90,6 +93,6 @@ impl Drop for Noted {
 }
 
 /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-fn lock(calls: &Calls) -> MutexGuard<'_, HashMap<u64, (Arc<Call>, Stage, Instant)>> {
+fn lock(calls: &Calls) -> MutexGuard<'_, ByNumber> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
