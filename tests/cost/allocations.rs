@@ -1,0 +1,67 @@
+//! How often a call allocates. The bounds are what was measured; after a change that is worth more allocations than before, they
+//! are what the failed assertion says.
+
+use http::{Request, Response};
+use tonic::body::Body;
+use tonic_idempotency_tests::shop::Counting;
+use uuid::Uuid;
+
+use crate::harness::{CANCEL, CREATE, GET, Server, bare, call, request, runtime, wrapped};
+
+/// How often a call allocates, by the thriftiest of several: maps grow now and then, and the first call makes what all share.
+fn allocations(service: &mut impl Server, request: impl Fn() -> Request<Body>, check: impl Fn(&Response<()>)) -> u64 {
+    let runtime = runtime();
+    let counts = (0..20).map(|_| {
+        let request = request();
+        let mut response = None;
+        let info = allocation_counter::measure(|| response = Some(runtime.block_on(call(service, request))));
+        check(&response.expect("a response"));
+        info.count_total
+    });
+    counts.min().expect("some calls")
+}
+
+/// Checks what the layer says of a call.
+fn says(status: Option<&str>, replayed: bool) -> impl Fn(&Response<()>) {
+    move |response| {
+        let header = |name| response.headers().get(name).map(|value| value.to_str().expect("text"));
+        assert_eq!((header("idempotency-status"), header("idempotent-replayed")), (status, replayed.then_some("true")));
+    }
+}
+
+#[test]
+fn are_none_for_a_call_that_is_passed_through() {
+    let handler = Counting::default();
+    for (path, key) in [(CREATE, None), (CANCEL, None), (GET, None), (GET, Some(Uuid::new_v4()))] {
+        let request = || request(path, "a", key);
+        let bare = allocations(&mut bare(&handler), request, says(None, false));
+        let wrapped = allocations(&mut wrapped(&handler), request, says(None, false));
+        assert_eq!(wrapped, bare, "{path} {key:?}");
+    }
+}
+
+#[test]
+fn of_a_first_call_are_few() {
+    let handler = Counting::default();
+    for (path, status, bound) in [(CANCEL, "completed", 18), (CREATE, "processing", 31)] {
+        let bare = allocations(&mut bare(&handler), || request(path, "a", None), says(None, false));
+        let first = || request(path, "a", Some(Uuid::new_v4()));
+        let wrapped = allocations(&mut wrapped(&handler), first, says(Some(status), false));
+        let layer = wrapped - bare;
+        assert!(
+            layer <= bound,
+            "{path}: {layer} allocations beyond the handler's {bare}, and no more than {bound} until now"
+        );
+    }
+}
+
+#[test]
+fn of_a_replay_are_few() {
+    let handler = Counting::default();
+    for (path, status, bound) in [(CANCEL, "completed", 18), (CREATE, "processing", 24)] {
+        let (key, mut wrapped) = (Uuid::new_v4(), wrapped(&handler));
+        runtime().block_on(call(&mut wrapped, request(path, "a", Some(key))));
+        let replays = allocations(&mut wrapped, || request(path, "a", Some(key)), says(Some(status), true));
+        assert!(replays <= bound, "{path}: {replays} allocations, and no more than {bound} until now");
+    }
+}

@@ -1,0 +1,87 @@
+//! The shop without a network, bare and wrapped: services that are called as tonic's server calls them.
+
+use std::{convert::Infallible, future::poll_fn};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use prost::Message as _;
+use tokio::runtime::{self, Runtime};
+use tonic::body::Body;
+use tonic_idempotency::{IdempotencyLayer, MemoryStore, UserId};
+use tonic_idempotency_tests::shop::{
+    Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_server::ShopServer,
+};
+use tower::Service;
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
+
+/// Lets its duplicates wait, and creates nothing.
+pub(crate) const CANCEL: &str = "/shop.v1.Shop/Cancel";
+
+/// Not opted in.
+pub(crate) const GET: &str = "/shop.v1.Shop/GetOrder";
+
+/// A service as tonic's server takes them.
+pub(crate) trait Server:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static> + Clone + 'static
+{
+}
+
+impl<S> Server for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static> + Clone + 'static
+{
+}
+
+/// A shop without the layer.
+pub(crate) fn bare(handler: &Counting) -> impl Server + use<> {
+    ShopServer::new(handler.clone())
+}
+
+/// A shop with it, on a store of its own in memory.
+pub(crate) fn wrapped(handler: &Counting) -> impl Server + use<> {
+    let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
+    builder.build().expect("the layer can be built").layer(bare(handler))
+}
+
+/// One thread, so that what this one allocates is all there is.
+pub(crate) fn runtime() -> Runtime {
+    runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+}
+
+/// A request as hyper gives it to tonic's server, of an authenticated user.
+pub(crate) fn request(path: &str, name: &str, key: Option<Uuid>) -> Request<Body> {
+    let message = CreateOrderRequest { name: name.to_owned(), padding: vec![7; 60], ..CreateOrderRequest::default() };
+    let mut request = Request::post(path)
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", "tonic/0.14")
+        .header("grpc-accept-encoding", "gzip,zstd");
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key.to_string());
+    }
+    let mut request = request.body(Body::new(Full::new(framed(&message.encode_to_vec())))).expect("a request");
+    request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
+    request
+}
+
+/// A call from its request to the end of its response, as the connection polls it: the response is read, and not kept.
+pub(crate) async fn call(service: &mut impl Server, request: Request<Body>) -> Response<()> {
+    let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
+    let Ok(response) = service.call(request).await;
+    let (parts, mut body) = response.into_parts();
+    while let Some(frame) = body.frame().await {
+        frame.expect("a body without errors");
+    }
+    Response::from_parts(parts, ())
+}
+
+pub(crate) fn framed(message: &[u8]) -> Bytes {
+    let mut body = BytesMut::with_capacity(5 + message.len());
+    body.put_u8(0);
+    body.put_u32(message.len().try_into().expect("a length"));
+    body.put_slice(message);
+    body.freeze()
+}

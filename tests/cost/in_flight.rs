@@ -1,0 +1,55 @@
+//! What calls in flight hold.
+
+use std::pin::Pin;
+
+use futures_util::FutureExt as _;
+use http::Request;
+use tonic::body::Body;
+use tonic_idempotency_tests::shop::Counting;
+use uuid::Uuid;
+
+use crate::harness::{CANCEL, CREATE, Server, bare, call, request, runtime, wrapped};
+
+const CALLS: usize = 1000;
+
+/// What the layer may hold for a call while its handler runs, the record of a store in memory included.
+const BOUND: f64 = 4096.0;
+
+/// How many bytes each of many calls holds while all their handlers run, from the head of its request to the handler's own.
+fn bytes_per_call(mut service: impl Server, handler: &Counting, request: impl Fn() -> Request<Body>) -> f64 {
+    let (runtime, before) = (runtime(), handler.started());
+    // One to the end: what all of them share is there.
+    handler.open(1);
+    runtime.block_on(call(&mut service, request()));
+    let mut calls: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::with_capacity(CALLS);
+    let start = async {
+        for _ in 0..CALLS {
+            let mut call = Box::pin(service.call(request()).map(drop));
+            assert!(call.as_mut().now_or_never().is_none(), "its handler waits");
+            calls.push(call);
+        }
+        while handler.started() < before + 1 + CALLS {
+            tokio::task::yield_now().await;
+        }
+    };
+    let info = allocation_counter::measure(|| runtime.block_on(start));
+    handler.open(CALLS);
+    runtime.block_on(async {
+        for call in calls {
+            call.await;
+        }
+    });
+    info.bytes_current as f64 / CALLS as f64
+}
+
+#[test]
+fn is_little_beyond_what_their_handlers_hold() {
+    for path in [CREATE, CANCEL] {
+        let handler = Counting::default();
+        let bare = bytes_per_call(bare(&handler), &handler, || request(path, "hold", None));
+        let wrapped = bytes_per_call(wrapped(&handler), &handler, || request(path, "hold", Some(Uuid::new_v4())));
+        assert!(bare > 1000.0, "they are in flight: {bare} bytes");
+        let layer = wrapped - bare;
+        assert!(layer <= BOUND, "{path}: {layer} bytes beyond the handler's {bare}");
+    }
+}
