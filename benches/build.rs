@@ -13,5 +13,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_imports(true).open_file("benchmarks/v1/project.proto")?;
     fs::write(out.join("project.fds"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.include_imports(true).open_file("benchmarks/layer/v1/echo.proto")?;
+    fs::write(out.join("echo.fds"), compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().bytes(".").compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+use crate::layer::ServerKind;
+
 /// Measures what the layer costs against what a user would use instead, and writes docs/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
@@ -13,6 +15,9 @@ pub(crate) struct Args {
     /// Each measurement for an instant, to see that all of them work. Their figures mean nothing, and are not written down.
     #[arg(long)]
     pub(crate) smoke: bool,
+    /// To be a server that is measured by another process.
+    #[arg(long, hide = true)]
+    pub(crate) layer_server: Option<ServerKind>,
 }
 
 /// A part of the benchmarks: one section of the report. In the order in which they are measured.

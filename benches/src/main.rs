@@ -11,6 +11,7 @@ mod args;
 mod context;
 mod database;
 mod format;
+mod layer;
 mod plot;
 mod proto;
 mod report;
@@ -39,6 +40,10 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<ExitCode, Error> {
     let args = Args::parse();
+    if let Some(server) = args.layer_server {
+        layer::serve_until_input_ends(server).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.is_whole() && cfg!(debug_assertions) {
         return Err("a debug build says nothing of speed: cargo run --release -p benchmarks".into());
     }
@@ -74,7 +79,8 @@ async fn main() -> Result<ExitCode, Error> {
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
     match part {
         Part::Database => database::measure(context).await,
-        Part::Growth | Part::Hash | Part::Layer => {
+        Part::Layer => layer::measure(context).await,
+        Part::Growth | Part::Hash => {
             context.progress("not there yet");
             Err("not there yet".into())
         }

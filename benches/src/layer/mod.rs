@@ -1,0 +1,187 @@
+//! The layer itself: what it costs where there is no database to wait for.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `echo` | the service that is measured, bare and wrapped |
+//! | `way` | the ways in which it is called |
+//! | `loopback` | throughput and latency over HTTP/2 |
+//! | `in_process` | the time and the allocations of a call without a network |
+//! | `heap`, `resident` | what calls in flight hold, counted and as the system sees it |
+//! | `settling` | a store that leaves calls in the middle of being recorded |
+
+mod echo;
+mod heap;
+mod in_process;
+mod loopback;
+mod resident;
+mod settling;
+mod way;
+
+pub(crate) use self::resident::{ServerKind, serve_until_input_ends};
+use self::{in_process::InProcess, loopback::Loopback, way::Way};
+use crate::{
+    Error,
+    context::Context,
+    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    spread::Spread,
+};
+
+const TEXT: &str = "\
+A service that echoes 100 bytes, bare and wrapped, on a store in memory: what the layer itself costs. Over loopback HTTP/2 clients \
+and servers share this machine's cores, and a call without a key is held against the bare service, turn by turn. In process the \
+service is called as tonic's server calls it, without a network: so the difference is the layer, and for a first call and a \
+replay the store in memory. All allocations of this process are counted as they are made, which makes them dearer than they are.
+
+What a call in flight holds is what is on the heap while its handler runs, from the head of the request on, and how much a server of \
+a process of its own grows with each such call.";
+
+const KIBIBYTE: f64 = 1024.0;
+
+/// Measures the layer.
+pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
+    let mut loopback = Vec::new();
+    for concurrency in loopback::CONCURRENCY {
+        context.progress(&format!("over loopback, {concurrency} at a time"));
+        loopback.push((concurrency, loopback::measure(context, concurrency).await?));
+    }
+    context.progress("in process");
+    // Allocations are counted by thread.
+    let (in_process, running, recorded) = tokio::task::block_in_place(|| {
+        Ok::<_, Error>((
+            in_process::measure(context)?,
+            heap::while_handlers_run(context)?,
+            heap::while_recorded(context)?,
+        ))
+    })?;
+    context.progress("calls in flight");
+    let resident = resident::while_handlers_run(context).await?;
+
+    let mut tables: Vec<_> = loopback.iter().map(|(concurrency, ways)| over_loopback(*concurrency, ways)).collect();
+    tables.push(without_a_network(&in_process));
+    tables.push(in_flight(running, resident.as_ref()));
+    tables.push(being_recorded(&recorded));
+    Ok(Section {
+        title: "The layer",
+        text: TEXT.to_owned(),
+        tables,
+        plots: vec![plot(&loopback)],
+        goals: goals(&loopback, &in_process, running, resident.as_ref()),
+    })
+}
+
+fn over_loopback(concurrency: usize, ways: &[Loopback]) -> Table {
+    let row = |way: Way| {
+        let measured = &ways[way as usize];
+        vec![
+            way.name().to_owned(),
+            format!("{:.0}", measured.throughput()),
+            format!("{:.3}", measured.relative_to(&ways[Way::Bare as usize])),
+            format!("{:.0}", measured.microseconds(0.5)),
+            format!("{:.0}", measured.microseconds(0.99)),
+        ]
+    };
+    Table {
+        caption: format!("Over loopback HTTP/2, {concurrency} at a time"),
+        columns: ["call", "calls/s", "× unwrapped", "p50, µs", "p99, µs"].map(str::to_owned).into(),
+        rows: Way::ALL.map(row).into(),
+    }
+}
+
+fn without_a_network(measured: &InProcess) -> Table {
+    let row = |way: Way| {
+        let (allocations, bytes) = measured.allocations[way as usize];
+        vec![
+            way.name().to_owned(),
+            format!("{:.0}", measured.nanoseconds[way as usize]),
+            allocations.to_string(),
+            bytes.to_string(),
+        ]
+    };
+    Table {
+        caption: "In process".to_owned(),
+        columns: ["call", "ns", "allocations", "bytes allocated"].map(str::to_owned).into(),
+        rows: Way::ALL.map(row).into(),
+    }
+}
+
+fn in_flight([bare, wrapped]: [f64; 2], resident: Option<&[Vec<f64>; 2]>) -> Table {
+    let row = |what: &str, bare: Spread, wrapped: Spread, layer: Spread| {
+        vec![what.to_owned(), format!("{bare:.0}"), format!("{wrapped:.0}"), format!("{layer:.0}")]
+    };
+    let one = |bytes| Spread::of([bytes]);
+    let mut rows = vec![row("on the heap", one(bare), one(wrapped), one(wrapped - bare))];
+    if let Some(rounds @ [bare, wrapped]) = resident {
+        let of = |rounds: &[f64]| Spread::of(rounds.iter().copied());
+        rows.push(row("resident, over HTTP/2", of(bare), of(wrapped), of_the_layer(rounds)));
+    }
+    Table {
+        caption: format!("What each of {} calls in flight holds while its handler runs, in bytes", heap::CALLS),
+        columns: ["memory", "unwrapped", "with a key", "of the layer"].map(str::to_owned).into(),
+        rows,
+    }
+}
+
+fn being_recorded(held: &[f64]) -> Table {
+    let row = |(size, bytes): (u32, &f64)| {
+        vec![size.to_string(), format!("{bytes:.0}"), format!("{:.0}", bytes - f64::from(size))]
+    };
+    Table {
+        caption: "What a call holds while its response is being recorded, in bytes".to_owned(),
+        columns: ["response", "held", "beyond the response"].map(str::to_owned).into(),
+        rows: heap::RESPONSES.into_iter().zip(held).map(row).collect(),
+    }
+}
+
+fn plot(loopback: &[(usize, Vec<Loopback>)]) -> Plot {
+    let series = |way: Way| {
+        let throughputs = loopback.iter().map(|(_, ways)| Some(ways[way as usize].throughput()));
+        (way.name().to_owned(), throughputs.collect())
+    };
+    Plot {
+        name: "layer-throughput",
+        title: "An echo over loopback HTTP/2".to_owned(),
+        unit: "calls/s".to_owned(),
+        kind: PlotKind::Bars {
+            labels: loopback.iter().map(|(concurrency, _)| format!("{concurrency} at a time")).collect(),
+            series: Way::ALL.map(series).into(),
+        },
+    }
+}
+
+fn goals(
+    loopback: &[(usize, Vec<Loopback>)],
+    in_process: &InProcess,
+    [bare, wrapped]: [f64; 2],
+    resident: Option<&[Vec<f64>; 2]>,
+) -> Vec<Goal> {
+    let goal = |measure: String, bound, figure, unit: &str| Goal {
+        measure,
+        bound,
+        figure,
+        unit: unit.to_owned(),
+        limit: None,
+    };
+    let mut goals = Vec::new();
+    for (concurrency, ways) in loopback {
+        let ratio = ways[Way::PassedThrough as usize].relative_to(&ways[Way::Bare as usize]);
+        let measure = format!("without a key, over HTTP/2, {concurrency} at a time");
+        goals.push(goal(measure, Bound::AtLeast(0.99), ratio, "× unwrapped throughput"));
+    }
+    let [(bare_allocations, _), (passed_through, _), ..] = in_process.allocations;
+    let of_the_layer_alone = Spread::of([passed_through as f64 - bare_allocations as f64]);
+    goals.push(goal("without a key".to_owned(), Bound::AtMost(0.0), of_the_layer_alone, "allocations"));
+    let measure = |memory| format!("{} calls in flight, {memory}", heap::CALLS);
+    let on_the_heap = Spread::of([(wrapped - bare) / KIBIBYTE]);
+    goals.push(goal(measure("on the heap"), Bound::AtMost(4.0), on_the_heap, "KiB per call"));
+    if let Some(rounds) = resident {
+        let Spread { median, min, max } = of_the_layer(rounds);
+        let figure = Spread { median: median / KIBIBYTE, min: min / KIBIBYTE, max: max / KIBIBYTE };
+        goals.push(goal(measure("resident"), Bound::AtMost(4.0), figure, "KiB per call"));
+    }
+    goals
+}
+
+/// How much more than bare, round by round.
+fn of_the_layer([bare, wrapped]: &[Vec<f64>; 2]) -> Spread {
+    Spread::of(wrapped.iter().zip(bare).map(|(wrapped, bare)| wrapped - bare))
+}
