@@ -230,6 +230,22 @@ mod tests {
 
     #[test]
     #[cfg(all(feature = "gzip", feature = "zstd"))]
+    fn tells_callers_who_accept_what_is_not_enabled() {
+        for (values, expected) in [
+            (&[] as &[&'static str], true),
+            (&["zstd, gzip"], true),
+            (&["identity,gzip"], true),
+            (&["gzip,br"], false),
+            (&["gzip", "zstd"], false),
+            (&[""], false),
+        ] {
+            let headers = values.iter().map(|value| (GRPC_ACCEPT_ENCODING, HeaderValue::from_static(value)));
+            assert_eq!(Encoding::all_enabled(&headers.collect()), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "gzip", feature = "zstd"))]
     fn takes_the_callers_order() {
         let accepted = |values: &[&'static str]| {
             let values = values.iter().map(|value| (GRPC_ACCEPT_ENCODING, HeaderValue::from_static(value)));

@@ -28,3 +28,31 @@ impl Pieces {
         if self.joined.is_empty() { self.first } else { self.joined.freeze() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(pieces: &[&'static [u8]]) -> Bytes {
+        let mut joined = Pieces::default();
+        for (index, piece) in pieces.iter().enumerate() {
+            joined.push(Bytes::from_static(piece));
+            assert_eq!(joined.as_slice(), pieces[..=index].concat());
+        }
+        joined.into_bytes()
+    }
+
+    #[test]
+    fn one_piece_is_not_copied() {
+        let piece = b"abc".as_slice();
+        for pieces in [vec![piece], vec![b"", b"", piece]] {
+            assert_eq!(joined(&pieces).as_ptr(), piece.as_ptr(), "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn several_are_joined_in_their_order() {
+        assert_eq!(joined(&[b"a", b"", b"bc", b"d"]), b"abcd".as_slice());
+        assert_eq!(joined(&[]), b"".as_slice());
+    }
+}
