@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
 use tokio::runtime::{self, Runtime};
 use tonic::body::Body;
-use tonic_idempotency::{IdempotencyLayer, MemoryStore, UserId};
+use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, UserId};
 use tonic_idempotency_tests::shop::{
     Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_server::ShopServer,
 };
@@ -42,8 +42,16 @@ pub(crate) fn bare(handler: &Counting) -> impl Server + use<> {
 
 /// A shop with it, on a store of its own in memory.
 pub(crate) fn wrapped(handler: &Counting) -> impl Server + use<> {
-    let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
-    builder.build().expect("the layer can be built").layer(bare(handler))
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET))
+}
+
+/// The same, where each replay asks the store.
+pub(crate) fn asking(handler: &Counting) -> impl Server + use<> {
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replay_cache_bytes(0))
+}
+
+fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server + use<> {
+    builder.store(MemoryStore::new()).build().expect("the layer can be built").layer(bare(handler))
 }
 
 /// One thread, so that what this one allocates is all there is.

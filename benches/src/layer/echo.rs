@@ -20,7 +20,7 @@ use tonic::{
     server::NamedService,
     transport::{Channel, Endpoint, Server, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, Procedure, Store, UserId};
+use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, Procedure, Store, UserId};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
@@ -97,8 +97,16 @@ pub(super) fn bare(handler: &Saying) -> impl Served + use<> {
 
 /// The service with it. Its procedure creates nothing, and everybody is one user.
 pub(super) fn wrapped<T: Store>(handler: &Saying, store: T) -> Result<impl Served + use<T>, Error> {
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .store(store)
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).replay_cache_bytes(0))
+}
+
+/// The same, remembering what it has replayed, which it does unless it is told otherwise.
+pub(super) fn remembering<T: Store>(handler: &Saying, store: T) -> Result<impl Served + use<T>, Error> {
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store))
+}
+
+fn around(handler: &Saying, layer: IdempotencyLayerBuilder) -> Result<impl Served + use<>, Error> {
+    let layer = layer
         .procedure(Procedure::builder(SAY))
         .user(|_: &http::HeaderMap, _: &http::Extensions| Some(UserId::new(Uuid::from_u128(1))))
         .build()?;

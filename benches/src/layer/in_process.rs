@@ -6,8 +6,8 @@ use tokio::runtime;
 use tonic_idempotency::MemoryStore;
 
 use super::{
-    echo::{Saying, Served, bare, call, proto::SayRequest, request, wrapped},
-    way::Way,
+    echo::{Saying, Served, bare, call, proto::SayRequest, remembering, request, wrapped},
+    way::{WAYS, Way},
 };
 use crate::{Error, context::Context, spread::Spread};
 
@@ -16,23 +16,26 @@ const CALLS: usize = 1000;
 
 /// What a call takes, by [`Way`].
 pub(super) struct InProcess {
-    pub(super) nanoseconds: [Spread; 4],
+    pub(super) nanoseconds: [Spread; WAYS],
     /// How often it allocates, and how much.
-    pub(super) allocations: [(u64, u64); 4],
+    pub(super) allocations: [(u64, u64); WAYS],
 }
 
 /// Measures on this thread alone.
 pub(super) fn measure(context: &Context) -> Result<InProcess, Error> {
     let handler = Saying::default();
-    let (mut bare, mut wrapped) = (bare(&handler), wrapped(&handler, MemoryStore::new())?);
-    let mut nanoseconds: [Vec<f64>; 4] = Default::default();
-    let mut allocations = [(u64::MAX, u64::MAX); 4];
+    let mut bare = bare(&handler);
+    let mut wrapped = wrapped(&handler, MemoryStore::new())?;
+    let mut remembering = remembering(&handler, MemoryStore::new())?;
+    let mut nanoseconds: [Vec<f64>; WAYS] = Default::default();
+    let mut allocations = [(u64::MAX, u64::MAX); WAYS];
     let calls = context.count(CALLS);
     for round in 0..context.rounds(ROUNDS) {
         for way in Way::in_turn(round) {
             let (time, allocated) = match way {
                 Way::Bare => batch(&mut bare, way, calls)?,
                 Way::First | Way::PassedThrough | Way::Replay => batch(&mut wrapped, way, calls)?,
+                Way::Remembered => batch(&mut remembering, way, calls)?,
             };
             nanoseconds[way as usize].push(time);
             let thriftiest = &mut allocations[way as usize];
@@ -47,7 +50,10 @@ fn batch(service: &mut impl Served, way: Way, calls: usize) -> Result<(f64, (u64
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
     let message = SayRequest { payload: vec![7; 100].into(), reply_bytes: 100, hold: false };
     let next = || request(&message, way.key());
-    runtime.block_on(call(service, next()?))?;
+    // What is to be replayed is recorded, and then remembered.
+    for _ in 0..2 {
+        runtime.block_on(call(service, next()?))?;
+    }
     let requests = (0..calls).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
     let begun = Instant::now();
     runtime.block_on(async {

@@ -11,8 +11,8 @@ use tonic::transport::Channel;
 use tonic_idempotency::MemoryStore;
 
 use super::{
-    echo::{Saying, bare, connect, message, proto::echo_client::EchoClient, serve, wrapped},
-    way::Way,
+    echo::{Saying, bare, connect, message, proto::echo_client::EchoClient, remembering, serve, wrapped},
+    way::{WAYS, Way},
 };
 use crate::{Error, context::Context, spread::Spread};
 
@@ -57,17 +57,23 @@ pub(super) async fn measure(context: &Context, concurrency: usize) -> Result<Vec
     let handler = Saying::default();
     let bare = serve(bare(&handler)).await?;
     let wrapped = serve(wrapped(&handler, MemoryStore::new())?).await?;
+    let remembering = serve(remembering(&handler, MemoryStore::new())?).await?;
     let mut measured = Vec::new();
     let mut clients = Vec::new();
     for way in Way::ALL {
         measured.push(Loopback { throughput: Vec::new(), latency: Histogram::new(3)? });
-        clients.push(connections(if way == Way::Bare { bare } else { wrapped }, concurrency).await?);
+        let server = match way {
+            Way::Bare => bare,
+            Way::First | Way::PassedThrough | Way::Replay => wrapped,
+            Way::Remembered => remembering,
+        };
+        clients.push(connections(server, concurrency).await?);
     }
     for way in Way::ALL {
         turn(&clients[way as usize], way, concurrency, context.time(TURN)).await?;
     }
     for round in 0..context.rounds(ROUNDS) {
-        let mut taken = [(0, Duration::ZERO); 4];
+        let mut taken = [(0, Duration::ZERO); WAYS];
         for way in Way::in_turn(round) {
             let (time, latency) = turn(&clients[way as usize], way, concurrency, context.time(TURN)).await?;
             let (calls, so_far) = &mut taken[way as usize];
