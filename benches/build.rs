@@ -1,6 +1,13 @@
 //! Compiles the protos of the benchmarks, and notes for the report which compiler they were built with.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tonic_prost_build::Builder;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -8,15 +15,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rustc-env=RUSTC_VERSION={}", rustc_version::version_meta()?.short_version_string);
 
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let mut compiler =
-        protox::Compiler::new([PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
-    compiler.include_imports(true).open_file("benchmarks/v1/project.proto")?;
-    fs::write(out.join("project.fds"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    let generated = tonic_prost_build::configure;
+    compile("benchmarks/database/v1/project.proto", generated(), &out.join("project.fds"))?;
+    // Maps that encode in one order.
+    compile("benchmarks/hash/v1/hash.proto", generated().btree_map("."), &out.join("hash.fds"))?;
+    compile("benchmarks/layer/v1/echo.proto", generated().bytes("."), &out.join("echo.fds"))?;
+    Ok(())
+}
 
-    let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.include_imports(true).open_file("benchmarks/layer/v1/echo.proto")?;
-    fs::write(out.join("echo.fds"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().bytes(".").compile_fds(compiler.file_descriptor_set())?;
+fn compile(file: &str, generated: Builder, descriptors: &Path) -> Result<(), Box<dyn Error>> {
+    let includes = [PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()];
+    let mut compiler = protox::Compiler::new(includes)?;
+    compiler.include_imports(true).open_file(file)?;
+    fs::write(descriptors, compiler.encode_file_descriptor_set())?;
+    generated.compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -11,9 +11,9 @@ mod args;
 mod context;
 mod database;
 mod format;
+mod hash;
 mod layer;
 mod plot;
-mod proto;
 mod report;
 mod section;
 mod spread;
@@ -79,8 +79,9 @@ async fn main() -> Result<ExitCode, Error> {
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
     match part {
         Part::Database => database::measure(context).await,
+        Part::Hash => hash::measure(context).await,
         Part::Layer => layer::measure(context).await,
-        Part::Growth | Part::Hash => {
+        Part::Growth => {
             context.progress("not there yet");
             Err("not there yet".into())
         }

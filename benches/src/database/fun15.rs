@@ -11,7 +11,7 @@ use tokio_postgres::{
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use crate::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
+use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
 const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, false)";
 
@@ -26,7 +26,7 @@ const COMPLETE: &str = "UPDATE tenant.idempotency_keys SET response_bytes = $3, 
 
 const STATUS: &str = "SELECT status FROM authz.outbox WHERE project_id = $1 ORDER BY id DESC LIMIT 1";
 
-const PROCEDURE: &str = "/benchmarks.v1.ProjectService/CreateProject";
+const PROCEDURE: &str = "/benchmarks.database.v1.ProjectService/CreateProject";
 
 /// A handler behind FUN-15.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use organization::{Database, proto::project_service_server::ProjectService as _};
 use tonic::{Request, Response, Status};
 
-use crate::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
+use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
 /// The sample's handler, which inserts a project; what came as the payload goes back.
 #[derive(Debug)]

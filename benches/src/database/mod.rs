@@ -8,6 +8,7 @@ mod handler;
 mod link;
 pub(crate) mod load;
 mod primary_key;
+mod proto;
 mod turns;
 mod usage;
 mod world;
@@ -27,15 +28,11 @@ use self::{
     findings::{Distant, Findings, Matrix},
     link::Link,
     load::{Client, Keys, Load},
+    proto::{CreateProjectResponse, project_service_client::ProjectServiceClient},
     turns::{Entrant, Turns},
     world::{Served, World},
 };
-use crate::{
-    Error,
-    context::Context,
-    proto::{CreateProjectResponse, project_service_client::ProjectServiceClient},
-    section::Section,
-};
+use crate::{Error, context::Context, section::Section};
 
 /// Who answers first calls.
 const FIRST: [Contender; 7] =

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use crate::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
+use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
 const SELECT: &str = "SELECT response FROM benchmarks.responses WHERE id = $1";
 

@@ -26,6 +26,9 @@ use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
+use super::proto::{
+    PROJECT, project_service_client::ProjectServiceClient, project_service_server::ProjectServiceServer,
+};
 use super::{
     contender::{Contender, Guard, Replays},
     fun15::{Fun15, Statements},
@@ -34,10 +37,7 @@ use super::{
     primary_key::PrimaryKey,
     usage::ServerProcesses,
 };
-use crate::{
-    Error,
-    proto::{PROJECT, project_service_client::ProjectServiceClient, project_service_server::ProjectServiceServer},
-};
+use crate::Error;
 
 /// A PostgreSQL server as it would be deployed, on this machine, with the sample's tables and rows.
 pub(crate) struct World {

@@ -1,0 +1,142 @@
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use super::{
+    shape::{Shape, ShapeId},
+    way::{Hasher, Way},
+};
+use crate::{Error, context::Context, spread::Spread};
+
+const ROUNDS: usize = 31;
+const SAMPLE: Duration = Duration::from_millis(5);
+
+/// Which of a shape's encodings is hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Canonical,
+    Other,
+}
+
+impl Encoding {
+    pub(crate) const ALL: [Self; 2] = [Self::Canonical, Self::Other];
+
+    fn of(self, shape: &Shape) -> &[u8] {
+        match self {
+            Self::Canonical => &shape.canonical,
+            Self::Other => &shape.other,
+        }
+    }
+}
+
+/// What it costs to hash one encoding of a shape, in every way.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    pub(crate) shape: ShapeId,
+    pub(crate) encoding: Encoding,
+    pub(crate) bytes: usize,
+    /// In the order of `Way::ALL`.
+    costs: [Cost; Way::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Cost {
+    /// Of one call, a figure for each round.
+    nanoseconds: Vec<f64>,
+    /// Of one call.
+    allocations: u64,
+}
+
+impl Measurement {
+    pub(crate) fn take(context: &Context, hasher: &Hasher, shape: &Shape, encoding: Encoding) -> Result<Self, Error> {
+        let wire = encoding.of(shape);
+        let samplers = Way::ALL.map(|way| Sampler { hasher, way, wire });
+        let mut calls = [0; Way::ALL.len()];
+        let mut allocations = [0; Way::ALL.len()];
+        for (index, sampler) in samplers.iter().enumerate() {
+            // First, so that what is made once has been made before allocations are counted.
+            calls[index] = sampler.calls_in(context.time(SAMPLE))?;
+            allocations[index] = sampler.allocations()?;
+        }
+        let mut nanoseconds: [Vec<f64>; Way::ALL.len()] = Default::default();
+        for _ in 0..context.rounds(ROUNDS) {
+            for (index, sampler) in samplers.iter().enumerate() {
+                let time = sampler.time(calls[index])?;
+                nanoseconds[index].push(time.as_secs_f64() * 1e9 / f64::from(calls[index]));
+            }
+        }
+        let mut costs = allocations.into_iter().zip(nanoseconds);
+        let costs = Way::ALL.map(|_| {
+            let (allocations, nanoseconds) = costs.next().unwrap_or_default();
+            Cost { nanoseconds, allocations }
+        });
+        Ok(Self { shape: shape.id, encoding, bytes: wire.len(), costs })
+    }
+
+    /// Of one call.
+    pub(crate) fn allocations(&self, way: Way) -> u64 {
+        self.cost(way).allocations
+    }
+
+    /// Of one call.
+    pub(crate) fn nanoseconds(&self, way: Way) -> Spread {
+        Spread::of(self.cost(way).nanoseconds.iter().copied())
+    }
+
+    pub(crate) fn nanoseconds_per_byte(&self, way: Way) -> Spread {
+        Spread::of(self.cost(way).nanoseconds.iter().map(|figure| figure / self.bytes as f64))
+    }
+
+    /// How many times the time of `other` a way takes.
+    pub(crate) fn ratio(&self, way: Way, other: Way) -> Spread {
+        Spread::of_ratios(&self.cost(way).nanoseconds, &self.cost(other).nanoseconds)
+    }
+
+    fn cost(&self, way: Way) -> &Cost {
+        &self.costs[way as usize]
+    }
+}
+
+/// Hashes the same bytes in one way, over and over.
+struct Sampler<'a> {
+    hasher: &'a Hasher,
+    way: Way,
+    wire: &'a [u8],
+}
+
+impl Sampler<'_> {
+    /// How many calls take about this time.
+    fn calls_in(&self, time: Duration) -> Result<u32, Error> {
+        let mut calls = 1;
+        loop {
+            let taken = self.time(calls)?;
+            if taken >= time / 2 {
+                let calls = f64::from(calls) * time.as_secs_f64() / taken.as_secs_f64();
+                return Ok((calls as u32).max(1));
+            }
+            calls *= 2;
+        }
+    }
+
+    /// The time of so many calls, without what counting their allocations would take.
+    fn time(&self, calls: u32) -> Result<Duration, Error> {
+        let mut taken = Ok(Duration::ZERO);
+        allocation_counter::opt_out(|| taken = self.run(calls));
+        taken
+    }
+
+    fn allocations(&self) -> Result<u64, Error> {
+        let mut ran = Ok(Duration::ZERO);
+        let info = allocation_counter::measure(|| ran = self.run(1));
+        ran.map(|_| info.count_total)
+    }
+
+    fn run(&self, calls: u32) -> Result<Duration, Error> {
+        let start = Instant::now();
+        for _ in 0..calls {
+            black_box(self.hasher.hash(self.way, black_box(self.wire))?);
+        }
+        Ok(start.elapsed())
+    }
+}

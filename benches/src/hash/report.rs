@@ -1,0 +1,150 @@
+use super::{
+    measurement::{Encoding, Measurement},
+    shape::ShapeId,
+    way::Way,
+};
+use crate::{
+    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    spread::Spread,
+};
+
+pub(super) fn section(measurements: &[Measurement]) -> Section {
+    Section {
+        title: "The request hash",
+        text: TEXT.to_owned(),
+        tables: Encoding::ALL.into_iter().flat_map(|encoding| tables(measurements, encoding)).collect(),
+        plots: Encoding::ALL.into_iter().map(|encoding| plot(measurements, encoding)).collect(),
+        goals: goals(measurements),
+    }
+}
+
+const TEXT: &str = "\
+What the layer adds to every call with a key before the database is asked: the hash of the request message, the same for \
+every encoding of it. `Canonical::hash` reads the bytes against the descriptor, and hashes them where they lie if they are \
+canonical; if not, it writes the canonical encoding and hashes that.
+
+It is held against SHA-256 of the same bytes with the same crate, which is the limit, and against what one would do instead: \
+decode the message and encode it again in a fixed order, into the generated type if it has `BTreeMap`s for its maps (a layer \
+around any service does not know the type), or into a `DynamicMessage`, whose maps are sorted while they are written. Each of \
+these has to give the same hash of a canonical and of another encoding before it is measured. The ways take turns, and ratios \
+are taken round by round. Allocations are counted apart from the time.";
+
+fn tables(measurements: &[Measurement], encoding: Encoding) -> [Table; 2] {
+    let of_encoding = || measurements.iter().filter(move |measurement| measurement.encoding == encoding);
+    let columns = |first: &[&str]| {
+        let ways = Way::ALL.iter().map(|way| way.name());
+        first.iter().copied().chain(ways).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let times = of_encoding().map(|measurement| {
+        let mut row = vec![label(measurement), measurement.bytes.to_string()];
+        row.extend(Way::ALL.map(|way| {
+            let (call, byte) = (measurement.nanoseconds(way), measurement.nanoseconds_per_byte(way));
+            format!("{call:.0}; {:.2}; {}", byte.median, measurement.allocations(way))
+        }));
+        row
+    });
+    let ratios = of_encoding().map(|measurement| {
+        let ratios = Way::ALL[1..].iter().map(|way| measurement.ratio(*way, Way::Canonical).to_string());
+        std::iter::once(label(measurement)).chain(ratios).collect()
+    });
+    let encoding = match encoding {
+        Encoding::Canonical => "canonical messages",
+        Encoding::Other => "messages that are not canonical",
+    };
+    let mut ratio_columns = columns(&["message"]);
+    ratio_columns.remove(1);
+    [
+        Table {
+            caption: format!("Hash of {encoding}: ns per call (and the spread); ns per byte; allocations per call"),
+            columns: columns(&["message", "bytes"]),
+            rows: times.collect(),
+        },
+        Table {
+            caption: format!("Hash of {encoding}: the time of the other ways, × that of `Canonical::hash`"),
+            columns: ratio_columns,
+            rows: ratios.collect(),
+        },
+    ]
+}
+
+fn label(measurement: &Measurement) -> String {
+    let name = measurement.shape.name();
+    match measurement.encoding {
+        Encoding::Canonical => name.to_owned(),
+        Encoding::Other => format!("{name}: {}", measurement.shape.difference()),
+    }
+}
+
+fn plot(measurements: &[Measurement], encoding: Encoding) -> Plot {
+    let of_encoding = || measurements.iter().filter(move |measurement| measurement.encoding == encoding);
+    let (name, title) = match encoding {
+        Encoding::Canonical => ("hash-canonical", "Hash of canonical messages"),
+        Encoding::Other => ("hash-other", "Hash of messages that are not canonical"),
+    };
+    let series = Way::ALL.map(|way| {
+        let figures = of_encoding().map(|measurement| Some(measurement.ratio(way, Way::Plain)));
+        (way.name().replace('`', ""), figures.collect())
+    });
+    Plot {
+        name,
+        title: title.to_owned(),
+        unit: "× the time of plain SHA-256 of the same bytes".to_owned(),
+        kind: PlotKind::Bars {
+            labels: of_encoding().map(|measurement| measurement.shape.name().to_owned()).collect(),
+            series: series.into(),
+        },
+    }
+}
+
+fn goals(measurements: &[Measurement]) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for measurement in measurements {
+        match measurement.encoding {
+            Encoding::Canonical => goals.extend(canonical_goals(measurement)),
+            Encoding::Other => goals.push(Goal {
+                measure: format!("hash of a message that is not canonical: {}", label(measurement)),
+                bound: Bound::AtLeast(5.0),
+                figure: measurement.ratio(Way::Dynamic, Way::Canonical),
+                unit: "× faster than `DynamicMessage`".to_owned(),
+                limit: limit(measurement.shape),
+            }),
+        }
+    }
+    let canonical = measurements.iter().filter(|measurement| measurement.encoding == Encoding::Canonical);
+    goals.push(Goal {
+        measure: "hash of a canonical message, of any shape".to_owned(),
+        bound: Bound::AtMost(0.0),
+        figure: Spread::of(canonical.map(|measurement| measurement.allocations(Way::Canonical) as f64)),
+        unit: "allocations".to_owned(),
+        limit: None,
+    });
+    goals
+}
+
+fn canonical_goals(measurement: &Measurement) -> Vec<Goal> {
+    let goal = |bound, figure, unit: &str| Goal {
+        measure: format!("hash of a canonical message: {}", label(measurement)),
+        bound,
+        figure,
+        unit: unit.to_owned(),
+        limit: None,
+    };
+    let speed = measurement.ratio(Way::Plain, Way::Canonical);
+    match measurement.shape {
+        ShapeId::Text => vec![goal(Bound::AtLeast(0.9), speed, "× the speed of plain SHA-256")],
+        ShapeId::Map => vec![goal(Bound::AtLeast(0.4), speed, "× the speed of plain SHA-256")],
+        ShapeId::Labels => vec![
+            goal(Bound::AtMost(3.0), measurement.ratio(Way::Canonical, Way::Plain), "× the time of plain SHA-256"),
+            goal(
+                Bound::AtLeast(10.0),
+                measurement.ratio(Way::Dynamic, Way::Canonical),
+                "× faster than `DynamicMessage`",
+            ),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn limit(_shape: ShapeId) -> Option<&'static str> {
+    None
+}

@@ -1,0 +1,65 @@
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use sha2::{Digest as _, Sha256};
+use tonic_idempotency::canonical::Canonical;
+
+use super::{
+    dynamic,
+    proto::{Document, FILE_DESCRIPTOR_SET},
+};
+use crate::Error;
+
+/// A way to hash a request message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The crate's.
+    Canonical,
+    /// SHA-256 of the bytes as they are: of another encoding, another hash.
+    Plain,
+    /// Decoded into the generated type, its maps `BTreeMap`s, and encoded again.
+    Prost,
+    /// Decoded into a `DynamicMessage`, and encoded again with its maps in order.
+    Dynamic,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 4] = [Self::Canonical, Self::Plain, Self::Prost, Self::Dynamic];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Canonical => "`Canonical::hash`",
+            Self::Plain => "plain SHA-256",
+            Self::Prost => "prost, `BTreeMap`",
+            Self::Dynamic => "`DynamicMessage`, sorted",
+        }
+    }
+}
+
+/// Hashes documents, in every way.
+#[derive(Debug)]
+pub(crate) struct Hasher {
+    canonical: Canonical,
+    descriptor: MessageDescriptor,
+}
+
+impl Hasher {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET)?;
+        let descriptor = pool.get_message_by_name("benchmarks.hash.v1.Document").ok_or("no such message")?;
+        Ok(Self { canonical: Canonical::new(&descriptor), descriptor })
+    }
+
+    pub(crate) fn hash(&self, way: Way, wire: &[u8]) -> Result<[u8; 32], Error> {
+        Ok(match way {
+            Way::Canonical => *self.canonical.hash(wire)?.as_bytes(),
+            Way::Plain => Sha256::digest(wire).into(),
+            Way::Prost => Sha256::digest(Document::decode(wire)?.encode_to_vec()).into(),
+            Way::Dynamic => {
+                let message = DynamicMessage::decode(self.descriptor.clone(), wire)?;
+                let mut encoded = Vec::with_capacity(wire.len());
+                dynamic::encode_sorted(&message, &mut encoded)?;
+                Sha256::digest(encoded).into()
+            }
+        })
+    }
+}
