@@ -1,23 +1,51 @@
 //! The pass that proves that bytes are canonical already, without allocating.
 
-use std::str;
-
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     reader::{Reader, WireType, deeper},
     schema::{FieldPlan, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
+    sort_key::SortKey,
+    utf8::is_utf8,
 };
 
 /// Whether `wire` is the canonical encoding of the message that it encodes.
 ///
 /// Stops at the first thing that is not canonical, so an answer of `false` says nothing about what comes after it.
 pub(super) fn is_canonical(schema: &Schema, wire: &[u8]) -> Result<bool, CanonicalError> {
-    let mut check = Check { schema, reader: Reader::new(wire) };
-    check.message(schema.root(), None, 0)
+    match Check::new(schema, wire).message(schema.root(), None, 0) {
+        Ok(()) => Ok(true),
+        Err(Stop::Invalid(error)) => Err(error),
+        Err(Stop::NotCanonical) => Ok(false),
+    }
 }
 
-/// The rank of unknown fields, after all others.
-const UNKNOWN: u32 = u32::MAX;
+/// Reads an entry of a map, given by the bytes in it: its key, if the entry is canonical and its value a scalar.
+pub(super) fn canonical_entry<'a>(schema: &'a Schema, map: MapPlan, entry: &'a [u8]) -> Option<SortKey<'a>> {
+    let mut check = Check::new(schema, entry);
+    let Value::Scalar(value) = map.value else { return None };
+    let key = check.entry_key(map).ok()?;
+    check.expect_tag(map.value_tag()).ok()?;
+    check.scalar(value).ok()?;
+    check.reader.is_empty().then_some(key)
+}
+
+/// Why the check ends early.
+enum Stop {
+    Invalid(CanonicalError),
+    NotCanonical,
+}
+
+impl From<CanonicalError> for Stop {
+    fn from(error: CanonicalError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+type Checked<T> = Result<T, Stop>;
+
+fn ensure(canonical: bool) -> Checked<()> {
+    if canonical { Ok(()) } else { Err(Stop::NotCanonical) }
+}
 
 struct Check<'a> {
     schema: &'a Schema,
@@ -25,176 +53,174 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    #[inline]
+    fn new(schema: &'a Schema, bytes: &'a [u8]) -> Self {
+        Self { schema, reader: Reader::new(bytes) }
+    }
+
     /// Reads one message: to the end of the bytes, or to the end tag of the group with number `group`.
-    fn message(&mut self, plan: &MessagePlan, group: Option<u32>, depth: u32) -> Result<bool, CanonicalError> {
-        let mut last_rank = None;
-        let mut last_key = None;
+    fn message(&mut self, plan: &MessagePlan, group: Option<u32>, depth: u32) -> Checked<()> {
+        // What is of a lower rank came too late; after unknown fields, everything does.
+        let mut lowest_rank = 0;
         while !self.reader.is_empty() {
             let tag = self.reader.tag()?;
-            if !tag.minimal {
-                return Ok(false);
-            }
-            if tag.wire == WireType::EndGroup {
-                return if group == Some(tag.number) { Ok(true) } else { Err(Kind::GroupMismatch.into()) };
-            }
-            let Some(field) = plan.field(tag.number).filter(|field| field.wire() == tag.wire) else {
-                let other = plan.field(tag.number).and_then(FieldPlan::other_wire);
-                if other == Some(tag.wire) {
-                    return Ok(false);
+            ensure(tag.minimal)?;
+            match plan.field(tag.number()) {
+                Some(field) if field.tag == tag.encoded() => {
+                    ensure(field.rank >= lowest_rank)?;
+                    // A list or map is read whole, so that it may not be there again either.
+                    lowest_rank = field.rank + 1;
+                    self.field(field, depth)?;
                 }
-                self.reader.skip(tag, depth)?;
-                last_rank = Some(UNKNOWN);
-                continue;
-            };
-
-            let again = last_rank == Some(field.rank);
-            let in_order = match field.shape {
-                Shape::Map(_) | Shape::Repeated(_) => last_rank <= Some(field.rank),
-                Shape::Packed(_) | Shape::Singular(..) => last_rank < Some(field.rank),
-            };
-            if !in_order {
-                return Ok(false);
-            }
-            last_rank = Some(field.rank);
-
-            let canonical = match field.shape {
-                Shape::Map(map) => {
-                    let previous = last_key.take().filter(|_| again);
-                    self.map_entry(map, previous, depth)?.is_some_and(|key| {
-                        last_key = Some(key);
-                        true
-                    })
+                _ if tag.wire == WireType::EndGroup => {
+                    return if group == Some(tag.number()) { Ok(()) } else { Err(mismatch()) };
                 }
-                Shape::Packed(scalar) => self.packed(scalar)?,
-                Shape::Repeated(value) => self.value(value, field.number, depth)?.is_some(),
-                Shape::Singular(value, presence) => match self.value(value, field.number, depth)? {
-                    None => false,
-                    Some(IsDefault(default)) => !default || presence == Presence::Explicit,
-                },
-            };
-            if !canonical {
-                return Ok(false);
+                field => {
+                    ensure(field.and_then(FieldPlan::other_wire) != Some(tag.wire))?;
+                    self.reader.skip(tag, depth)?;
+                    lowest_rank = u32::MAX;
+                }
             }
         }
-        match group {
-            None => Ok(true),
-            Some(_) => Err(Kind::GroupMismatch.into()),
+        if group.is_none() { Ok(()) } else { Err(mismatch()) }
+    }
+
+    /// Reads what follows the tag of a field; of a list or a map, everything that follows.
+    #[inline]
+    fn field(&mut self, field: &FieldPlan, depth: u32) -> Checked<()> {
+        match field.shape {
+            Shape::Map(map) => self.map(field.tag, map, depth),
+            Shape::Packed(scalar) => self.packed(scalar),
+            Shape::Repeated(value) => loop {
+                self.value(value, field.number, depth)?;
+                if !self.reader.eat_tag(field.tag) {
+                    return Ok(());
+                }
+            },
+            Shape::Singular(value, presence) => {
+                let is_default = self.value(value, field.number, depth)?;
+                ensure(!is_default || presence == Presence::Explicit)
+            }
         }
     }
 
-    /// Reads one value; `None` where it is not canonical.
-    fn value(&mut self, value: Value, number: u32, depth: u32) -> Result<Option<IsDefault>, CanonicalError> {
+    /// Reads one value, and says whether it is the default.
+    #[inline(always)]
+    fn value(&mut self, value: Value, number: u32, depth: u32) -> Checked<bool> {
         match value {
             Value::Group(id) => {
-                let canonical = self.message(self.schema.message(id), Some(number), deeper(depth)?)?;
-                Ok(canonical.then_some(IsDefault(false)))
+                self.message(self.schema.message(id), Some(number), deeper(depth)?)?;
+                Ok(false)
             }
             Value::Message(id) => {
-                let bytes = self.reader.bytes()?;
-                if !bytes.minimal {
-                    return Ok(None);
-                }
-                let mut inner = Check { schema: self.schema, reader: Reader::new(bytes.content) };
-                let canonical = inner.message(self.schema.message(id), None, deeper(depth)?)?;
-                Ok(canonical.then_some(IsDefault(false)))
+                let content = self.bytes()?;
+                Check::new(self.schema, content).message(self.schema.message(id), None, deeper(depth)?)?;
+                Ok(false)
             }
-            Value::Scalar(scalar) => self.scalar(scalar).map(|key| key.map(|key| IsDefault(key.is_default()))),
+            Value::Scalar(scalar) => Ok(self.scalar(scalar)?.is_default()),
         }
     }
 
-    /// Reads one scalar; `None` where it is not canonical.
-    fn scalar(&mut self, scalar: Scalar) -> Result<Option<Key<'a>>, CanonicalError> {
+    #[inline(always)]
+    fn scalar(&mut self, scalar: Scalar) -> Checked<Content<'a>> {
         match scalar.wire() {
             WireType::Varint => {
                 let varint = self.reader.varint()?;
-                let canonical = varint.minimal && scalar.normalize(varint.value) == varint.value;
-                Ok(canonical.then_some(Key::Number(varint.value)))
+                ensure(varint.minimal && scalar.normalize(varint.value) == varint.value)?;
+                Ok(Content::Number(varint.value))
             }
             WireType::Fixed32 => {
                 let raw = self.reader.fixed32()?.into();
-                Ok((scalar.normalize(raw) == raw).then_some(Key::Number(raw)))
+                ensure(scalar.normalize(raw) == raw)?;
+                Ok(Content::Number(raw))
             }
-            WireType::Fixed64 => Ok(Some(Key::Number(self.reader.fixed64()?))),
+            WireType::Fixed64 => Ok(Content::Number(self.reader.fixed64()?)),
             _ => {
                 let bytes = self.reader.bytes()?;
-                if scalar == Scalar::String && str::from_utf8(bytes.content).is_err() {
-                    return Err(Kind::InvalidUtf8.into());
+                if scalar == Scalar::String && !is_utf8(bytes.content) {
+                    return Err(CanonicalError::from(Kind::InvalidUtf8).into());
                 }
-                Ok(bytes.minimal.then_some(Key::Text(bytes.content)))
+                ensure(bytes.minimal)?;
+                Ok(Content::Text(bytes.content))
             }
         }
     }
 
-    fn packed(&mut self, scalar: Scalar) -> Result<bool, CanonicalError> {
-        let bytes = self.reader.bytes()?;
-        if !bytes.minimal || bytes.content.is_empty() {
-            return Ok(false);
-        }
-        let mut inner = Check { schema: self.schema, reader: Reader::new(bytes.content) };
+    fn packed(&mut self, scalar: Scalar) -> Checked<()> {
+        let content = self.bytes()?;
+        ensure(!content.is_empty())?;
+        let mut inner = Check::new(self.schema, content);
         while !inner.reader.is_empty() {
-            if inner.scalar(scalar)?.is_none() {
-                return Ok(false);
+            inner.scalar(scalar)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the entries of a map, whose keys have to ascend.
+    fn map(&mut self, tag: u64, map: MapPlan, depth: u32) -> Checked<()> {
+        let mut previous = None;
+        // A copy that nobody else can reach stays in registers.
+        let mut entries = Check { schema: self.schema, reader: self.reader.clone() };
+        loop {
+            let mut entry = Check::new(self.schema, entries.bytes()?);
+            let key = entry.entry_key(map)?;
+            ensure(previous.is_none_or(|previous| previous < key))?;
+            previous = Some(key);
+            entry.expect_tag(map.value_tag())?;
+            entry.value(map.value, 2, depth)?;
+            ensure(entry.reader.is_empty())?;
+            if !entries.reader.eat_tag(tag) {
+                self.reader = entries.reader;
+                return Ok(());
             }
         }
-        Ok(true)
     }
 
-    /// Reads one map entry and gives its key; `None` where it is not canonical, or its key not above the one before it.
-    fn map_entry(
-        &mut self,
-        map: MapPlan,
-        previous: Option<Key<'a>>,
-        depth: u32,
-    ) -> Result<Option<Key<'a>>, CanonicalError> {
+    #[inline]
+    fn entry_key(&mut self, map: MapPlan) -> Checked<SortKey<'a>> {
+        self.expect_tag(map.key_tag())?;
+        Ok(match self.scalar(map.key)? {
+            Content::Number(raw) => SortKey::of_number(map.key, raw),
+            Content::Text(text) => SortKey::of_text(text),
+        })
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> Checked<&'a [u8]> {
         let bytes = self.reader.bytes()?;
-        if !bytes.minimal {
-            return Ok(None);
-        }
-        let mut entry = Check { schema: self.schema, reader: Reader::new(bytes.content) };
-        if !entry.next_is(1, map.key.wire())? {
-            return Ok(None);
-        }
-        let Some(key) = entry.scalar(map.key)?.map(|key| key.sortable(map.key)) else {
-            return Ok(None);
-        };
-        if previous.is_some_and(|previous| previous >= key) || !entry.next_is(2, map.value.wire())? {
-            return Ok(None);
-        }
-        let value = entry.value(map.value, 2, depth)?;
-        Ok((value.is_some() && entry.reader.is_empty()).then_some(key))
+        ensure(bytes.minimal)?;
+        Ok(bytes.content)
     }
 
-    fn next_is(&mut self, number: u32, wire: WireType) -> Result<bool, CanonicalError> {
-        if self.reader.is_empty() {
-            return Ok(false);
+    /// Reads a tag, which has to be this one.
+    #[inline]
+    fn expect_tag(&mut self, encoded: u64) -> Checked<()> {
+        if self.reader.eat_tag(encoded) {
+            return Ok(());
         }
-        let tag = self.reader.tag()?;
-        Ok(tag.minimal && tag.number == number && tag.wire == wire)
+        if !self.reader.is_empty() {
+            self.reader.tag()?;
+        }
+        Err(Stop::NotCanonical)
     }
 }
 
-struct IsDefault(bool);
+fn mismatch() -> Stop {
+    CanonicalError::from(Kind::GroupMismatch).into()
+}
 
-/// A scalar as it was read. Both of two keys of one map are the same variant.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key<'a> {
+/// A scalar as it was read.
+enum Content<'a> {
     Number(u64),
     Text(&'a [u8]),
 }
 
-impl Key<'_> {
-    fn is_default(self) -> bool {
+impl Content<'_> {
+    #[inline]
+    fn is_default(&self) -> bool {
         match self {
-            Self::Number(raw) => raw == 0,
+            Self::Number(raw) => *raw == 0,
             Self::Text(text) => text.is_empty(),
-        }
-    }
-
-    /// The key as it sorts among the keys of a map.
-    pub(super) fn sortable(self, scalar: Scalar) -> Self {
-        match self {
-            Self::Number(raw) => Self::Number(scalar.sort_key(raw)),
-            text => text,
         }
     }
 }

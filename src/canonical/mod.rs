@@ -26,6 +26,8 @@ mod error;
 mod reader;
 mod rewrite;
 mod schema;
+mod sort_key;
+mod utf8;
 
 use std::{borrow::Cow, fmt};
 

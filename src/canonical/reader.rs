@@ -7,10 +7,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -20,6 +22,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
+    #[inline]
     pub(super) fn tag(&mut self) -> Result<Tag, CanonicalError> {
         self.tag_up_to(MAX_FIELD_NUMBER)
     }
@@ -30,18 +33,44 @@ impl<'a> Reader<'a> {
         if number == 0 || number > max_number {
             return Err(Kind::InvalidFieldNumber.into());
         }
-        Ok(Tag { number: number as u32, wire: WireType::from_tag(varint.value)?, minimal: varint.minimal })
+        Ok(Tag { encoded: varint.value, wire: WireType::from_tag(varint.value)?, minimal: varint.minimal })
+    }
+
+    /// Reads past a tag if what comes next is this one, in as few bytes as can be.
+    #[inline]
+    pub(super) fn eat_tag(&mut self, encoded: u64) -> bool {
+        let Some(&byte) = self.rest.first() else { return false };
+        if encoded < 0x80 {
+            if u64::from(byte) != encoded {
+                return false;
+            }
+            self.rest = &self.rest[1..];
+            return true;
+        }
+        let mut ahead = self.clone();
+        let found = ahead.varint().is_ok_and(|varint| varint.minimal && varint.value == encoded);
+        if found {
+            *self = ahead;
+        }
+        found
     }
 
     #[inline]
     pub(super) fn varint(&mut self) -> Result<Varint, CanonicalError> {
-        if let [byte @ 0..=0x7f, rest @ ..] = self.rest {
-            self.rest = rest;
-            return Ok(Varint { value: u64::from(*byte), minimal: true });
+        match self.rest {
+            [byte @ 0..=0x7f, rest @ ..] => {
+                self.rest = rest;
+                Ok(Varint { value: u64::from(*byte), minimal: true })
+            }
+            [low, high @ 1..=0x7f, rest @ ..] => {
+                self.rest = rest;
+                Ok(Varint { value: u64::from(low & 0x7f) | u64::from(*high) << 7, minimal: true })
+            }
+            _ => self.long_varint(),
         }
-        self.long_varint()
     }
 
+    #[inline(never)]
     fn long_varint(&mut self) -> Result<Varint, CanonicalError> {
         let mut value = 0;
         for (index, &byte) in self.rest.iter().take(MAX_VARINT_LEN).enumerate() {
@@ -57,12 +86,14 @@ impl<'a> Reader<'a> {
         Err(Kind::Truncated.into())
     }
 
+    #[inline]
     pub(super) fn fixed32(&mut self) -> Result<u32, CanonicalError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Kind::Truncated)?;
         self.rest = rest;
         Ok(u32::from_le_bytes(*bytes))
     }
 
+    #[inline]
     pub(super) fn fixed64(&mut self) -> Result<u64, CanonicalError> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Kind::Truncated)?;
         self.rest = rest;
@@ -70,6 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The content of a length-delimited field.
+    #[inline]
     pub(super) fn bytes(&mut self) -> Result<Bytes<'a>, CanonicalError> {
         let length = self.varint()?;
         let split = usize::try_from(length.value).ok().and_then(|length| self.rest.split_at_checked(length));
@@ -88,7 +120,7 @@ impl<'a> Reader<'a> {
             let before = self.rest.len();
             let tag = self.tag_up_to(MAX_FIELD_NUMBER_IN_GROUP)?;
             if tag.wire == WireType::EndGroup {
-                if tag.number != number {
+                if tag.number() != number {
                     return Err(Kind::GroupMismatch.into());
                 }
                 return Ok(&start[..start.len() - before]);
@@ -103,7 +135,7 @@ impl<'a> Reader<'a> {
             WireType::Varint => self.varint().map(drop),
             WireType::Fixed64 => self.fixed64().map(drop),
             WireType::Bytes => self.bytes().map(drop),
-            WireType::StartGroup => self.group(tag.number, deeper(depth)?).map(drop),
+            WireType::StartGroup => self.group(tag.number(), deeper(depth)?).map(drop),
             WireType::EndGroup => Err(Kind::GroupMismatch.into()),
             WireType::Fixed32 => self.fixed32().map(drop),
         }
@@ -125,15 +157,26 @@ const MAX_VARINT_LEN: usize = 10;
 
 #[derive(Clone, Copy)]
 pub(super) struct Tag {
-    pub(super) number: u32,
+    encoded: u64,
     pub(super) wire: WireType,
     pub(super) minimal: bool,
 }
 
 impl Tag {
-    /// The tag as it is written.
+    #[inline]
+    pub(super) fn new(number: u32, wire: WireType) -> Self {
+        Self { encoded: u64::from(number) << 3 | wire as u64, wire, minimal: true }
+    }
+
+    /// The tag as it is written: number and wire type in one.
+    #[inline]
     pub(super) fn encoded(self) -> u64 {
-        u64::from(self.number) << 3 | self.wire as u64
+        self.encoded
+    }
+
+    #[inline]
+    pub(super) fn number(self) -> u32 {
+        (self.encoded >> 3) as u32
     }
 }
 

@@ -2,37 +2,52 @@
 //!
 //! Merging the pieces of a message is the same as decoding the pieces one after the other, so a message is given as a list
 //! of pieces, and nothing is decoded into a tree: the fields of all pieces become a list of spans, sorted into canonical
-//! order, and each span is written out.
+//! order, and each span is written out. The spans of a message stand on top of those of the messages around it, in one list.
 
-use std::str;
+use std::ops::Range;
+
+use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
-    check::Key,
+    check::canonical_entry,
     reader::{Reader, Tag, WireType, deeper},
     schema::{FieldPlan, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
+    sort_key::SortKey,
+    utf8::is_utf8,
 };
 
 /// The canonical encoding of the message that `wire` encodes.
 pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Vec<u8>, CanonicalError> {
-    let mut rewriter = Rewriter { schema, out: Vec::with_capacity(wire.len()) };
-    rewriter.message(schema.root(), &[wire], 0)?;
+    let out = Vec::with_capacity(wire.len());
+    let mut rewriter = Rewriter { schema, items: vec![Item::piece(wire)], entries: Vec::new(), out };
+    rewriter.message(schema.root(), 0..1, 0)?;
     Ok(rewriter.out)
 }
 
 struct Rewriter<'a> {
     schema: &'a Schema,
+    /// The fields of the messages that are being written, those of the innermost one last.
+    items: Vec<Item<'a>>,
+    /// The entries of the maps that are being written, likewise.
+    entries: Vec<MapEntry<'a>>,
     out: Vec<u8>,
 }
 
 /// One field as it arrived.
-struct Item<'a, 'p> {
+#[derive(Clone, Copy)]
+struct Item<'a> {
     /// `None` for an unknown field, last in the order.
-    field: Option<&'p FieldPlan>,
+    field: Option<&'a FieldPlan>,
     raw: Raw<'a>,
 }
 
-impl Item<'_, '_> {
+impl<'a> Item<'a> {
+    /// A piece of a message that no field is asked about.
+    fn piece(content: &'a [u8]) -> Self {
+        Self { field: None, raw: Raw::Bytes(content) }
+    }
+
     fn rank(&self) -> u32 {
         self.field.map_or(u32::MAX, |field| field.rank)
     }
@@ -67,81 +82,92 @@ impl<'a> Raw<'a> {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Writes the message that `pieces` add up to.
-    fn message(&mut self, plan: &'a MessagePlan, pieces: &[&'a [u8]], depth: u32) -> Result<(), CanonicalError> {
-        let mut items = Vec::new();
-        for piece in pieces {
-            collect(plan, piece, depth, &mut items)?;
+    /// Writes the message that the items at `pieces` add up to.
+    fn message(&mut self, plan: &'a MessagePlan, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        let start = self.items.len();
+        for index in pieces {
+            let piece = self.items[index].raw.bytes();
+            collect(plan, piece, depth, &mut self.items)?;
         }
         // Stable: items of one rank stay in the order of their arrival.
-        items.sort_by_key(Item::rank);
-        for same in items.chunk_by(|a, b| a.rank() == b.rank()) {
-            self.field(same, depth)?;
+        self.items[start..].sort_by_key(Item::rank);
+        let end = self.items.len();
+        let mut next = start;
+        while next < end {
+            let rank = self.items[next].rank();
+            let same = self.items[next..end].iter().take_while(|item| item.rank() == rank).count();
+            self.field(next..next + same, depth)?;
+            next += same;
         }
+        self.items.truncate(start);
         Ok(())
     }
 
     /// Writes what the items of one rank, none of them missing, add up to.
-    fn field(&mut self, items: &[Item<'a, 'a>], depth: u32) -> Result<(), CanonicalError> {
-        let Some(last) = items.last() else { return Ok(()) };
+    fn field(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        let Some(last) = self.items[items.clone()].last().copied() else { return Ok(()) };
         let Some(field) = last.field else {
-            for item in items {
-                if let Raw::Unknown(tag, rest) = item.raw {
-                    self.varint(tag.encoded());
-                    self.out.extend_from_slice(rest);
-                }
-            }
+            self.unknown(items);
             return Ok(());
         };
         match field.shape {
-            Shape::Map(map) => self.map(field.number, map, items, depth),
+            Shape::Map(map) => self.map(field.tag, map, items, depth),
             Shape::Packed(scalar) => {
                 let start = self.out.len();
-                self.tag(field.number, WireType::Bytes);
-                let content = self.out.len();
-                self.elements(items, |rewriter, raw| rewriter.scalar(scalar, raw), scalar)?;
-                if self.out.len() == content {
+                self.varint(field.tag);
+                let chunks = self.items[items.clone()].iter().map(|item| item.raw.bytes().len()).sum();
+                let length = self.delimited(chunks, |rewriter| {
+                    rewriter.elements(items, |rewriter, raw| rewriter.scalar(scalar, raw), scalar)
+                })?;
+                if length == 0 {
                     // Nothing but empty chunks: there is no such field.
                     self.out.truncate(start);
-                } else {
-                    self.insert_length(content);
                 }
                 Ok(())
             }
             Shape::Repeated(Value::Scalar(scalar)) => {
                 let write = |rewriter: &mut Self, raw| {
-                    rewriter.tag(field.number, scalar.wire());
+                    rewriter.varint(field.tag);
                     rewriter.scalar(scalar, raw);
                 };
                 self.elements(items, write, scalar)
             }
             Shape::Repeated(value) => {
-                items.iter().try_for_each(|item| self.value(field.number, value, &[item.raw.bytes()], depth))
+                items.into_iter().try_for_each(|index| self.value(field.number, value, index..index + 1, depth))
             }
             Shape::Singular(Value::Scalar(scalar), presence) => {
                 self.validate_replaced(items, depth)?;
                 if presence == Presence::Explicit || !last.raw.is_default() {
-                    self.tag(field.number, scalar.wire());
+                    self.varint(field.tag);
                     self.scalar(scalar, last.raw);
                 }
                 Ok(())
             }
             Shape::Singular(value, _) => {
                 // Of a oneof, a member set again after another one starts afresh.
-                let afresh = items.iter().rposition(|item| !is(item, field)).map_or(0, |other| other + 1);
-                self.validate_replaced(&items[..afresh], depth)?;
-                let pieces: Vec<_> = items[afresh..].iter().map(|item| item.raw.bytes()).collect();
-                self.value(field.number, value, &pieces, depth)
+                let other = self.items[items.clone()].iter().rposition(|item| !is(item, field));
+                let afresh = items.start + other.map_or(0, |other| other + 1);
+                self.validate_replaced(items.start..afresh, depth)?;
+                self.value(field.number, value, afresh..items.end, depth)
+            }
+        }
+    }
+
+    fn unknown(&mut self, items: Range<usize>) {
+        for index in items {
+            if let Raw::Unknown(tag, rest) = self.items[index].raw {
+                self.varint(tag.encoded());
+                self.out.extend_from_slice(rest);
             }
         }
     }
 
     /// What a later member of the oneof replaced is not written, but must be valid all the same.
-    fn validate_replaced(&mut self, items: &[Item<'a, 'a>], depth: u32) -> Result<(), CanonicalError> {
+    fn validate_replaced(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         let start = self.out.len();
-        for item in items {
-            if let Some(FieldPlan { number, shape: Shape::Singular(value, _), .. }) = item.field {
-                self.value(*number, *value, &[item.raw.bytes()], depth)?;
+        for index in items {
+            if let Some(FieldPlan { number, shape: Shape::Singular(value, _), .. }) = self.items[index].field {
+                self.value(*number, *value, index..index + 1, depth)?;
             }
         }
         self.out.truncate(start);
@@ -151,12 +177,12 @@ impl<'a> Rewriter<'a> {
     /// Calls `write` with each value of a list of scalars, packed and unpacked ones alike.
     fn elements(
         &mut self,
-        items: &[Item<'a, 'a>],
+        items: Range<usize>,
         mut write: impl FnMut(&mut Self, Raw<'a>),
         scalar: Scalar,
     ) -> Result<(), CanonicalError> {
-        for item in items {
-            match item.raw {
+        for index in items {
+            match self.items[index].raw {
                 Raw::Packed(chunk) => {
                     let mut reader = Reader::new(chunk);
                     while !reader.is_empty() {
@@ -169,39 +195,68 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    fn map(&mut self, number: u32, map: MapPlan, items: &[Item<'a, 'a>], depth: u32) -> Result<(), CanonicalError> {
-        let mut entries = Vec::with_capacity(items.len());
-        for item in items {
-            entries.push(MapEntry::read(map, item.raw.bytes(), depth)?);
+    fn map(&mut self, tag: u64, map: MapPlan, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        let start = self.entries.len();
+        for index in items {
+            let entry = self.read_entry(map, self.items[index].raw.bytes(), depth)?;
+            self.entries.push(entry);
         }
         // Stable: of equal keys, the last to arrive is the last one here.
-        entries.sort_by_key(|entry| entry.sort_key);
-        for same in entries.chunk_by(|a, b| a.sort_key == b.sort_key) {
-            for (index, entry) in same.iter().enumerate() {
-                let start = self.out.len();
-                self.tag(number, WireType::Bytes);
-                let content = self.out.len();
-                self.tag(1, map.key.wire());
-                self.scalar(map.key, entry.key);
-                match map.value {
-                    Value::Scalar(scalar) => {
-                        self.tag(2, scalar.wire());
-                        self.scalar(scalar, entry.value);
-                    }
-                    value => self.value(2, value, &entry.pieces, depth)?,
-                }
-                self.insert_length(content);
-                if index + 1 < same.len() {
-                    // Replaced by a later entry; written only to see that it is valid.
-                    self.out.truncate(start);
-                }
+        self.entries[start..].sort_by_key(|entry| entry.sort_key);
+        let end = self.entries.len();
+        for index in start..end {
+            let entry = self.entries[index];
+            let written = self.out.len();
+            self.varint(tag);
+            self.map_entry(map, entry, depth)?;
+            if index + 1 < end && self.entries[index + 1].sort_key == entry.sort_key {
+                // Replaced by a later entry; written only to see that it is valid.
+                self.out.truncate(written);
             }
         }
+        self.entries.truncate(start);
+        Ok(())
+    }
+
+    fn read_entry(&mut self, map: MapPlan, content: &'a [u8], depth: u32) -> Result<MapEntry<'a>, CanonicalError> {
+        if let Some(sort_key) = canonical_entry(self.schema, map, content) {
+            return Ok(MapEntry { sort_key, content, canonical: true });
+        }
+        let start = self.items.len();
+        let sort_key = match KeyAndValue::read(map, content, depth, &mut self.items)?.key {
+            Raw::Number(number) => SortKey::of_number(map.key, number),
+            raw => SortKey::of_text(raw.bytes()),
+        };
+        self.items.truncate(start);
+        Ok(MapEntry { sort_key, content, canonical: false })
+    }
+
+    fn map_entry(&mut self, map: MapPlan, entry: MapEntry<'a>, depth: u32) -> Result<(), CanonicalError> {
+        if entry.canonical {
+            self.bytes(entry.content);
+            return Ok(());
+        }
+        let start = self.items.len();
+        let KeyAndValue { key, value } = KeyAndValue::read(map, entry.content, depth, &mut self.items)?;
+        let pieces = start..self.items.len();
+        self.delimited(entry.content.len(), |rewriter| {
+            rewriter.varint(map.key_tag());
+            rewriter.scalar(map.key, key);
+            match map.value {
+                Value::Scalar(scalar) => {
+                    rewriter.varint(map.value_tag());
+                    rewriter.scalar(scalar, value);
+                    Ok(())
+                }
+                value => rewriter.value(2, value, pieces, depth),
+            }
+        })?;
+        self.items.truncate(start);
         Ok(())
     }
 
     /// Writes a message or a group with its tag; of a scalar, which was checked when it was read, nothing.
-    fn value(&mut self, number: u32, value: Value, pieces: &[&'a [u8]], depth: u32) -> Result<(), CanonicalError> {
+    fn value(&mut self, number: u32, value: Value, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         match value {
             Value::Group(id) => {
                 self.tag(number, WireType::StartGroup);
@@ -210,9 +265,9 @@ impl<'a> Rewriter<'a> {
             }
             Value::Message(id) => {
                 self.tag(number, WireType::Bytes);
-                let start = self.out.len();
-                self.message(self.schema.message(id), pieces, deeper(depth)?)?;
-                self.insert_length(start);
+                let arrived = self.items[pieces.clone()].iter().map(|item| item.raw.bytes().len()).sum();
+                let message = self.schema.message(id);
+                self.delimited(arrived, |rewriter| rewriter.message(message, pieces, deeper(depth)?))?;
             }
             Value::Scalar(_) => {}
         }
@@ -224,53 +279,74 @@ impl<'a> Rewriter<'a> {
             (WireType::Fixed32, Raw::Number(number)) => self.out.extend_from_slice(&(number as u32).to_le_bytes()),
             (WireType::Fixed64, Raw::Number(number)) => self.out.extend_from_slice(&number.to_le_bytes()),
             (_, Raw::Number(number)) => self.varint(number),
-            (_, raw) => {
-                let bytes = raw.bytes();
-                self.varint(bytes.len() as u64);
-                self.out.extend_from_slice(bytes);
-            }
+            (_, raw) => self.bytes(raw.bytes()),
         }
     }
 
     fn tag(&mut self, number: u32, wire: WireType) {
-        self.varint(Tag { number, wire, minimal: true }.encoded());
+        self.varint(Tag::new(number, wire).encoded());
     }
 
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.varint(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    #[inline]
     fn varint(&mut self, value: u64) {
-        prost::encoding::encode_varint(value, &mut self.out);
+        match u8::try_from(value) {
+            Ok(byte @ 0..0x80) => self.out.push(byte),
+            _ => encode_varint(value, &mut self.out),
+        }
     }
 
-    /// Puts the length of what was written since `start` in front of it.
-    fn insert_length(&mut self, start: usize) {
-        let end = self.out.len();
-        self.varint((end - start) as u64);
-        let added = self.out.len() - end;
-        self.out[start..].rotate_right(added);
+    /// Calls `write`, and puts the length of what it wrote, which is returned, in front of that. There is room for a length of
+    /// as many bytes as that of what arrived: as a rule it fits, and nothing has to be moved.
+    fn delimited(
+        &mut self,
+        arrived: usize,
+        write: impl FnOnce(&mut Self) -> Result<(), CanonicalError>,
+    ) -> Result<usize, CanonicalError> {
+        let start = self.out.len();
+        let content = start + encoded_len_varint(arrived as u64);
+        self.out.resize(content, 0);
+        write(self)?;
+        let length = self.out.len() - content;
+        let mut encoded = [0; 10];
+        let mut unused = encoded.as_mut_slice();
+        encode_varint(length as u64, &mut unused);
+        let unused = unused.len();
+        let encoded = &encoded[..encoded.len() - unused];
+        match self.out.get_mut(start..content) {
+            Some(room) if room.len() == encoded.len() => room.copy_from_slice(encoded),
+            _ => drop(self.out.splice(start..content, encoded.iter().copied())),
+        }
+        Ok(length)
     }
 }
 
-fn is(item: &Item<'_, '_>, field: &FieldPlan) -> bool {
+fn is(item: &Item<'_>, field: &FieldPlan) -> bool {
     item.field.is_some_and(|other| other.number == field.number)
 }
 
 /// Adds the fields of one piece of a message to `items`.
-fn collect<'a, 'p>(
-    plan: &'p MessagePlan,
+fn collect<'a>(
+    plan: &'a MessagePlan,
     piece: &'a [u8],
     depth: u32,
-    items: &mut Vec<Item<'a, 'p>>,
+    items: &mut Vec<Item<'a>>,
 ) -> Result<(), CanonicalError> {
     let mut reader = Reader::new(piece);
     while !reader.is_empty() {
         let tag = reader.tag()?;
-        let item = match plan.field(tag.number) {
-            Some(field) if field.wire() == tag.wire => Item {
+        let item = match plan.field(tag.number()) {
+            Some(field) if field.tag == tag.encoded() => Item {
                 field: Some(field),
                 raw: match field.shape {
                     Shape::Map(_) => Raw::Bytes(reader.bytes()?.content),
                     Shape::Packed(_) => Raw::Packed(reader.bytes()?.content),
                     Shape::Repeated(value) | Shape::Singular(value, _) => {
-                        read_value(&mut reader, value, tag.number, depth)?
+                        read_value(&mut reader, value, tag.number(), depth)?
                     }
                 },
             },
@@ -308,7 +384,7 @@ fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, C
         WireType::Fixed64 => Raw::Number(reader.fixed64()?),
         _ => {
             let content = reader.bytes()?.content;
-            if scalar == Scalar::String && str::from_utf8(content).is_err() {
+            if scalar == Scalar::String && !is_utf8(content) {
                 return Err(Kind::InvalidUtf8.into());
             }
             Raw::Bytes(content)
@@ -316,43 +392,46 @@ fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, C
     })
 }
 
+/// An entry of a map, as it arrived.
+#[derive(Clone, Copy)]
 struct MapEntry<'a> {
-    sort_key: Key<'a>,
-    key: Raw<'a>,
-    /// The value, where it is a scalar.
-    value: Raw<'a>,
-    /// The pieces of the value, where it is a message.
-    pieces: Vec<&'a [u8]>,
+    sort_key: SortKey<'a>,
+    content: &'a [u8],
+    /// Whether the content can be copied as it is.
+    canonical: bool,
 }
 
-impl<'a> MapEntry<'a> {
-    /// A missing key or value is the default; what else stands in an entry is dropped, as protobuf-go does.
-    fn read(map: MapPlan, entry: &'a [u8], depth: u32) -> Result<Self, CanonicalError> {
+/// What stands in an entry of a map.
+struct KeyAndValue<'a> {
+    key: Raw<'a>,
+    /// Where it is a scalar.
+    value: Raw<'a>,
+}
+
+impl<'a> KeyAndValue<'a> {
+    /// A missing key or value is the default; what else stands in an entry is dropped, as protobuf-go does. The pieces of a
+    /// value that is a message are added to `pieces`.
+    fn read(map: MapPlan, entry: &'a [u8], depth: u32, pieces: &mut Vec<Item<'a>>) -> Result<Self, CanonicalError> {
         let mut key = default(map.key);
         let mut value = match map.value {
             Value::Scalar(scalar) => default(scalar),
             _ => Raw::Bytes(&[]),
         };
-        let mut pieces = Vec::new();
         let mut reader = Reader::new(entry);
         while !reader.is_empty() {
             let tag = reader.tag()?;
-            if tag.number == 1 && tag.wire == map.key.wire() {
+            if tag.encoded() == map.key_tag() {
                 key = read_scalar(&mut reader, map.key)?;
-            } else if tag.number == 2 && tag.wire == map.value.wire() {
-                value = read_value(&mut reader, map.value, tag.number, depth)?;
+            } else if tag.encoded() == map.value_tag() {
+                value = read_value(&mut reader, map.value, tag.number(), depth)?;
                 if !matches!(map.value, Value::Scalar(_)) {
-                    pieces.push(value.bytes());
+                    pieces.push(Item::piece(value.bytes()));
                 }
             } else {
                 reader.skip(tag, depth)?;
             }
         }
-        let sort_key = match key {
-            Raw::Number(number) => Key::Number(number),
-            raw => Key::Text(raw.bytes()),
-        };
-        Ok(Self { sort_key: sort_key.sortable(map.key), key, value, pieces })
+        Ok(Self { key, value })
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
 
-use super::reader::WireType;
+use super::reader::{Tag, WireType};
 
 /// A message descriptor and all that it reaches, compiled to what the canonical encoding asks about.
 pub(super) struct Schema {
@@ -47,7 +47,7 @@ impl MessagePlan {
     #[inline]
     pub(super) fn field(&self, number: u32) -> Option<&FieldPlan> {
         if self.dense {
-            return self.fields.get(number as usize - 1);
+            return self.fields.get((number as usize).wrapping_sub(1));
         }
         let found = self.fields.binary_search_by_key(&number, |field| field.number);
         found.ok().map(|index| &self.fields[index])
@@ -56,19 +56,16 @@ impl MessagePlan {
 
 pub(super) struct FieldPlan {
     pub(super) number: u32,
+    /// The tag that the canonical encoding writes: number and wire type in one.
+    pub(super) tag: u64,
     /// The field's place in the canonical order. The members of one oneof share a rank: only one of them is written.
     pub(super) rank: u32,
     pub(super) shape: Shape,
 }
 
 impl FieldPlan {
-    /// The wire type in which the canonical encoding writes the field.
-    #[inline]
-    pub(super) fn wire(&self) -> WireType {
-        match self.shape {
-            Shape::Singular(value, _) | Shape::Repeated(value) => value.wire(),
-            Shape::Packed(_) | Shape::Map(_) => WireType::Bytes,
-        }
+    fn new(number: u32, rank: u32, shape: Shape) -> Self {
+        Self { number, tag: Tag::new(number, shape.wire()).encoded(), rank, shape }
     }
 
     /// The other wire type in which the field may arrive: a packable list, packed or not as the schema does not say.
@@ -90,10 +87,32 @@ pub(super) enum Shape {
     Singular(Value, Presence),
 }
 
+impl Shape {
+    /// The wire type in which the canonical encoding writes the field.
+    fn wire(self) -> WireType {
+        match self {
+            Self::Map(_) | Self::Packed(_) => WireType::Bytes,
+            Self::Repeated(value) | Self::Singular(value, _) => value.wire(),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct MapPlan {
     pub(super) key: Scalar,
     pub(super) value: Value,
+}
+
+impl MapPlan {
+    #[inline]
+    pub(super) fn key_tag(self) -> u64 {
+        Tag::new(1, self.key.wire()).encoded()
+    }
+
+    #[inline]
+    pub(super) fn value_tag(self) -> u64 {
+        Tag::new(2, self.value.wire()).encoded()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -213,18 +232,18 @@ impl Compiler {
         let mut rank = 0;
         for extension in &extensions {
             let shape = self.extension_shape(extension);
-            fields.push(FieldPlan { number: extension.number(), rank, shape });
+            fields.push(FieldPlan::new(extension.number(), rank, shape));
             rank += 1;
         }
         for field in &ordinary {
             let shape = self.shape(field);
-            fields.push(FieldPlan { number: field.number(), rank, shape });
+            fields.push(FieldPlan::new(field.number(), rank, shape));
             rank += 1;
         }
         for oneof in oneofs {
             for field in oneof.fields() {
                 let shape = self.shape(&field);
-                fields.push(FieldPlan { number: field.number(), rank, shape });
+                fields.push(FieldPlan::new(field.number(), rank, shape));
             }
             rank += 1;
         }

@@ -1,0 +1,24 @@
+/// Whether a string is valid UTF-8.
+#[inline]
+pub(super) fn is_utf8(bytes: &[u8]) -> bool {
+    is_short_ascii(bytes) || simdutf8::basic::from_utf8(bytes).is_ok()
+}
+
+/// Whether this is ASCII, of 4 to 16 bytes: names, ids and numbers mostly are, and two words that overlap show it, where the
+/// call of a function would take longer than its work.
+#[inline]
+fn is_short_ascii(bytes: &[u8]) -> bool {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
+        && bytes.len() <= 16
+    {
+        const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+        return (u64::from_ne_bytes(*first) | u64::from_ne_bytes(*last)) & HIGH_BITS == 0;
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
+        && bytes.len() <= 8
+    {
+        const HIGH_BITS: u32 = 0x8080_8080;
+        return (u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last)) & HIGH_BITS == 0;
+    }
+    bytes.len() < 4 && bytes.iter().all(u8::is_ascii)
+}
