@@ -176,7 +176,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry_key(&mut self, map: MapPlan) -> Checked<SortKey<'a>> {
         self.expect_tag(map.key_tag())?;
         Ok(match self.scalar(map.key)? {

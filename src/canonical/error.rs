@@ -33,9 +33,12 @@ impl fmt::Display for CanonicalError {
 
 impl error::Error for CanonicalError {}
 
+// As wide as the lengths and numbers in whose place it stands in a `Result`: of a narrower one, the compiler writes a byte where
+// it reads a word next, and the processor waits for that at every tag.
 /// What is wrong with the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[repr(u64)]
 pub enum CanonicalErrorKind {
     /// A group ends that did not begin, or begins and does not end.
     GroupMismatch,

@@ -19,7 +19,8 @@
 //! The form depends on which extensions the descriptor pool knows: servers that share a table have to know the same.
 //!
 //! Almost every real request arrives in this form already. One pass over the wire bytes, driven by the descriptor, proves
-//! it without allocating, and the bytes are hashed where they lie; only the others are rewritten.
+//! it without allocating, and the bytes are hashed where they lie; only the others are rewritten: their fields, as spans of
+//! the wire bytes, are put in order and written out, the entries of maps copied where they are canonical by themselves.
 
 mod check;
 mod error;

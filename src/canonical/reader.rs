@@ -153,7 +153,7 @@ pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 /// protobuf-go lets more pass inside a group that it only skips. A group that is a known field is read again, strictly.
 const MAX_FIELD_NUMBER_IN_GROUP: u64 = (1 << 31) - 1;
-const MAX_VARINT_LEN: usize = 10;
+pub(super) const MAX_VARINT_LEN: usize = 10;
 
 #[derive(Clone, Copy)]
 pub(super) struct Tag {

@@ -11,7 +11,7 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     check::canonical_entry,
-    reader::{Reader, Tag, WireType, deeper},
+    reader::{MAX_VARINT_LEN, Reader, Tag, WireType, deeper},
     schema::{FieldPlan, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
     sort_key::SortKey,
     utf8::is_utf8,
@@ -19,8 +19,11 @@ use super::{
 
 /// The canonical encoding of the message that `wire` encodes.
 pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Vec<u8>, CanonicalError> {
-    let out = Vec::with_capacity(wire.len());
-    let mut rewriter = Rewriter { schema, items: vec![Item::piece(wire)], entries: Vec::new(), out };
+    // So much that a small message needs no more.
+    let mut items = Vec::with_capacity(32);
+    items.push(Item::piece(wire));
+    let out = Vec::with_capacity(wire.len() + 16);
+    let mut rewriter = Rewriter { schema, items, entries: Vec::new(), out };
     rewriter.message(schema.root(), 0..1, 0)?;
     Ok(rewriter.out)
 }
@@ -61,8 +64,8 @@ enum Raw<'a> {
     Number(u64),
     /// Several values of a list in one.
     Packed(&'a [u8]),
-    /// An unknown field: its tag, and the rest of it verbatim.
-    Unknown(Tag, &'a [u8]),
+    /// An unknown field: its tag as it is written, and the rest of it verbatim.
+    Unknown(u32, &'a [u8]),
 }
 
 impl<'a> Raw<'a> {
@@ -156,7 +159,7 @@ impl<'a> Rewriter<'a> {
     fn unknown(&mut self, items: Range<usize>) {
         for index in items {
             if let Raw::Unknown(tag, rest) = self.items[index].raw {
-                self.varint(tag.encoded());
+                self.varint(tag.into());
                 self.out.extend_from_slice(rest);
             }
         }
@@ -312,16 +315,21 @@ impl<'a> Rewriter<'a> {
         self.out.resize(content, 0);
         write(self)?;
         let length = self.out.len() - content;
-        let mut encoded = [0; 10];
-        let mut unused = encoded.as_mut_slice();
-        encode_varint(length as u64, &mut unused);
-        let unused = unused.len();
-        let encoded = &encoded[..encoded.len() - unused];
-        match self.out.get_mut(start..content) {
-            Some(room) if room.len() == encoded.len() => room.copy_from_slice(encoded),
-            _ => drop(self.out.splice(start..content, encoded.iter().copied())),
-        }
+        self.fill_in_length(start..content, length as u64);
         Ok(length)
+    }
+
+    fn fill_in_length(&mut self, room: Range<usize>, length: u64) {
+        let mut encoded = [0; MAX_VARINT_LEN];
+        let mut unused = encoded.as_mut_slice();
+        encode_varint(length, &mut unused);
+        let unused = unused.len();
+        let encoded = &encoded[..MAX_VARINT_LEN - unused];
+        if room.len() == encoded.len() {
+            self.out[room].copy_from_slice(encoded);
+        } else {
+            self.out.splice(room, encoded.iter().copied());
+        }
     }
 }
 
@@ -361,7 +369,7 @@ fn collect<'a>(
                 let start = reader.rest();
                 reader.skip(tag, depth)?;
                 let length = start.len() - reader.rest().len();
-                Item { field: None, raw: Raw::Unknown(tag, &start[..length]) }
+                Item { field: None, raw: Raw::Unknown(tag.encoded() as u32, &start[..length]) }
             }
         };
         items.push(item);

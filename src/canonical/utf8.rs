@@ -22,3 +22,24 @@ fn is_short_ascii(bytes: &[u8]) -> bool {
     }
     bytes.len() < 4 && bytes.iter().all(u8::is_ascii)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::str;
+
+    use super::*;
+
+    #[test]
+    fn agrees_with_the_standard_library_on_any_length() {
+        for length in 0..=40 {
+            let ascii = vec![b'a'; length];
+            assert!(is_utf8(&ascii), "{length} letters");
+            for at in 0..length {
+                for instead in [&b"\x80"[..], b"\xff", b"\xd0", "ж".as_bytes(), "語".as_bytes()] {
+                    let text = [&ascii[..at], instead, &ascii[at + 1..]].concat();
+                    assert_eq!(is_utf8(&text), str::from_utf8(&text).is_ok(), "{text:?}");
+                }
+            }
+        }
+    }
+}
