@@ -12,7 +12,7 @@ pub(crate) fn encode_sorted(message: &DynamicMessage, out: &mut Vec<u8>) -> Resu
             Value::List(values) => values.iter().try_for_each(|value| encode(field.number(), value, out))?,
             Value::Map(entries) => {
                 let mut entries: Vec<_> = entries.iter().collect();
-                entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                entries.sort_unstable_by_key(|(key, _)| *key);
                 let mut entry = Vec::new();
                 for (key, value) in entries {
                     entry.clear();
