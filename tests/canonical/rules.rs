@@ -19,12 +19,28 @@ fn of_two_entries_with_one_key_next_to_each_other_the_last_wins() {
 #[test]
 fn a_member_of_a_oneof_that_another_replaced_has_to_be_valid() {
     // left: {label: "\xff"}, then right: {}
-    let error = node().encode(b"\x32\x03\x0a\x01\xff\x3a\x00").expect_err("no UTF-8");
-    assert_eq!(error.kind(), CanonicalErrorKind::InvalidUtf8);
+    assert_no_utf8(b"\x32\x03\x0a\x01\xff\x3a\x00");
 }
 
 #[test]
 fn a_map_value_that_another_replaced_has_to_be_valid() {
-    let error = node().encode(b"\x2a\x08\x0a\x01a\x12\x03\x0a\x01\xff\x2a\x05\x0a\x01a\x12\x00").expect_err("no UTF-8");
-    assert_eq!(error.kind(), CanonicalErrorKind::InvalidUtf8);
+    assert_no_utf8(b"\x2a\x08\x0a\x01a\x12\x03\x0a\x01\xff\x2a\x05\x0a\x01a\x12\x00");
+}
+
+/// By itself, where the check finds it first; and after a default, which is not canonical, where the rewriter has to.
+fn assert_no_utf8(wire: &[u8]) {
+    let after_a_default = [b"\x10\x00", wire].concat();
+    for wire in [wire, &after_a_default] {
+        let error = node().encode(wire).expect_err("no UTF-8");
+        assert_eq!(error.kind(), CanonicalErrorKind::InvalidUtf8, "{wire:x?}");
+    }
+}
+
+#[test]
+fn every_tag_of_a_list_is_minimal() {
+    let repeated = Canonical::new(&schema::message("vectors.v1.Repeated"));
+    // f_message (17): {}, then the same with its tag padded
+    let padded = b"\x8a\x01\x00\x8a\x81\x00\x00";
+    let minimal = b"\x8a\x01\x00\x8a\x01\x00";
+    assert_eq!(repeated.encode(padded).expect("a message"), minimal.as_slice());
 }
