@@ -7,6 +7,7 @@ mod memory;
 mod migrations;
 mod outages;
 mod postgres;
+mod prepared;
 mod races;
 mod record;
 mod retention;

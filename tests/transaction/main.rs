@@ -9,5 +9,6 @@ mod handle;
 mod harness;
 mod isolation;
 mod lost_answers;
+mod prepared;
 mod replay_cache;
 mod without_key;

@@ -209,19 +209,21 @@ impl Claimed {
             (&column, Type::TEXT),
             (&id, Type::UUID),
         ];
-        let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
-        let record = record.query_one(connection);
-        let commit = connection.batch_execute("COMMIT");
-        let (record, commit) = match completion.response {
-            StoredResponse::Error(_) => {
-                let (rolled_back, record, commit) =
-                    join3(connection.batch_execute(ROLL_BACK_HANDLER), record, commit).await;
-                (rolled_back.and(record), commit)
+        // Before all else, preparing included: nothing can be prepared after a statement of the handler that failed.
+        let rolled_back = async {
+            match completion.response {
+                StoredResponse::Error(_) => connection.batch_execute(ROLL_BACK_HANDLER).await,
+                StoredResponse::Message(_) | StoredResponse::Omitted => Ok(()),
             }
-            StoredResponse::Message(_) | StoredResponse::Omitted => join(record, commit).await,
         };
-        record?;
-        commit
+        let committed = async {
+            let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
+            let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
+            record?;
+            commit
+        };
+        let (rolled_back, committed) = join(rolled_back, committed).await;
+        rolled_back.and(committed)
     }
 }
 
@@ -275,7 +277,9 @@ async fn start(
         return begun.and(row);
     }
     let (begun, row, savepoint) = join3(begin, first, connection.batch_execute(SAVEPOINT)).await;
-    begun.and(savepoint).and(row)
+    // Where the first statement failed, the savepoint fails for no other reason than that.
+    let row = begun.and(row)?;
+    savepoint.map(|()| row)
 }
 
 /// Gives a connection back to its pool, without its transaction; closes it if that cannot be done in time.

@@ -1,0 +1,128 @@
+//! Transactions of a store with prepared statements.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tonic::{Code, Status};
+use tonic_idempotency::{PostgresStore, ProcedureBuilder, ResourceTypes};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::harness::{Call, Service, all_have_ended, rows};
+
+/// On the pool, its handler's errors final or not.
+async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Service {
+    let store = PostgresStore::new(pool.clone(), ResourceTypes::organization())
+        .timeout(Duration::from_secs(60))
+        .prepared_statements();
+    let describe = |procedure: ProcedureBuilder| procedure.final_errors(final_errors.iter().copied());
+    Service::built(
+        database,
+        pool.clone(),
+        describe,
+        |builder| builder.store(store),
+        |call: Call| async move {
+            let project = call.insert().await?;
+            if call.name == "fail" {
+                call.transaction().execute("SELECT 1 / 0", &[]).await.expect_err("a division by zero");
+                return Err(Status::failed_precondition("never"));
+            }
+            Ok(project)
+        },
+    )
+    .await
+}
+
+/// As without, once the connection has prepared them; before, one more for each.
+#[tokio::test]
+async fn is_asked_once_to_begin_and_once_to_commit() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(1).await;
+    let service = service(&database, &pool, &[]).await;
+    drop(pool.get().await.expect("a connection"));
+    let mut before = proxy.round_trips();
+    let mut trips = || {
+        let now = proxy.round_trips();
+        now - std::mem::replace(&mut before, now)
+    };
+    for [begin, commit] in [[2, 2], [1, 1]] {
+        let service = service.with_key(Some(Uuid::new_v4()));
+        service.create("shop").await.expect("a call");
+        assert_eq!(trips(), begin + 1 + commit, "claim, insert, commit");
+        service.create("shop").await.expect("a replay");
+        // The ROLLBACK follows the answer, and nobody waits for it.
+        until("the connection is back", async || pool.status().available == 1).await;
+        assert_eq!(trips(), 2, "replay, and ROLLBACK behind it");
+        service.with_key(None).create("shop").await.expect("a call");
+        assert_eq!(trips(), begin + 2, "begin, insert, commit");
+    }
+    all_have_ended(&database.owner().await).await;
+}
+
+/// Where a statement failed nothing can be prepared, until that is rolled back.
+#[tokio::test]
+async fn a_final_error_is_recorded_after_a_failed_statement() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = service(&database, &database.pool(1), &[Code::FailedPrecondition]).await;
+    for runs in 1..=2 {
+        let service = service.with_key(Some(Uuid::new_v4()));
+        for _ in 0..2 {
+            let status = service.create("fail").await.expect_err("it fails");
+            assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "never"));
+        }
+        assert_eq!((rows(&owner).await, service.runs()), ([0, 0, i64::try_from(runs).expect("a few")], runs));
+    }
+}
+
+/// With the savepoint that final errors need, which fails along with what is stale, and without.
+#[tokio::test]
+async fn begins_where_its_statements_went_stale() {
+    for final_errors in [&[][..], &[Code::FailedPrecondition]] {
+        let database = Database::new().await;
+        let (owner, pool) = (database.owner().await, database.pool(1));
+        let service = service(&database, &pool, final_errors).await;
+        let create = async || service.with_key(Some(Uuid::new_v4())).create("shop").await.expect("a call");
+        create().await;
+        let connection = pool.get().await.expect("a connection");
+        connection.batch_execute("DEALLOCATE ALL").await.expect("they are gone");
+        drop(connection);
+        create().await;
+        owner
+            .batch_execute(
+                "DO $$ DECLARE
+                     v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_begin'::regproc);
+                 BEGIN
+                     DROP FUNCTION tenant.idempotency_begin;
+                     EXECUTE replace(v_function, 'OUT state text', 'OUT version integer, OUT state text');
+                 END $$",
+            )
+            .await
+            .expect("another version of the function");
+        create().await;
+        assert_eq!((rows(&owner).await, service.runs()), ([3, 3, 3], 3));
+        all_have_ended(&owner).await;
+    }
+}
+
+/// The server may forget them while a handler runs: nothing of that call is left, and the next one prepares them.
+#[tokio::test]
+async fn is_rolled_back_where_its_commit_went_stale() {
+    let database = Database::new().await;
+    let (owner, pool) = (database.owner().await, database.pool(1));
+    let store = PostgresStore::new(pool.clone(), ResourceTypes::organization()).prepared_statements();
+    let script = |call: Call| async move {
+        let project = call.insert().await?;
+        if call.name == "forget" {
+            call.transaction().batch_execute("DEALLOCATE ALL").await?;
+        }
+        Ok(project)
+    };
+    let service = Service::built(&database, pool, |procedure| procedure, |builder| builder.store(store), script).await;
+    service.with_key(Some(Uuid::new_v4())).create("shop").await.expect("a call");
+    assert_eq!(service.create("forget").await.expect_err("it is rolled back").code(), Code::Internal);
+    assert_eq!(rows(&owner).await, [1, 1, 1]);
+    service.create("shop").await.expect("the key is free");
+    assert_eq!(rows(&owner).await, [2, 2, 2]);
+    all_have_ended(&owner).await;
+}
