@@ -39,6 +39,7 @@ impl Call {
             lease: policies.lease,
             retention: policies.retention,
             on_lease_ended: policies.on_lease_ended,
+            effect: policies.effect,
             resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
         }
     }

@@ -109,8 +109,8 @@ pub use self::{
     layer::IdempotencyLayer,
     outbox::{StatusFromStore, StatusResolver},
     procedure::{
-        Creates, FinalErrors, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, NotFinal,
-        Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError, StorePolicy, UserPolicy,
+        Creates, EffectPolicy, FinalErrors, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
+        NotFinal, Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError, StorePolicy, UserPolicy,
     },
     reconcile::{Abandoned, Reconciler, Reconciliation},
     recovery::{Recovered, Recovering, Recovery},

@@ -79,6 +79,10 @@ $soft$;
 --
 -- It looks first, so that a retry only reads. Each statement below sees what was committed before it began (READ COMMITTED),
 -- so a row that appears between two of them is found by the next, and one that vanishes sends the loop round again.
+--
+-- Where the handler's effect is in this server, the reservation need not be on the disk before the handler runs: the COMMIT of the
+-- effect comes later in the same log, and takes it along. A takeover that is lost in a crash leaves what it took over: a
+-- reservation whose lease has ended. To be called as a transaction of its own, whose COMMIT alone does not wait then.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_user           uuid,
     p_key            uuid,
@@ -89,6 +93,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_retention      double precision, -- seconds
     p_on_lease_ended text, -- of the same request without an outcome: 'rerun' and 'reconcile' take it over, 'refuse' does not
     p_resource_type  text, -- whose status a replay reports; NULL for none
+    p_effect_is_here boolean DEFAULT false, -- whether the handler's effect is committed in this server, and nowhere else
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -107,7 +112,8 @@ DECLARE
     v_lifetime CONSTANT interval := make_interval(secs => greatest(p_lease, p_retention));
     v_status record;
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
+    PERFORM set_config('app.current_user_id', p_user::text, true),
+            CASE WHEN p_effect_is_here THEN set_config('synchronous_commit', 'off', true) END;
 
     FOR v_round IN 1..16 LOOP
         SELECT tenant.idempotency_state(k, p_token, v_lease), k.procedure, k.request_hash, k.response_bytes,

@@ -22,7 +22,8 @@ pub use self::{
     error::ProcedureError,
     final_errors::{FinalErrors, NotFinal},
     policy::{
-        HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies, StorePolicy, UserPolicy,
+        EffectPolicy, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies, StorePolicy,
+        UserPolicy,
     },
     resource_id::ResponseError,
 };
@@ -133,6 +134,7 @@ pub struct Creates {
 pub struct ProcedureBuilder {
     path: String,
     creates: Option<Creates>,
+    effect: Option<EffectPolicy>,
     final_errors: Option<Vec<Code>>,
     isolation: Option<Isolation>,
     key: Option<KeyPolicy>,
@@ -152,6 +154,12 @@ impl ProcedureBuilder {
     /// The type of the created resource, and the field of the response that holds its id.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
+        self
+    }
+
+    /// Where the effect of a reserved handler is.
+    pub fn effect(mut self, policy: EffectPolicy) -> Self {
+        self.effect = Some(policy);
         self
     }
 

@@ -6,7 +6,7 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
 use tonic::Code;
 
 use super::{
-    HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure, ProcedureBuilder,
+    EffectPolicy, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure, ProcedureBuilder,
     ProcedureError, StorePolicy, UserPolicy,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
@@ -42,6 +42,11 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     if let Some(creates) = option.creates {
         procedure = procedure.creates(creates.resource_type, creates.id_field);
     }
+    procedure.effect = match v1::EffectPolicy::try_from(option.effect).map_err(|_| unknown("effect"))? {
+        v1::EffectPolicy::Unspecified => None,
+        v1::EffectPolicy::Anywhere => Some(EffectPolicy::Anywhere),
+        v1::EffectPolicy::SameServer => Some(EffectPolicy::SameServer),
+    };
     procedure.isolation = match v1::Isolation::try_from(option.isolation).map_err(|_| unknown("isolation"))? {
         v1::Isolation::Unspecified => None,
         v1::Isolation::ReadCommitted => Some(Isolation::ReadCommitted),

@@ -46,6 +46,7 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
             .map_err(|error| ProcedureError::NotFinal { procedure: path.clone(), error })?,
     };
     let policies = Policies {
+        effect: described.effect.unwrap_or(defaults.effect),
         final_errors,
         isolation: described.isolation.unwrap_or(defaults.isolation),
         key: described.key.unwrap_or(defaults.key),

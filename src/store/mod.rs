@@ -25,7 +25,7 @@ pub use self::{
     resource::{Resource, ResourceType, ResourceTypes},
 };
 use crate::{
-    IdempotencyKey, LeasePolicy, Mismatch, UserId,
+    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId,
     canonical::RequestHash,
     status::{OutboxStatus, UnknownOutboxStatus},
 };
@@ -185,6 +185,9 @@ pub struct Claim {
     pub retention: Duration,
     /// What to do with a reservation whose lease ended without an outcome.
     pub on_lease_ended: LeasePolicy,
+    /// Where the effect of the handler is: whether the reservation has to be on the disk before [`Store::claim`] answers. A store
+    /// may be more careful than that, and one that keeps nothing on a disk has nothing to do. Says nothing to [`Store::begin`].
+    pub effect: EffectPolicy,
     /// The type of the resource that the procedure creates, whose status a replay reports.
     pub resource_type: Option<String>,
 }

@@ -37,7 +37,7 @@ use super::{
     AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
     Replay, Reservation, Resource, Search, Store, StoredMessage, StoredResponse,
 };
-use crate::{IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId, canonical::RequestHash};
+use crate::{EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId, canonical::RequestHash};
 
 /// Makes stores for the suite.
 pub trait Harness: Send + Sync {
@@ -130,6 +130,7 @@ fn claim() -> Claim {
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,
+        effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     }
 }

@@ -5,9 +5,9 @@ use std::{fs, path::PathBuf, time::Duration};
 use prost_reflect::DescriptorPool;
 use tonic::Code;
 use tonic_idempotency::{
-    BuildError, Descriptors, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, KeyPolicy,
-    LeasePolicy, MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes, StorePolicy,
-    UserPolicy,
+    BuildError, Descriptors, EffectPolicy, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy,
+    KeyPolicy, LeasePolicy, MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes,
+    StorePolicy, UserPolicy,
 };
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
@@ -88,7 +88,8 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
             Procedure::builder("/shop.v1.Shop/Cancel")
                 .final_errors([Code::AlreadyExists, Code::FailedPrecondition])
                 .on_in_progress(InProgressPolicy::Wait)
-                .max_wait(Duration::from_secs(10)),
+                .max_wait(Duration::from_secs(10))
+                .effect(EffectPolicy::SameServer),
         )
         .build()
         .expect("a layer");

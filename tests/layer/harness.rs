@@ -10,7 +10,8 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, IdempotencyLayerBuilder, LeasePolicy, MemoryStore, Reason, Store, UserId,
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, IdempotencyLayerBuilder, LeasePolicy, MemoryStore, Reason, Store,
+    UserId,
     canonical::Canonical,
     store::{Claim, Reservation},
 };
@@ -161,6 +162,7 @@ impl Shop {
             lease: Duration::ZERO,
             retention: Duration::from_secs(3600),
             on_lease_ended: LeasePolicy::Refuse,
+            effect: EffectPolicy::Anywhere,
             resource_type: None,
         }
     }

@@ -1,6 +1,7 @@
 //! The stores, held to their contract, and PostgreSQL to its own promises on top.
 
 mod bouncer;
+mod effect;
 mod fun15;
 mod isolation;
 mod memory;

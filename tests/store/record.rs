@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tonic_idempotency::{
-    IdempotencyKey, LeasePolicy, UserId,
+    EffectPolicy, IdempotencyKey, LeasePolicy, UserId,
     canonical::RequestHash,
     store::{Claim, ClaimOutcome, CompleteOutcome, Completion, Reservation, Store, StoredResponse},
 };
@@ -21,6 +21,7 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,
+        effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     }
 }

@@ -88,6 +88,7 @@ fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
         lease: std::time::Duration::from_secs(60),
         retention: std::time::Duration::from_secs(60),
         on_lease_ended: tonic_idempotency::LeasePolicy::Rerun,
+        effect: tonic_idempotency::EffectPolicy::Anywhere,
         resource_type: None,
     }
 }

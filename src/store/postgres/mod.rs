@@ -20,7 +20,8 @@ use super::{
     StoreError, StoreErrorKind, StoredMessage, StoredResponse, TransactionOptions,
 };
 use crate::{
-    IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::OutboxStatus, telemetry::Chain,
+    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::OutboxStatus,
+    telemetry::Chain,
 };
 
 /// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
@@ -68,6 +69,9 @@ impl PostgresStore {
     /// **Not behind a PgBouncer** (or another pooler) in transaction mode, unless it keeps track of prepared statements: PgBouncer
     /// does from 1.21 on, with `max_prepared_statements`. One that does not hands a connection on with what others prepared there,
     /// under names that mean something else to them.
+    ///
+    /// What goes stale is prepared anew: a function that was replaced, a statement that the server has forgotten. A transactional
+    /// handler that says `DEALLOCATE ALL` takes the record's own away, and its call is rolled back.
     pub fn prepared_statements(mut self) -> Self {
         self.connections = self.connections.prepared_statements();
         self
@@ -132,6 +136,7 @@ impl Store for PostgresStore {
                     (&claim.retention.as_secs_f64(), Type::FLOAT8),
                     (&on_lease_ended(claim), Type::TEXT),
                     (&claim.resource_type, Type::TEXT),
+                    (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
                 ],
             )
             .await?;

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use tonic::body::Body;
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Mode, Store as _, UserId,
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Mode, Store as _, UserId,
     canonical::{Canonical, RequestHash},
     connect::ConnectLayer,
     store::{Claim, ClaimOutcome, Reservation},
@@ -105,6 +105,7 @@ impl World {
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
             on_lease_ended: LeasePolicy::Refuse,
+            effect: EffectPolicy::Anywhere,
             resource_type: None,
         };
         matches!(self.store.claim(&claim).await, Ok(ClaimOutcome::Acquired))

@@ -1,0 +1,164 @@
+//! Reservations that do not wait for the disk, where the effect is in the same server.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, Pool};
+use scratch_postgres::{Server, Source, skip};
+use tokio_postgres::{Client, NoTls, types::Type};
+use tonic_idempotency::{
+    EffectPolicy, PostgresStore, ResourceTypes, migrations,
+    store::{Claim, ClaimOutcome, Store},
+};
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim, completion, take_over};
+
+/// A server that keeps what is flushed when it is killed, a pool of one connection and a store on it.
+struct Durable {
+    server: Server,
+    pool: Pool,
+    store: PostgresStore,
+}
+
+impl Durable {
+    /// `None` where none can be had.
+    async fn start() -> Option<Self> {
+        let server = Server::start_durable(&[Source::Installed]).await;
+        let server = server.map_err(|error| skip("installed-postgres", error)).ok()?;
+        let mut owner = connect(&server).await;
+        migrations::run(&mut owner).await.expect("the core migrations run");
+        // What is committed asynchronously stays in memory for as long as it may.
+        for statement in
+            ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()", "CREATE TABLE effects (key uuid)"]
+        {
+            owner.batch_execute(statement).await.expect("the server is set up");
+        }
+        let manager = Manager::new(server.url().parse().expect("an address"), NoTls);
+        let pool = Pool::builder(manager).max_size(1).build().expect("a pool");
+        let store = PostgresStore::new(pool.clone(), ResourceTypes::none()).timeout(Duration::from_secs(30));
+        Some(Self { server, pool, store })
+    }
+
+    async fn crash(&mut self) {
+        self.server.kill().await.expect("it runs");
+        self.server.restart().await.expect("it comes up");
+    }
+
+    /// Whether an operation has flushed what it wrote to the log when it is done.
+    async fn flushes(&self, operation: impl AsyncFnOnce()) -> bool {
+        let observer = connect(&self.server).await;
+        let end = observer.query_typed_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.expect("the end");
+        let end: &str = end.get(0);
+        operation().await;
+        let look = "SELECT pg_current_wal_insert_lsn() > before, pg_current_wal_flush_lsn() > before
+                    FROM CAST($1::text AS pg_lsn) before";
+        let row = observer.query_typed_one(look, &[(&end, Type::TEXT)]).await.expect("a look");
+        assert!(row.get::<_, bool>(0), "nothing was written");
+        row.get(1)
+    }
+}
+
+async fn connect(server: &Server) -> Client {
+    let (client, connection) = tokio_postgres::connect(server.url(), NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    client
+}
+
+/// A claim of a call whose effect is there.
+fn with_effect(effect: EffectPolicy) -> Claim {
+    Claim { effect, ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+}
+
+/// A claim that takes over a reservation whose lease has ended.
+async fn of_a_lost_one(store: &PostgresStore, effect: EffectPolicy) -> Claim {
+    let lost = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(store, &lost).await;
+    Claim { effect, lease: crate::record::HOUR, ..again(&lost) }
+}
+
+async fn is_reserved(store: &PostgresStore, claim: &Claim) -> bool {
+    let outcome = store.claim(&again(claim)).await.expect("the store answers");
+    matches!(outcome, ClaimOutcome::InFlight { .. })
+}
+
+#[tokio::test]
+async fn waits_for_the_disk_unless_the_effect_is_in_the_same_server() {
+    let Some(durable) = Durable::start().await else { return };
+    let store = &durable.store;
+    // Now and then the server flushes what nobody waits for.
+    let mut spared = [0, 0];
+    for _ in 0..4 {
+        for effect in [EffectPolicy::Anywhere, EffectPolicy::SameServer] {
+            let first = with_effect(effect);
+            let second = of_a_lost_one(store, effect).await;
+            let flushed = [
+                durable.flushes(async || acquire(store, &first).await).await,
+                durable.flushes(async || take_over(store, &second).await).await,
+            ];
+            match effect {
+                EffectPolicy::Anywhere => assert_eq!(flushed, [true, true], "{effect:?}"),
+                EffectPolicy::SameServer => {
+                    spared = [0, 1].map(|case| spared[case] + usize::from(!flushed[case]));
+                }
+            }
+            let complete = async || {
+                store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
+            };
+            let release = async || {
+                store.release(&second.reservation).await.expect("the store answers");
+            };
+            assert!(durable.flushes(complete).await, "a completion, {effect:?}");
+            assert!(durable.flushes(release).await, "a release, {effect:?}");
+        }
+    }
+    assert!(spared.iter().all(|spared| *spared > 1), "claims and takeovers that were not flushed: {spared:?}");
+    durable.server.stop().await;
+}
+
+#[tokio::test]
+async fn leaves_no_setting_on_the_connection() {
+    let Some(durable) = Durable::start().await else { return };
+    for _ in 0..2 {
+        acquire(&durable.store, &with_effect(EffectPolicy::SameServer)).await;
+        let connection = durable.pool.get().await.expect("a connection");
+        let row = connection.query_typed_one("SHOW synchronous_commit", &[]).await.expect("the setting");
+        assert_eq!(row.get::<_, &str>(0), "on");
+    }
+    durable.server.stop().await;
+}
+
+/// The effect is committed on another connection, as a handler does, and the server killed at once.
+#[tokio::test]
+async fn is_there_after_a_crash_where_the_effect_is() {
+    let Some(mut durable) = Durable::start().await else { return };
+    let mut lost = 0;
+    for round in 0..3 {
+        let taken_over = of_a_lost_one(&durable.store, EffectPolicy::SameServer).await;
+        let handler = connect(&durable.server).await;
+        let acquired = with_effect(EffectPolicy::SameServer);
+        let waited = with_effect(EffectPolicy::Anywhere);
+        let effectless = with_effect(EffectPolicy::SameServer);
+        acquire(&durable.store, &waited).await;
+        // The one that has to be there is the last that is written before the effect.
+        if round % 2 == 0 {
+            acquire(&durable.store, &acquired).await;
+            take_over(&durable.store, &taken_over).await;
+        } else {
+            take_over(&durable.store, &taken_over).await;
+            acquire(&durable.store, &acquired).await;
+        }
+        let insert = "INSERT INTO effects VALUES ($1)";
+        handler.query_typed(insert, &[(acquired.reservation.key.as_uuid(), Type::UUID)]).await.expect("an effect");
+        acquire(&durable.store, &effectless).await;
+        durable.crash().await;
+
+        let count = connect(&durable.server).await.query_one("SELECT count(*) FROM effects", &[]).await;
+        assert_eq!(count.expect("the effects").get::<_, i64>(0), round + 1);
+        for claim in [&waited, &acquired, &taken_over] {
+            assert!(is_reserved(&durable.store, claim).await, "{claim:?}");
+        }
+        lost += usize::from(!is_reserved(&durable.store, &effectless).await);
+    }
+    assert!(lost > 0, "a crash that takes nothing shows nothing");
+    durable.server.stop().await;
+}
