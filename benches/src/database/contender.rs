@@ -1,6 +1,6 @@
 //! Who is measured against whom.
 
-use tonic_idempotency::Mode;
+use tonic_idempotency::{EffectPolicy, Mode};
 
 use super::fun15::Statements;
 
@@ -17,6 +17,7 @@ pub(crate) enum Guard {
     Fun15(Statements),
     Layer {
         mode: Mode,
+        effect: EffectPolicy,
         statements: Statements,
         replays: Replays,
     },
@@ -44,20 +45,31 @@ pub(crate) const FUN15: Contender = Contender { name: "FUN-15, prepared", guard:
 pub(crate) const FUN15_PARSED: Contender =
     Contender { name: "FUN-15, parsed", guard: Guard::Fun15(Statements::Parsed) };
 
-pub(crate) const RESERVED: Contender = layer("reserved, prepared", Mode::Reserved, Statements::Prepared);
+pub(crate) const RESERVED: Contender =
+    layer("reserved, prepared", Mode::Reserved, EffectPolicy::Anywhere, Statements::Prepared);
 
-pub(crate) const RESERVED_PARSED: Contender = layer("reserved, parsed", Mode::Reserved, Statements::Parsed);
+pub(crate) const RESERVED_PARSED: Contender =
+    layer("reserved, parsed", Mode::Reserved, EffectPolicy::Anywhere, Statements::Parsed);
 
-pub(crate) const TRANSACTIONAL: Contender = layer("transactional, prepared", Mode::Transactional, Statements::Prepared);
+pub(crate) const RESERVED_HERE: Contender =
+    layer("reserved, same server", Mode::Reserved, EffectPolicy::SameServer, Statements::Prepared);
+
+pub(crate) const TRANSACTIONAL: Contender =
+    layer("transactional, prepared", Mode::Transactional, EffectPolicy::Anywhere, Statements::Prepared);
 
 pub(crate) const TRANSACTIONAL_PARSED: Contender =
-    layer("transactional, parsed", Mode::Transactional, Statements::Parsed);
+    layer("transactional, parsed", Mode::Transactional, EffectPolicy::Anywhere, Statements::Parsed);
 
 pub(crate) const FROM_MEMORY: Contender = Contender {
     name: "from memory",
-    guard: Guard::Layer { mode: Mode::Transactional, statements: Statements::Prepared, replays: Replays::Memory },
+    guard: Guard::Layer {
+        mode: Mode::Transactional,
+        effect: EffectPolicy::Anywhere,
+        statements: Statements::Prepared,
+        replays: Replays::Memory,
+    },
 };
 
-const fn layer(name: &'static str, mode: Mode, statements: Statements) -> Contender {
-    Contender { name, guard: Guard::Layer { mode, statements, replays: Replays::Store } }
+const fn layer(name: &'static str, mode: Mode, effect: EffectPolicy, statements: Statements) -> Contender {
+    Contender { name, guard: Guard::Layer { mode, effect, statements, replays: Replays::Store } }
 }

@@ -21,8 +21,8 @@ use uuid::Uuid;
 
 use self::{
     contender::{
-        BARE, Contender, FROM_MEMORY, FUN15, FUN15_PARSED, Guard, PRIMARY_KEY, RESERVED, RESERVED_PARSED,
-        TRANSACTIONAL, TRANSACTIONAL_PARSED,
+        BARE, Contender, FROM_MEMORY, FUN15, FUN15_PARSED, Guard, PRIMARY_KEY, RESERVED, RESERVED_HERE,
+        RESERVED_PARSED, TRANSACTIONAL, TRANSACTIONAL_PARSED,
     },
     counts::Counts,
     findings::{Distant, Findings, Matrix},
@@ -35,14 +35,14 @@ use self::{
 use crate::{Error, context::Context, section::Section};
 
 /// Who answers first calls.
-const FIRST: [Contender; 7] =
-    [BARE, FUN15, FUN15_PARSED, RESERVED, RESERVED_PARSED, TRANSACTIONAL, TRANSACTIONAL_PARSED];
+const FIRST: [Contender; 8] =
+    [BARE, FUN15, FUN15_PARSED, RESERVED, RESERVED_PARSED, RESERVED_HERE, TRANSACTIONAL, TRANSACTIONAL_PARSED];
 
 /// Who answers calls again.
 const AGAIN: [Contender; 6] = [PRIMARY_KEY, FUN15, FUN15_PARSED, RESERVED, TRANSACTIONAL, FROM_MEMORY];
 
 /// Those of the ones above that are measured where it is about round trips.
-const FIRST_FAR: [Contender; 4] = [BARE, FUN15, RESERVED, TRANSACTIONAL];
+const FIRST_FAR: [Contender; 5] = [BARE, FUN15, RESERVED, RESERVED_HERE, TRANSACTIONAL];
 const AGAIN_FAR: [Contender; 5] = [PRIMARY_KEY, FUN15, RESERVED, TRANSACTIONAL, FROM_MEMORY];
 
 /// Where the goals are measured.

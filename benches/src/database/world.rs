@@ -116,7 +116,7 @@ impl World {
             Guard::Fun15(statements) => {
                 authenticated(ProjectServiceServer::new(Fun15::new(projects()?, pool()?, statements)))
             }
-            Guard::Layer { mode, statements, replays } => {
+            Guard::Layer { mode, effect, statements, replays } => {
                 let store = PostgresStore::new(pool()?, ResourceTypes::organization());
                 let store = match statements {
                     Statements::Parsed => store,
@@ -124,7 +124,7 @@ impl World {
                 };
                 let layer = IdempotencyLayer::builder(PROJECT)
                     .store(store)
-                    .adjust_procedures(move |procedure| procedure.mode(mode));
+                    .adjust_procedures(move |procedure| procedure.mode(mode).effect(effect));
                 let layer = match replays {
                     Replays::Memory => layer,
                     Replays::Store => layer.replay_cache_bytes(0),
