@@ -10,7 +10,7 @@ use super::FinalErrors;
 /// | `Anywhere` | is on the disk (and on synchronous standbys) before the handler runs | it is there |
 /// | `SameServer` | is committed before the handler runs, and flushed with whatever is committed next | it is there if the effect is; or neither is |
 ///
-/// `SameServer` saves the wait for one flush of the write-ahead log, about a millisecond of each first call. It is safe because
+/// `SameServer` saves each first call the wait for one flush of the write-ahead log. It is safe because
 /// a server keeps of its log what was written before some moment, never a later part without an earlier one: an effect that
 /// is committed after the reservation is not there without it, after a crash or on a physical standby that takes over. The
 /// record of the outcome waits for the disk in any case.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tonic::Code;
-use tonic_idempotency::{MemoryStore, Policies};
+use tonic_idempotency::{EffectPolicy, MemoryStore, Policies};
 use uuid::Uuid;
 
-use crate::harness::Shop;
+use crate::{harness::Shop, watched::Watched};
 
 #[tokio::test]
 async fn replays_the_first_response_without_running_the_handler() {
@@ -33,6 +33,20 @@ async fn runs_the_handler_for_each_key_and_each_user() {
     assert_ne!(first.message, other_key.message);
     assert_ne!(first.message, other_user.message);
     assert_eq!(shop.handler.finished(), 3);
+}
+
+/// Where the effect is decides for what a reservation waits.
+#[tokio::test]
+async fn tells_the_store_where_the_effect_is() {
+    let (plain, careless) = (Watched::default(), Watched::default());
+    let shop = Shop::on(plain.clone()).await;
+    shop.create("a").await.expect("a call whose procedure does not say");
+    shop.with_key(Some(Uuid::new_v4())).cancel("a").await.expect("a call whose procedure does");
+    assert_eq!(plain.effects(), [EffectPolicy::Anywhere, EffectPolicy::SameServer]);
+    let policies = Policies { effect: EffectPolicy::SameServer, ..Policies::default() };
+    let shop = Shop::with(|builder| builder.store(careless.clone()).policies(policies)).await;
+    shop.create("a").await.expect("a call whose layer does");
+    assert_eq!(careless.effects(), [EffectPolicy::SameServer]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tonic_idempotency::{
-    MemoryStore, OutboxStatus, Resource, Store, StoreError, StoreErrorKind, UserId,
+    EffectPolicy, MemoryStore, OutboxStatus, Resource, Store, StoreError, StoreErrorKind, UserId,
     store::{
         AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
         Reservation, Search,
@@ -18,6 +18,7 @@ use uuid::Uuid;
 pub(crate) struct Watched {
     store: MemoryStore,
     operations: Arc<Mutex<HashMap<Operation, State>>>,
+    effects: Arc<Mutex<Vec<EffectPolicy>>>,
 }
 
 /// What a store can be asked.
@@ -47,6 +48,11 @@ impl Watched {
     /// How often it was asked to do this.
     pub(crate) fn asked(&self, operation: Operation) -> usize {
         self.lock().entry(operation).or_default().asked
+    }
+
+    /// Where the effects of the calls are that it was asked to claim keys for.
+    pub(crate) fn effects(&self) -> Vec<EffectPolicy> {
+        self.effects.lock().expect("no panic").clone()
     }
 
     /// Sets what a replay reports of a resource.
@@ -115,6 +121,7 @@ impl Watched {
 
 impl Store for Watched {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        self.effects.lock().expect("no panic").push(claim.effect);
         self.watch(Operation::Claim, self.store.claim(claim)).await
     }
 
