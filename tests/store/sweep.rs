@@ -1,9 +1,19 @@
 //! The sweep, on the API's own role.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
+use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
-use tonic_idempotency::{Sweeper, store::Completion, store::Store};
+use tonic_idempotency::{
+    MemoryStore, OutboxStatus, Sweeper, UserId,
+    store::{
+        AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
+        Reservation, Resource, Search, Store, StoreError,
+    },
+};
 use tonic_idempotency_tests::{Database, rows_read, until};
 use uuid::Uuid;
 
@@ -108,6 +118,48 @@ async fn does_not_read_what_has_not_expired() {
     assert!(read < 100, "{read} rows read, and none has expired");
 }
 
+/// The planner would read and sort all that has expired, again for each batch, if it could.
+#[tokio::test]
+async fn reads_no_more_than_it_deletes() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 second'
+             FROM generate_series(1, 20000) number;
+             ANALYZE tenant.idempotency_keys",
+        )
+        .await
+        .expect("many rows");
+    let api = database.api().await;
+    api.batch_execute("BEGIN").await.expect("a transaction");
+    let before = rows_read(&api, "tenant.idempotency_keys").await;
+    let swept = api.query_one("SELECT tenant.idempotency_sweep(100)", &[]).await.expect("the sweep");
+    assert_eq!(swept.get::<_, i64>(0), 100);
+    let read = rows_read(&api, "tenant.idempotency_keys").await - before;
+    assert!(read < 1000, "{read} rows read to delete 100");
+}
+
+#[tokio::test]
+async fn deletes_first_what_expired_first() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 hour'
+             FROM generate_series(1, 10) number",
+        )
+        .await
+        .expect("rows");
+    assert_eq!(database.store().sweep(7).await.expect("the sweep"), 7);
+    let left = "SELECT array_agg(extract(hour FROM now() - expires)::int4 ORDER BY expires DESC)
+                FROM tenant.idempotency_keys WHERE expires <= now()";
+    let left: Vec<i32> = owner.query_one(left, &[]).await.expect("the rows").get(0);
+    assert_eq!(left, [1, 2, 3]);
+}
+
 #[tokio::test]
 async fn sweeps_at_each_interval_until_stopped() {
     let database = Database::new().await;
@@ -122,4 +174,98 @@ async fn sweeps_at_each_interval_until_stopped() {
     assert_eq!(rows(&owner).await, 5);
     acquire(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     assert_eq!(rows(&owner).await, 6);
+}
+
+/// Whose sweeps take a tenth of a second each, and find so many batches.
+struct Slow {
+    store: MemoryStore,
+    batches: AtomicU32,
+}
+
+/// How long a sweep of it takes with two full batches, and a last one that is empty.
+async fn sweep_of_three_batches(sweeper: impl FnOnce(Slow) -> Sweeper<Slow>) -> Duration {
+    let sweeper = sweeper(Slow { store: MemoryStore::new(), batches: AtomicU32::new(2) });
+    let started = Instant::now();
+    assert_eq!(sweeper.sweep().await.expect("the sweep"), 2000);
+    started.elapsed()
+}
+
+/// Timers go by whole milliseconds.
+fn assert_about(took: Duration, milliseconds: u64) {
+    let expected = Duration::from_millis(milliseconds);
+    assert!(took.abs_diff(expected) <= Duration::from_millis(5), "{took:?} instead of {expected:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rests_after_each_batch_as_long_as_it_took() {
+    assert_about(sweep_of_three_batches(Sweeper::new).await, 300 + 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rests_for_a_multiple_of_the_time_that_a_batch_took() {
+    assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(4.0)).await, 300 + 800);
+}
+
+#[tokio::test(start_paused = true)]
+async fn does_not_rest_where_it_is_not_to() {
+    for rest in [0.0, -1.0] {
+        assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(rest)).await, 300);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rests_as_by_default_for_what_is_no_number_and_no_more_than_a_thousandfold() {
+    assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::NAN)).await, 300 + 200);
+    let longest = sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::INFINITY)).await;
+    assert_about(longest, 300 + 200_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_while_it_rests() {
+    let slow = Slow { store: MemoryStore::new(), batches: AtomicU32::new(2) };
+    let sweeping = Sweeper::new(slow).rest(1000.0).spawn();
+    sleep(Duration::from_secs(1)).await;
+    let started = Instant::now();
+    sweeping.stop().await;
+    assert_about(started.elapsed(), 0);
+}
+
+impl Store for Slow {
+    async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
+        sleep(Duration::from_millis(100)).await;
+        let full = self.batches.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        Ok(if full { u64::from(batch) } else { 0 })
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+        self.store.claim(claim).await
+    }
+
+    async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
+        self.store.extend(reservation, lease).await
+    }
+
+    async fn complete(
+        &self,
+        reservation: &Reservation,
+        completion: &Completion,
+    ) -> Result<CompleteOutcome, StoreError> {
+        self.store.complete(reservation, completion).await
+    }
+
+    async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
+        self.store.release(reservation).await
+    }
+
+    async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
+        self.store.abandon(reservation).await
+    }
+
+    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+        self.store.abandoned(search).await
+    }
+
+    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        self.store.status(user, resource).await
+    }
 }
