@@ -5,12 +5,13 @@
 //! | `hash` | the request hash, by message shape |
 //! | `layer` | the layer itself, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
-//! | `growth` | large tables, a sweep while calls run, memory |
+//! | `growth` | large tables, a sweep while calls run |
 
 mod args;
 mod context;
 mod database;
 mod format;
+mod growth;
 mod hash;
 mod layer;
 mod plot;
@@ -79,12 +80,9 @@ async fn main() -> Result<ExitCode, Error> {
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
     match part {
         Part::Database => database::measure(context).await,
+        Part::Growth => growth::measure(context).await,
         Part::Hash => hash::measure(context).await,
         Part::Layer => layer::measure(context).await,
-        Part::Growth => {
-            context.progress("not there yet");
-            Err("not there yet".into())
-        }
     }
 }
 

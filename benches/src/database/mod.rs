@@ -1,6 +1,6 @@
 //! Claim, complete and replay on PostgreSQL.
 
-mod contender;
+pub(crate) mod contender;
 mod counts;
 mod findings;
 mod fun15;
@@ -11,7 +11,7 @@ mod primary_key;
 mod proto;
 mod turns;
 mod usage;
-mod world;
+pub(crate) mod world;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -133,7 +133,9 @@ async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Resul
         first.push(Entrant { contender, client, load });
     }
     let time = context.time(Duration::from_millis(600));
-    let first = Turns::taken(&first, context.rounds(3), time, &world.processes).await?;
+    let turns = Turns::taken(&first, context.rounds(3), time, &world.processes).await?;
+    // With their connections, of which the server takes no more than so many.
+    drop(first);
     context.progress("replays, without HTTP/2");
     let mut clients = Vec::new();
     for contender in AGAIN {
@@ -142,7 +144,7 @@ async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Resul
     let again: Vec<_> = entrants_again(context, world, &clients, SMALL).await?;
     let again: Vec<_> = again.iter().map(|entrant| at_once(entrant, CONCURRENCY)).collect();
     let again = Turns::taken(&again, context.rounds(3), time, &world.processes).await?;
-    Ok([first, again])
+    Ok([turns, again])
 }
 
 /// Calls to services whose database is further away.

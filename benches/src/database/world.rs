@@ -50,8 +50,7 @@ impl World {
     pub(crate) async fn start() -> Result<Self, Error> {
         let server = Server::start_as_deployed(&[Source::Installed]).await?;
         organization::bootstrap(server.url()).await?;
-        let (superuser, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
-        tokio::spawn(connection);
+        let superuser = connect(server.url()).await?;
         superuser.batch_execute(include_str!("world.sql")).await?;
         let processes = ServerProcesses::of(&superuser).await?;
         Ok(Self { server, superuser, processes })
@@ -65,6 +64,11 @@ impl World {
     /// A connection that row-level security does not bind.
     pub(crate) fn superuser(&self) -> &tokio_postgres::Client {
         &self.superuser
+    }
+
+    /// Another such connection.
+    pub(crate) async fn connect(&self) -> Result<tokio_postgres::Client, Error> {
+        connect(self.server.url()).await
     }
 
     /// Where the server listens.
@@ -134,11 +138,18 @@ impl World {
         })
     }
 
-    fn pool(&self, database: SocketAddr) -> Result<Pool, Error> {
+    /// Connections as the API's own role, to the database reached at this address.
+    pub(crate) fn pool(&self, database: SocketAddr) -> Result<Pool, Error> {
         let config: Config = self.server.url().parse()?;
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
         organization::pool(&format!("postgres://postgres:{password}@{database}/postgres"))
     }
+}
+
+async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 /// Every call is Alice's.

@@ -63,8 +63,7 @@ impl PostgresStore {
     }
 
     /// Prepares the store's statements, once for each connection (one more round trip then), in place of having them parsed and
-    /// planned each time: a third less of the server's processor time for each call. Defaults to parsing them, which works
-    /// everywhere.
+    /// planned each time; `docs/benchmarks.md` has what that saves. Defaults to parsing them, which works everywhere.
     ///
     /// **Not behind a PgBouncer** (or another pooler) in transaction mode, unless it keeps track of prepared statements: PgBouncer
     /// does from 1.21 on, with `max_prepared_statements`. One that does not hands a connection on with what others prepared there,

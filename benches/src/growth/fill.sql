@@ -1,0 +1,25 @@
+-- Copies of the record of one real call, under keys of their own, as calls made over 23 hours would have left them: rows $1 to
+-- $2 of $3, the first of which expires at $4. Every hundredth is the caller's own, the others are of 10,000 users.
+INSERT INTO tenant.idempotency_keys
+    (id, idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata, project_id, created, expires)
+SELECT
+    -- Ascending, as UUIDv7 are.
+    encode(
+        overlay(
+            uuid_send(row.key)
+            PLACING substring(int8send((1000 * date_part('epoch', row.expires))::bigint) FROM 3)
+            FROM 1 FOR 6
+        ),
+        'hex'
+    )::uuid,
+    row.key,
+    CASE row.n % 100 WHEN 0 THEN recorded.user_id ELSE ('00000000-0000-7000-8000-' || lpad((row.n % 10000)::text, 12, '0'))::uuid END,
+    row.key,
+    recorded.procedure, recorded.request_hash, recorded.response_bytes, recorded.response_metadata, recorded.project_id,
+    row.expires - interval '24 hours',
+    row.expires
+FROM (
+    SELECT n, gen_random_uuid() AS key, $4 + interval '23 hours' * (n::double precision / $3) AS expires
+    FROM generate_series($1::bigint, $2::bigint) n
+) row
+CROSS JOIN benchmarks.recorded

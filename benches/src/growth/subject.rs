@@ -1,0 +1,105 @@
+//! What is measured in tables of different sizes.
+
+use std::{sync::Arc, time::Duration};
+
+use organization::ALICE;
+use tonic_idempotency::{
+    IdempotencyKey, LeasePolicy, PostgresStore, ResourceTypes, UserId,
+    canonical::RequestHash,
+    store::{Claim, ClaimOutcome, Reservation, Store as _},
+};
+use uuid::Uuid;
+
+use super::table::{PAYLOAD, Table};
+use crate::{
+    Error,
+    database::{
+        contender::{RESERVED, TRANSACTIONAL},
+        load::{Client, Keys, Load},
+        world::Served,
+    },
+};
+
+/// How many callers there are at once.
+const CONCURRENCY: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The statement alone, of a key that is not there.
+    Claim,
+    FirstReserved,
+    FirstTransactional,
+    ReplayReserved,
+    ReplayTransactional,
+}
+
+impl Subject {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Claim, Self::FirstReserved, Self::FirstTransactional, Self::ReplayReserved, Self::ReplayTransactional];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim alone",
+            Self::FirstReserved => "first call, reserved",
+            Self::FirstTransactional => "first call, transactional",
+            Self::ReplayReserved => "replay, reserved",
+            Self::ReplayTransactional => "replay, transactional",
+        }
+    }
+
+    /// Whoever asks this of a table, and how; replays are of these keys.
+    pub(super) async fn caller(self, table: &Table, keys: &Arc<[Uuid]>) -> Result<(Caller, Load), Error> {
+        let address = table.world.address()?;
+        let caller = match self {
+            Self::Claim => {
+                let store = PostgresStore::new(table.world.pool(address)?, ResourceTypes::organization());
+                Caller::Store(store.prepared_statements())
+            }
+            Self::FirstReserved | Self::ReplayReserved => {
+                Caller::Service(Served::start(table.world.routes(RESERVED, address)?).await?)
+            }
+            Self::FirstTransactional | Self::ReplayTransactional => {
+                Caller::Service(Served::start(table.world.routes(TRANSACTIONAL, address)?).await?)
+            }
+        };
+        let keys = match self {
+            Self::Claim | Self::FirstReserved | Self::FirstTransactional => Keys::New,
+            Self::ReplayReserved | Self::ReplayTransactional => Keys::Recorded(Arc::clone(keys)),
+        };
+        Ok((caller, Load { concurrency: CONCURRENCY, keys, payload: PAYLOAD }))
+    }
+}
+
+/// What a load calls.
+#[derive(Clone)]
+pub(super) enum Caller {
+    Service(Served),
+    Store(PostgresStore),
+}
+
+impl Client for Caller {
+    async fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> Result<(), Error> {
+        match self {
+            Self::Service(service) => service.create_project(key, payload).await,
+            Self::Store(store) => acquire(store, key).await,
+        }
+    }
+}
+
+async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
+    const MINUTES: Duration = Duration::from_secs(5 * 60);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let claim = Claim {
+        reservation: Reservation::new(UserId::new(ALICE), IdempotencyKey::from(key)),
+        procedure: "/benchmarks.v1.ProjectService/CreateProject".to_owned(),
+        request_hash: RequestHash::from([7; 32]),
+        lease: MINUTES,
+        retention: DAY,
+        on_lease_ended: LeasePolicy::Rerun,
+        resource_type: Some("project".to_owned()),
+    };
+    match store.claim(&claim).await? {
+        ClaimOutcome::Acquired => Ok(()),
+        other => Err(format!("a new key was not acquired: {other:?}").into()),
+    }
+}
