@@ -39,6 +39,7 @@ pub(crate) struct Load {
 /// What came of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
+    pub(crate) calls: u64,
     /// Calls in a second.
     pub(crate) throughput: f64,
     pub(crate) p50: Duration,
@@ -106,6 +107,7 @@ impl Load {
         let elapsed = started.elapsed();
         let per_call = |time: Duration| time.div_f64(latencies.len().max(1) as f64);
         Ok(Figures {
+            calls: latencies.len(),
             throughput: latencies.len() as f64 / elapsed.as_secs_f64(),
             p50: Duration::from_nanos(latencies.value_at_quantile(0.5)),
             p99: Duration::from_nanos(latencies.value_at_quantile(0.99)),

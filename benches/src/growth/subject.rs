@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use organization::ALICE;
 use tonic_idempotency::{
-    IdempotencyKey, LeasePolicy, PostgresStore, ResourceTypes, UserId,
+    EffectPolicy, IdempotencyKey, LeasePolicy, PostgresStore, ResourceTypes, UserId,
     canonical::RequestHash,
     store::{Claim, ClaimOutcome, Reservation, Store as _},
 };
@@ -91,11 +91,12 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let claim = Claim {
         reservation: Reservation::new(UserId::new(ALICE), IdempotencyKey::from(key)),
-        procedure: "/benchmarks.v1.ProjectService/CreateProject".to_owned(),
+        procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: MINUTES,
         retention: DAY,
         on_lease_ended: LeasePolicy::Rerun,
+        effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     };
     match store.claim(&claim).await? {
