@@ -49,7 +49,7 @@ impl Part {
     pub(crate) fn estimate(self) -> Duration {
         Duration::from_secs(match self {
             Self::Hash | Self::Layer => 60,
-            Self::Database => 240,
+            Self::Database => 280,
             Self::Growth => 210,
         })
     }
