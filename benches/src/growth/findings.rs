@@ -104,8 +104,8 @@ impl Findings {
         let [live, expired] = self.sweeps.rows.map(|rows| format::figure(rows as f64));
         Table {
             caption: format!(
-                "First calls, beside {live} live rows and {expired} expired ones, of which {} are swept; times in milliseconds",
-                format::rate(self.sweeps.rate)
+                "First calls, beside {live} live rows and {expired} expired ones, of which {} in a second are swept; times in milliseconds",
+                format::spread(self.sweeps.rate)
             ),
             columns: ["8 at once", "p50", "p99", "calls/s"].map(str::to_owned).to_vec(),
             rows: rows.collect(),

@@ -31,7 +31,7 @@ pub(super) struct Sweeps {
     before: [Vec<Figures>; CONTENDERS.len()],
     during: [Vec<Figures>; CONTENDERS.len()],
     /// Rows swept in a second, while calls run.
-    pub(super) rate: f64,
+    pub(super) rate: Spread,
 }
 
 impl Sweeps {
@@ -53,27 +53,33 @@ impl Sweeps {
         }
 
         let (mut before, mut during) = ([const { Vec::new() }; 2], [const { Vec::new() }; 2]);
-        let (there, mut swept_for) = (table.expired().await?, Duration::ZERO);
+        let (mut left, mut rates) = (table.expired().await?, Vec::new());
         let time = context.time(Duration::from_millis(1500));
         let rounds = context.rounds(6);
         for round in 0..rounds {
             context.progress(&format!("calls without a sweep and with one, round {} of {rounds}", round + 1));
-            for (service, figures) in services.iter().zip(&mut before) {
-                figures.push(load.run_for(time, service, &table.world.processes).await?);
-            }
+            let without = calls(&load, time, &services, table).await?;
             let started = Instant::now();
             let sweeper = sweeper.clone();
             let sweeping = AbortOnDropHandle::new(tokio::spawn(async move { sweeper.sweep().await }));
-            for (service, figures) in services.iter().zip(&mut during) {
-                figures.push(load.run_for(time, service, &table.world.processes).await?);
-            }
+            let with = calls(&load, time, &services, table).await?;
             if sweeping.is_finished() && !context.smoke {
-                return Err("the sweep was over before it was measured".into());
+                context.progress("all is swept: this round does not count");
+                break;
             }
-            swept_for += started.elapsed();
+            drop(sweeping);
+            let (swept_for, left_before) = (started.elapsed(), left);
+            left = table.expired().await?;
+            rates.push((left_before - left) as f64 / swept_for.as_secs_f64());
+            for (contender, (without, with)) in without.into_iter().zip(with).enumerate() {
+                before[contender].push(without);
+                during[contender].push(with);
+            }
         }
-        let swept = there - table.expired().await?;
-        let rate = swept as f64 / swept_for.as_secs_f64();
+        if rates.is_empty() {
+            return Err("a sweep was over before it was measured".into());
+        }
+        let rate = Spread::of(rates);
         Ok(Self { rows: [table.rows, expired], before, during, rate })
     }
 
@@ -88,4 +94,13 @@ impl Sweeps {
             [&self.before, &self.during].map(|rounds| rounds[contender].iter().map(&figure).collect::<Vec<_>>());
         Spread::of_ratios(&during, &before)
     }
+}
+
+/// Of each contender, one after another.
+async fn calls(load: &Load, time: Duration, services: &[Served], table: &Table) -> Result<Vec<Figures>, Error> {
+    let mut figures = Vec::with_capacity(services.len());
+    for service in services {
+        figures.push(load.run_for(time, service, &table.world.processes).await?);
+    }
+    Ok(figures)
 }
