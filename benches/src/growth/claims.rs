@@ -42,7 +42,7 @@ impl Claims {
         let rounds = context.rounds(7);
         for round in 0..rounds {
             context.progress(&format!("calls in tables of different sizes, round {} of {rounds}", round + 1));
-            for subject in 0..Subject::ALL.len() {
+            for subject in Subject::ALL.map(|subject| subject as usize) {
                 for turn in 0..tables.len() {
                     let index = if round % 2 == 0 { turn } else { tables.len() - 1 - turn };
                     let (caller, load) = &callers[index][subject];
