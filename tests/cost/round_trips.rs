@@ -13,8 +13,8 @@ use prost::Message as _;
 use prost_reflect::DescriptorPool;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, LeasePolicy, Mode, PostgresStore, Procedure, Reason, Reconciliation,
-    ResourceTypes, Store as _, UserId,
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, Mode, PostgresStore, Procedure, Reason,
+    Reconciliation, ResourceTypes, Store as _, UserId,
     canonical::Canonical,
     store::{Begun, Claim, ClaimOutcome, Reservation, TransactionOptions},
 };
@@ -86,6 +86,7 @@ impl Service {
             request_hash: Canonical::new(&message).hash(&self.project.encode_to_vec()).expect("a message"),
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
+            effect: EffectPolicy::Anywhere,
             on_lease_ended: LeasePolicy::Refuse,
             resource_type: Some("project".to_owned()),
         }
