@@ -9,7 +9,7 @@
 //! its process dies its [`LeasePolicy`] decides.
 //!
 //! Start with [`IdempotencyLayer`]; it takes a [`PostgresStore`] and the descriptors of the services, and finds in them the
-//! procedures that are opted in ([`procedure`]). The README has the ten lines, and the sample
+//! procedures that are opted in ([`policy`]). The README has the ten lines, and the sample
 //! (`cargo run --example organization`) a whole service.
 //!
 //! # What becomes of a call
@@ -58,67 +58,44 @@ pub mod canonical;
 pub mod connect;
 #[cfg(feature = "postgres")]
 pub mod migrations;
-pub mod procedure;
+pub mod policy;
 pub mod proto;
 pub mod store;
 pub mod telemetry;
 
-mod answer;
-mod background;
-mod builder;
-mod call;
-mod degrade;
 mod engine;
-mod error;
-mod execute;
 mod execution;
-mod flight;
 mod future;
-mod handler;
-mod heartbeat;
-mod hold;
-mod in_transaction;
-mod interceptor;
+mod grpc;
 mod key;
 mod layer;
-mod moment;
-mod outbox;
-mod reconcile;
-mod recovery;
-mod replay_cache;
-mod replayed_metadata;
-mod running;
-mod service;
-mod settle;
-mod shutdown;
+mod maintenance;
+mod rejection;
 mod status;
-mod sweep;
 mod user;
-mod wait;
-mod wire;
 
 #[cfg(feature = "postgres")]
 pub use self::store::{PostgresStore, Savepoint, Transaction, TransactionError, TransactionErrorKind};
 pub use self::{
-    builder::{BuildError, Descriptors, IdempotencyLayerBuilder},
-    error::{ERROR_DOMAIN, Mismatch, Reason, UnknownReason},
+    engine::reconcile::{Abandoned, Reconciler, Reconciliation},
+    engine::shutdown::{LeftBehind, Shutdown, Stage},
     execution::Execution,
     future::ResponseFuture,
-    interceptor::KeyInterceptor,
     key::{IdempotencyKey, InvalidKey},
-    layer::IdempotencyLayer,
-    outbox::{StatusFromStore, StatusResolver},
-    procedure::{
+    layer::builder::{BuildError, Descriptors, IdempotencyLayerBuilder},
+    layer::interceptor::KeyInterceptor,
+    layer::layer::IdempotencyLayer,
+    layer::service::Idempotency,
+    maintenance::recovery::{Recovered, Recovering, Recovery},
+    maintenance::sweeper::{Sweeper, Sweeping},
+    policy::replayed_metadata::ReplayedMetadata,
+    policy::{
         Creates, EffectPolicy, FinalErrors, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
         NotFinal, Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError, StorePolicy, UserPolicy,
     },
-    reconcile::{Abandoned, Reconciler, Reconciliation},
-    recovery::{Recovered, Recovering, Recovery},
-    replayed_metadata::ReplayedMetadata,
-    service::Idempotency,
-    shutdown::{LeftBehind, Shutdown, Stage},
-    status::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},
+    rejection::{ERROR_DOMAIN, Mismatch, Reason, UnknownReason},
+    status::resolver::{StatusFromStore, StatusResolver},
+    status::types::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},
     store::{MemoryStore, Resource, ResourceType, ResourceTypes, Store, StoreError, StoreErrorKind},
-    sweep::{Sweeper, Sweeping},
     user::{UserFromExtensions, UserId, UserResolver},
 };

@@ -6,7 +6,7 @@ use http_body_util::Full;
 use prost_reflect::MethodDescriptor;
 use tonic::body::Body;
 
-use crate::wire::Frame;
+use crate::grpc::Frame;
 
 /// Headers of the connection, of the other protocol, and of a body that is not this one.
 const LEFT_OUT: [HeaderName; 20] = [

@@ -3,7 +3,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use tonic::{Code, Status, body::Body};
 
 use super::error::Errors;
-use crate::wire::UnaryResponse;
+use crate::grpc::UnaryResponse;
 
 /// Headers of gRPC, and of a body that is not this one.
 const LEFT_OUT: [HeaderName; 7] = [

@@ -11,7 +11,7 @@ use super::{
     AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
     Replay, Reservation, Resource, Search, Store, StoreError, StoredResponse,
 };
-use crate::{IdempotencyKey, LeasePolicy, UserId, canonical::RequestHash, status::OutboxStatus};
+use crate::{IdempotencyKey, LeasePolicy, UserId, canonical::RequestHash, status::types::OutboxStatus};
 
 /// Keeps records in this process, for tests and for trying things out: they are gone with it, and no other process sees
 /// them. Clones share their records.

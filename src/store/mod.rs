@@ -1,14 +1,14 @@
 //! Where the records live: the contract of a store, and two of them.
 
+#[cfg(feature = "suite")]
+pub mod conformance;
 mod erased;
 mod error;
 mod memory;
-mod open;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod resource;
-#[cfg(feature = "suite")]
-pub mod suite;
+mod transaction;
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub use self::postgres::{PostgresStore, Savepoint, Transaction, TransactionError
 pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::MemoryStore,
-    open::{Begun, CommitOutcome, OpenTransaction, TransactionOptions},
     resource::{Resource, ResourceType, ResourceTypes},
+    transaction::{Begun, CommitOutcome, OpenTransaction, TransactionOptions},
 };
 use crate::{
     EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId,
     canonical::RequestHash,
-    status::{OutboxStatus, UnknownOutboxStatus},
+    status::types::{OutboxStatus, UnknownOutboxStatus},
 };
 
 /// Keeps the records of idempotency keys, at most one for a user and a key.
@@ -40,7 +40,7 @@ use crate::{
 ///     └──────────────────┘
 /// ```
 ///
-/// What every store promises, and `store::suite` (feature `suite`) holds it to:
+/// What every store promises, and `store::conformance` (feature `suite`) holds it to:
 ///
 /// - **One owner.** Of any number of concurrent claims of an absent key exactly one acquires it; the decision is one
 ///   atomic step, never a look followed by an insert.

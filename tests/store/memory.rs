@@ -1,6 +1,6 @@
 //! The suite, against [`MemoryStore`].
 
-use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::suite::Harness};
+use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::conformance::Harness};
 use uuid::Uuid;
 
 struct Memory;

@@ -1,6 +1,6 @@
 //! The suite, against [`PostgresStore`] on the API's own role.
 
-use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, store::suite::Harness};
+use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, store::conformance::Harness};
 use tonic_idempotency_tests::Database;
 
 struct Postgres;

@@ -20,7 +20,7 @@ use super::{
     StoreError, StoreErrorKind, StoredMessage, StoredResponse, TransactionOptions,
 };
 use crate::{
-    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::OutboxStatus,
+    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::types::OutboxStatus,
     telemetry::Chain,
 };
 

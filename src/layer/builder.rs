@@ -8,14 +8,10 @@ use crate::{
     IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
     ReplayedMetadata, StatusResolver, Store, UserFromExtensions, UserResolver,
     canonical::Canonical,
-    engine::Engine,
-    flight::Flights,
-    layer::{Protected, Shared},
-    outbox::DynStatusResolver,
-    procedure::{self, read_options, resolve},
-    reconcile::Reconcilers,
-    replay_cache::ReplayCache,
-    running::Running,
+    engine::{Engine, reconcile::Reconcilers, replay_cache::ReplayCache, single_flight::Flights, tracker::Running},
+    layer::layer::{Protected, Shared},
+    policy::{self, read_options, resolve},
+    status::resolver::DynStatusResolver,
     store::DynStore,
 };
 
@@ -135,7 +131,7 @@ impl IdempotencyLayerBuilder {
     /// Finds out how a call of this procedure ended that did not say so; the path's leading slash is optional. Needed by
     /// procedures with the policy [`LeasePolicy::Reconcile`].
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
-        self.reconcilers.insert(procedure::path(procedure.into()), reconciler);
+        self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
     }
 

@@ -11,12 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     LeasePolicy, Mode, StoreError,
-    background::Background,
-    call::Call,
-    hold::Claimed,
-    layer::Shared,
-    reconcile::Verdict,
-    settle::Settlement,
+    engine::{call::Call, held_key::Claimed, reconcile::Verdict, settle::Settlement},
+    layer::layer::Shared,
+    maintenance::background::Background,
     store::{AbandonedKey, Reservation, Search},
     telemetry::{self, Chain},
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    moment::Moment,
+    engine::clock_reading::Moment,
     store::{ClaimOutcome, OpenTransaction},
 };
 

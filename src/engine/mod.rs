@@ -1,23 +1,42 @@
 //! The protocol: claim → handler → settle.
 
+pub(crate) mod call;
+pub(crate) mod clock_reading;
+pub(crate) mod degrade;
+pub(crate) mod dispatch;
+pub(crate) mod execute;
+pub(crate) mod handler;
+pub(crate) mod heartbeat;
+pub(crate) mod held_key;
+pub(crate) mod reconcile;
+pub(crate) mod replay;
+pub(crate) mod replay_cache;
+pub(crate) mod settle;
+pub(crate) mod shutdown;
+pub(crate) mod single_flight;
+pub(crate) mod tracker;
+pub(crate) mod without_key;
+
 use std::sync::Arc;
 
 use crate::{
     Mode,
-    call::Call,
-    error::Rejection,
-    flight::{Flight, Flights},
-    handler::Handler,
-    hold::{Claimed, Hold, Lease},
-    moment::Moment,
-    outbox::DynStatusResolver,
-    reconcile::{Reconcilers, Verdict},
-    replay_cache::ReplayCache,
-    running::Running,
-    shutdown::Stage,
+    engine::{
+        call::Call,
+        clock_reading::Moment,
+        handler::Handler,
+        held_key::{Claimed, Hold, Lease},
+        reconcile::{Reconcilers, Verdict},
+        replay_cache::ReplayCache,
+        shutdown::Stage,
+        single_flight::{Flight, Flights},
+        tracker::Running,
+    },
+    grpc::{Kept, UnaryResponse},
+    rejection::Rejection,
+    status::resolver::DynStatusResolver,
     store::{Begun, ClaimOutcome, DynStore, StoreError},
     telemetry::{self, Step},
-    wire::{Kept, UnaryResponse},
 };
 
 /// What the calls of one layer share.

@@ -10,6 +10,7 @@ mod final_errors;
 mod option;
 mod policy;
 mod redact;
+pub(crate) mod replayed_metadata;
 mod resolve;
 mod resource_id;
 

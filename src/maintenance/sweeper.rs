@@ -4,7 +4,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     Store,
-    background::Background,
+    maintenance::background::Background,
     telemetry::{self, Chain},
 };
 

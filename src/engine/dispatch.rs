@@ -7,13 +7,15 @@ use tracing::Instrument as _;
 
 use crate::{
     InProgressPolicy,
-    call::{Call, Recorded},
-    engine::{Attempt, Engine},
-    error::Rejection,
-    flight::{Flight, Joined},
-    handler::Handler,
+    engine::{
+        Attempt, Engine,
+        call::{Call, Recorded},
+        handler::Handler,
+        single_flight::{Flight, Joined},
+    },
+    grpc::UnaryResponse,
+    rejection::Rejection,
     telemetry,
-    wire::UnaryResponse,
 };
 
 /// How long to wait before the first second look at a key that another process holds, and at most.

@@ -4,7 +4,7 @@ use std::{error::Error, pin::Pin};
 
 use crate::{
     UserId,
-    status::OutboxStatus,
+    status::types::OutboxStatus,
     store::{Resource, Store},
 };
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::{
     IdempotencyKey, InvalidKey,
     canonical::CanonicalError,
-    wire::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
+    grpc::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
 };
 
 /// The `google.rpc.ErrorInfo` domain of every rejection.

@@ -3,7 +3,7 @@
 //! [`store_suite!`](crate::store_suite) makes a test of each case:
 //!
 //! ```
-//! use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::suite::Harness};
+//! use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::conformance::Harness};
 //!
 //! struct Memory;
 //!
@@ -112,7 +112,7 @@ macro_rules! store_suite {
         $(
             #[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                $crate::store::suite::$case(&$harness).await;
+                $crate::store::conformance::$case(&$harness).await;
             }
         )*
     };

@@ -7,12 +7,11 @@ use uuid::Uuid;
 use crate::{
     IdempotencyStatus, Procedure, Reason,
     canonical::RequestHash,
-    engine::Engine,
-    error::Rejection,
-    settle::Settlement,
+    engine::{Engine, settle::Settlement},
+    grpc::{Replayed, UnaryResponse},
+    rejection::Rejection,
     store::{Claim, Reservation, StoredResponse, TransactionOptions},
     telemetry,
-    wire::{Replayed, UnaryResponse},
 };
 
 /// A call that is protected.

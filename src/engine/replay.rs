@@ -4,16 +4,11 @@ use std::sync::Arc;
 
 use crate::{
     IdempotencyStatus,
-    call::Call,
-    engine::Engine,
-    error::Rejection,
-    flight::Flight,
-    hold::Claimed,
-    moment::Moment,
-    settle::Settlement,
+    engine::{Engine, call::Call, clock_reading::Moment, held_key::Claimed, settle::Settlement, single_flight::Flight},
+    grpc::UnaryResponse,
+    rejection::Rejection,
     store::{ClaimOutcome, Replay, Resource, StoreError, StoreErrorKind, StoredResponse},
     telemetry::{self, Chain},
-    wire::UnaryResponse,
 };
 
 impl Engine {

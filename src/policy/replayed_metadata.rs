@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use crate::{
     BuildError,
-    wire::{Kept, is_never_kept},
+    grpc::{Kept, is_never_kept},
 };
 
 /// Which of the handler's response metadata a replay has: its headers as headers and its trailers as trailers, binary ones

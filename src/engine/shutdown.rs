@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{IdempotencyKey, Mode, UserId, call::Call};
+use crate::{IdempotencyKey, Mode, UserId, engine::call::Call};
 
 /// What [`IdempotencyLayer::shut_down`](crate::IdempotencyLayer::shut_down) left behind.
 #[derive(Clone, Debug)]

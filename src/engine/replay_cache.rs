@@ -13,9 +13,11 @@ use quick_cache::{
 
 use crate::{
     IdempotencyKey, Procedure, UserId,
-    call::{Call, Recorded},
     canonical::RequestHash,
-    moment::Moment,
+    engine::{
+        call::{Call, Recorded},
+        clock_reading::Moment,
+    },
 };
 
 /// Each has its own lock, and its own part of the capacity.

@@ -7,18 +7,20 @@ use tokio::time::Instant;
 
 use crate::{
     Procedure,
-    call::Call,
-    engine::Engine,
-    error::Rejection,
-    execute::Outcome,
-    flight::Flight,
-    hold::{Hold, Lease},
+    engine::{
+        Engine,
+        call::Call,
+        execute::Outcome,
+        held_key::{Hold, Lease},
+        single_flight::Flight,
+    },
+    grpc::UnaryResponse,
+    rejection::Rejection,
     store::{
         AbandonOutcome, CommitOutcome, CompleteOutcome, Completion, DynStore, OpenTransaction, ReleaseOutcome,
         Resource, StoreError, StoreErrorKind, StoredMessage, StoredResponse,
     },
     telemetry::{self, Chain},
-    wire::UnaryResponse,
 };
 
 /// How much of a compressed response is read at least, in bytes, to find the id of the resource in one that is too large to

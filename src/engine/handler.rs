@@ -6,7 +6,7 @@ use http::{Extensions, Request, Response};
 use tonic::{body::Body, codegen::StdError};
 use tower_service::Service;
 
-use crate::wire::UnaryResponse;
+use crate::grpc::UnaryResponse;
 
 /// The handler of a call, with its request. It has not begun.
 pub(crate) type Handler<E> = Box<dyn DynHandler<E>>;

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::{
     IdempotencyKey, UserId,
-    call::{Call, Recorded},
+    engine::call::{Call, Recorded},
 };
 
 /// The calls in flight, by user, key, hash of the request, and path of the procedure.

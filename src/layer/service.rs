@@ -16,14 +16,16 @@ use tower_service::Service;
 use crate::{
     HangUpPolicy, IdempotencyKey, KeyPolicy, LeasePolicy, Mode, Procedure, ResponseFuture, StorePolicy, UserId,
     UserPolicy,
-    call::Call,
-    engine::Engine,
-    error::{MalformedRequest, Rejection},
-    handler::{Handler, Ready},
-    layer::{Protected, Shared},
+    engine::{
+        Engine,
+        call::Call,
+        handler::{Handler, Ready},
+    },
+    grpc::{Encoding, RequestError, UnaryRequest, UnaryResponse, drain, grpc_timeout, is_grpc},
+    layer::layer::{Protected, Shared},
+    rejection::{MalformedRequest, Rejection},
     store::Reservation,
     telemetry::{self, Degradation},
-    wire::{Encoding, RequestError, UnaryRequest, UnaryResponse, drain, grpc_timeout, is_grpc},
 };
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";

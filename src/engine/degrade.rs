@@ -6,15 +6,17 @@ use tokio::time::Instant;
 
 use crate::{
     Execution, Mode, StorePolicy,
-    call::Call,
-    engine::Engine,
-    execute::{Outcome, handle},
-    handler::Handler,
-    hold::Lease,
-    settle::Settlement,
+    engine::{
+        Engine,
+        call::Call,
+        execute::{Outcome, handle},
+        handler::Handler,
+        held_key::Lease,
+        settle::Settlement,
+    },
+    grpc::UnaryResponse,
     store::StoreError,
     telemetry::{self, Chain, Degradation},
-    wire::UnaryResponse,
 };
 
 impl Engine {

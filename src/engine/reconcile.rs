@@ -8,10 +8,7 @@ use prost::Message;
 
 use crate::{
     IdempotencyKey, LeasePolicy, UserId,
-    call::Call,
-    engine::Engine,
-    hold::Hold,
-    settle::Settlement,
+    engine::{Engine, call::Call, held_key::Hold, settle::Settlement},
     telemetry::{self, Chain},
 };
 

@@ -1,6 +1,6 @@
 use tonic::{Request, Status, service::Interceptor};
 
-use crate::{IdempotencyKey, error::Rejection};
+use crate::{IdempotencyKey, rejection::Rejection};
 
 /// Parses the key into the request's extensions, so that handlers can read it, and refuses a malformed one.
 ///

@@ -2,13 +2,11 @@
 
 use crate::{
     Procedure, UserId,
-    engine::Engine,
-    error::Rejection,
-    handler::Handler,
-    settle::not_committed,
+    engine::{Engine, handler::Handler, settle::not_committed},
+    grpc::UnaryResponse,
+    rejection::Rejection,
     store::{StoreErrorKind, TransactionOptions},
     telemetry::{self, Chain},
-    wire::UnaryResponse,
 };
 
 impl Engine {

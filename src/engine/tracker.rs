@@ -12,7 +12,10 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{LeftBehind, Shutdown, call::Call, shutdown::Stage};
+use crate::{
+    LeftBehind, Shutdown,
+    engine::{call::Call, shutdown::Stage},
+};
 
 /// The calls of one layer.
 #[derive(Default)]

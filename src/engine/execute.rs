@@ -13,8 +13,10 @@ use futures_util::{
 use tonic::Status;
 
 use crate::{
-    Execution, Procedure, call::Call, engine::Engine, handler::Handler, heartbeat::heartbeat, hold::Hold, telemetry,
-    wire::UnaryResponse,
+    Execution, Procedure,
+    engine::{Engine, call::Call, handler::Handler, heartbeat::heartbeat, held_key::Hold},
+    grpc::UnaryResponse,
+    telemetry,
 };
 
 /// How a handler ended.

@@ -5,8 +5,8 @@ use tower_layer::Layer;
 #[cfg(feature = "connect")]
 use crate::connect::Translator;
 use crate::{
-    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, builder::Descriptors,
-    canonical::Canonical, engine::Engine,
+    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, canonical::Canonical,
+    engine::Engine, layer::builder::Descriptors,
 };
 
 /// Protects the procedures that are opted in: wraps one generated server, or all routes of a tonic server.

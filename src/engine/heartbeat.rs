@@ -6,8 +6,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     Execution,
-    call::Call,
-    hold::Lease,
+    engine::{call::Call, held_key::Lease},
     store::{DynStore, ExtendOutcome},
     telemetry::{self, Chain},
 };
