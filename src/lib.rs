@@ -53,7 +53,6 @@
 //! instead: [`HangUpPolicy`]). [`IdempotencyLayer::shut_down`] waits for these tasks before the process ends. A panic of the
 //! handler is caught in that task, and answered with `INTERNAL`.
 
-pub mod canonical;
 #[cfg(feature = "connect")]
 pub mod connect;
 #[cfg(feature = "postgres")]

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::{
     IdempotencyKey, InvalidKey,
-    canonical::CanonicalError,
     grpc::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
 };
+use protobuf_canonical::CanonicalError;
 
 /// The `google.rpc.ErrorInfo` domain of every rejection.
 pub const ERROR_DOMAIN: &str = "tonic-idempotency";

@@ -3,7 +3,7 @@
 use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=proto");
+    println!("cargo:rerun-if-changed=data/proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let mut compiler = compiler()?;
     compiler.open_file("shop/v1/shop.proto")?;
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn compiler() -> Result<protox::Compiler, Box<dyn Error>> {
     let mut compiler =
-        protox::Compiler::new([PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
+        protox::Compiler::new([PathBuf::from("data/proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
     compiler.include_imports(true);
     Ok(compiler)
 }

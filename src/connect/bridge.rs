@@ -5,13 +5,13 @@ use connectrpc::{
     CodecFormat, ConnectError, Dispatcher, EncodedBody, MethodKind, Payload, RequestContext, Response,
     dispatcher::{MethodDescriptor as Route, RequestStream, StreamingResult, UnaryResult},
 };
+use protobuf_canonical::json::{Json, JsonError};
 use tonic::Status;
 use tower::ServiceExt as _;
 
 use super::{
     error::Errors,
     inner::Inner,
-    json::Json,
     methods::{Method, Methods},
     request, response,
 };
@@ -62,17 +62,25 @@ async fn call(
         Inner::take(context.extensions_mut()).ok_or_else(|| ConnectError::internal("there is no service to call"))?;
     let message = message.encoded()?;
     let message = match format {
-        CodecFormat::Json => json.decode(&method.descriptor.input(), &message)?,
+        CodecFormat::Json => json.decode(&method.descriptor.input(), &message).map_err(invalid)?,
         _ => message,
     };
     let request = request::grpc(&method.descriptor, context, &message)?;
     let response = inner.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error)))?;
     let mut response = response::connect(response, errors).await?;
     if format == CodecFormat::Json {
-        let message = json.encode(method.descriptor.output(), response.body.into_contiguous())?;
+        let message = json.encode(method.descriptor.output(), response.body.into_contiguous()).map_err(unwritable)?;
         response.body = message.into();
     }
     Ok(response)
+}
+
+fn invalid(error: JsonError) -> ConnectError {
+    ConnectError::invalid_argument(format!("the request is {error}"))
+}
+
+fn unwritable(error: JsonError) -> ConnectError {
+    ConnectError::internal(format!("the response cannot be written as JSON: {error}"))
 }
 
 fn not_bridged<T: Send + 'static>(path: &str) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {

@@ -40,7 +40,6 @@
 mod bridge;
 mod error;
 mod inner;
-mod json;
 mod layer;
 mod methods;
 mod request;

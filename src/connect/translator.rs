@@ -5,10 +5,11 @@ use connectrpc::{ConnectRpcService, Limits, Protocol, compression::CompressionPo
 use futures_util::FutureExt as _;
 use http::{HeaderMap, Method, Request, Response, header};
 use prost_reflect::DescriptorPool;
+use protobuf_canonical::json::Json;
 use tonic::{body::Body, codegen::StdError};
 use tower::Service;
 
-use super::{bridge::Bridge, error::Errors, inner::Inner, json::Json, methods::Methods};
+use super::{bridge::Bridge, error::Errors, inner::Inner, methods::Methods};
 
 /// Turns calls of other protocols into gRPC ones, for any service that speaks gRPC.
 #[derive(Clone)]

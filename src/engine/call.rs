@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use crate::{
     IdempotencyStatus, Procedure, Reason,
-    canonical::RequestHash,
     engine::{Engine, settle::Settlement},
     grpc::{Replayed, UnaryResponse},
     rejection::Rejection,
     store::{Claim, Reservation, StoredResponse, TransactionOptions},
     telemetry,
 };
+use protobuf_canonical::RequestHash;
 
 /// A call that is protected.
 pub(crate) struct Call {

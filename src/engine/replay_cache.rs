@@ -13,12 +13,12 @@ use quick_cache::{
 
 use crate::{
     IdempotencyKey, Procedure, UserId,
-    canonical::RequestHash,
     engine::{
         call::{Call, Recorded},
         clock_reading::Moment,
     },
 };
+use protobuf_canonical::RequestHash;
 
 /// Each has its own lock, and its own part of the capacity.
 const SHARDS: usize = 8;

@@ -7,13 +7,13 @@ use crate::connect::{Settings, Translator};
 use crate::{
     IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
     ReplayedMetadata, StatusResolver, Store, UserFromExtensions, UserResolver,
-    canonical::Canonical,
     engine::{Engine, reconcile::Reconcilers, replay_cache::ReplayCache, single_flight::Flights, tracker::Running},
     layer::layer::{Protected, Shared},
     policy::{self, read_options, resolve},
     status::resolver::DynStatusResolver,
     store::DynStore,
 };
+use protobuf_canonical::Canonical;
 
 /// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
 pub struct Descriptors(Result<DescriptorPool, DescriptorError>);

@@ -5,9 +5,10 @@ use tower_layer::Layer;
 #[cfg(feature = "connect")]
 use crate::connect::Translator;
 use crate::{
-    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, canonical::Canonical,
-    engine::Engine, layer::builder::Descriptors,
+    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, engine::Engine,
+    layer::builder::Descriptors,
 };
+use protobuf_canonical::Canonical;
 
 /// Protects the procedures that are opted in: wraps one generated server, or all routes of a tonic server.
 ///

@@ -37,7 +37,8 @@ use super::{
     AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
     Replay, Reservation, Resource, Search, Store, StoredMessage, StoredResponse,
 };
-use crate::{EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId, canonical::RequestHash};
+use crate::{EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId};
+use protobuf_canonical::RequestHash;
 
 /// Makes stores for the suite.
 pub trait Harness: Send + Sync {

@@ -11,7 +11,8 @@ use super::{
     AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
     Replay, Reservation, Resource, Search, Store, StoreError, StoredResponse,
 };
-use crate::{IdempotencyKey, LeasePolicy, UserId, canonical::RequestHash, status::types::OutboxStatus};
+use crate::{IdempotencyKey, LeasePolicy, UserId, status::types::OutboxStatus};
+use protobuf_canonical::RequestHash;
 
 /// Keeps records in this process, for tests and for trying things out: they are gone with it, and no other process sees
 /// them. Clones share their records.

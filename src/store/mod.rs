@@ -26,9 +26,9 @@ pub use self::{
 };
 use crate::{
     EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId,
-    canonical::RequestHash,
     status::types::{OutboxStatus, UnknownOutboxStatus},
 };
+use protobuf_canonical::RequestHash;
 
 /// Keeps the records of idempotency keys, at most one for a user and a key.
 ///

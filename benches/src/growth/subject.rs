@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use organization::ALICE;
+use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     EffectPolicy, IdempotencyKey, LeasePolicy, PostgresStore, ResourceTypes, UserId,
-    canonical::RequestHash,
     store::{Claim, ClaimOutcome, Reservation, Store as _},
 };
 use uuid::Uuid;

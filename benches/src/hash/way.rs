@@ -1,7 +1,7 @@
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use protobuf_canonical::Canonical;
 use sha2::{Digest as _, Sha256};
-use tonic_idempotency::canonical::Canonical;
 
 use super::{
     dynamic,

@@ -20,9 +20,9 @@ use super::{
     StoreError, StoreErrorKind, StoredMessage, StoredResponse, TransactionOptions,
 };
 use crate::{
-    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, canonical::RequestHash, status::types::OutboxStatus,
-    telemetry::Chain,
+    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, status::types::OutboxStatus, telemetry::Chain,
 };
+use protobuf_canonical::RequestHash;
 
 /// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
 /// row-level security.

@@ -1,0 +1,38 @@
+//! A message that is not what its descriptor says.
+
+use std::fmt;
+
+use prost_reflect::MessageDescriptor;
+
+/// The longest text of an error, in bytes: it quotes its input, which may have any length.
+pub(super) const MAX_TEXT: usize = 1 << 10;
+
+/// A message that cannot be read from JSON, or cannot be written as JSON.
+#[derive(Debug)]
+pub struct JsonError {
+    text: String,
+}
+
+impl JsonError {
+    pub(super) fn invalid(message: &MessageDescriptor, error: serde_json::Error) -> Self {
+        let mut text = format!("not a {} in JSON: {error}", message.full_name());
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        Self { text }
+    }
+
+    pub(super) fn unreadable(error: prost::DecodeError) -> Self {
+        Self { text: error.to_string() }
+    }
+
+    pub(super) fn unwritable(error: serde_json::Error) -> Self {
+        Self { text: error.to_string() }
+    }
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for JsonError {}

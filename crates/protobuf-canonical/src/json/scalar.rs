@@ -1,0 +1,142 @@
+use std::borrow::Cow;
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use prost::encoding::{WireType, encode_varint};
+use prost_reflect::Kind;
+
+use super::{Json, integer, well_known};
+
+/// As lenient as Go: the bits that are left over may be any.
+const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+const PADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
+const UNPADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireNone);
+
+/// How values of a kind are framed.
+pub(super) fn wire_type(kind: &Kind) -> WireType {
+    match kind {
+        Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => WireType::SixtyFourBit,
+        Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => WireType::ThirtyTwoBit,
+        Kind::Bytes | Kind::Message(_) | Kind::String => WireType::LengthDelimited,
+        _ => WireType::Varint,
+    }
+}
+
+/// The key of a map entry, which is a string in JSON whatever it is.
+pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
+    match (kind, name) {
+        (Kind::String, name) => Ok(name.as_bytes().to_vec()),
+        (Kind::Bool, "false") => Ok(vec![0]),
+        (Kind::Bool, "true") => Ok(vec![1]),
+        (Kind::Bool, _) => Err(format!("{name:?} is neither \"true\" nor \"false\"")),
+        (Kind::Fixed32 | Kind::Fixed64 | Kind::Uint32 | Kind::Uint64, name) if name.starts_with(['+', '-']) => {
+            Err(format!("{name:?} has a sign"))
+        }
+        // Not as numbers are: 01 and +1 are keys, 1.0 is none.
+        _ => {
+            let value = name.parse().ok().and_then(|value| integer(kind, value));
+            value.ok_or_else(|| format!("{name:?} is no integer, or out of range"))
+        }
+    }
+}
+
+/// A value that is no message; `None` for a name that an enum does not have, where these are ignored.
+pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Vec<u8>>, String> {
+    match kind {
+        Kind::Bool => match json {
+            "false" => Ok(Some(vec![0])),
+            "true" => Ok(Some(vec![1])),
+            _ => Err(format!("{json} is neither true nor false")),
+        },
+        Kind::Bytes => bytes(&string(json)?).map(Some),
+        Kind::Enum(values) if json == "null" && values.full_name() == well_known::NULL_VALUE => Ok(Some(vec![0])),
+        Kind::Enum(values) => match string(json) {
+            Ok(name) => match values.get_value_by_name(&name) {
+                Some(value) => Ok(Some(varint(i64::from(value.number()) as u64))),
+                None if options.ignore_unknown_fields => Ok(None),
+                None => Err(format!("{name:?} is no value of {}", values.full_name())),
+            },
+            Err(_) => number(&Kind::Int32, json).map(Some),
+        },
+        Kind::Message(_) => Err("a message is no scalar".to_owned()),
+        Kind::String => Ok(Some(string(json)?.into_owned().into_bytes())),
+        _ if json.starts_with('"') => number(kind, &string(json)?).map(Some),
+        _ => number(kind, json).map(Some),
+    }
+}
+
+/// A number, or the text that stands for one.
+fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
+    let narrow = || format!("{text} is out of range");
+    let not_finite = match text {
+        "-Infinity" => Some(f32::NEG_INFINITY),
+        "Infinity" => Some(f32::INFINITY),
+        "NaN" => Some(f32::NAN),
+        _ => None,
+    };
+    let bytes = match kind {
+        // Each is rounded once, from what was written.
+        Kind::Double => match not_finite {
+            Some(value) => f64::from(value).to_le_bytes().to_vec(),
+            None => {
+                let value: f64 = integer::checked(text)?.parse().map_err(|_| narrow())?;
+                value.is_finite().then(|| value.to_le_bytes().to_vec()).ok_or_else(narrow)?
+            }
+        },
+        Kind::Float => match not_finite {
+            Some(value) => value.to_le_bytes().to_vec(),
+            None => {
+                let value: f32 = integer::checked(text)?.parse().map_err(|_| narrow())?;
+                value.is_finite().then(|| value.to_le_bytes().to_vec()).ok_or_else(narrow)?
+            }
+        },
+        kind => integer(kind, integer::exact(text)?).ok_or_else(narrow)?,
+    };
+    Ok(bytes)
+}
+
+/// An integer, where it is in the range of its kind.
+fn integer(kind: &Kind, value: i128) -> Option<Vec<u8>> {
+    let [narrow, wide] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
+    Some(match kind {
+        Kind::Int32 => varint(narrow? as u64),
+        Kind::Int64 => varint(wide? as u64),
+        Kind::Sint32 => varint(zigzag(narrow?)),
+        Kind::Sint64 => varint(zigzag(wide?)),
+        Kind::Sfixed32 => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        Kind::Sfixed64 => wide?.to_le_bytes().to_vec(),
+        Kind::Uint32 => varint(u32::try_from(value).ok()?.into()),
+        Kind::Uint64 => varint(u64::try_from(value).ok()?),
+        Kind::Fixed32 => u32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        Kind::Fixed64 => u64::try_from(value).ok()?.to_le_bytes().to_vec(),
+        _ => return None,
+    })
+}
+
+pub(super) fn string(json: &str) -> Result<Cow<'_, str>, String> {
+    if !json.starts_with('"') {
+        return Err(format!("{json} is no string"));
+    }
+    serde_json::from_str::<String>(json).map(Cow::Owned).map_err(|error| error.to_string())
+}
+
+/// Padding is what makes the length a multiple of four, and lines may break anywhere: they count, and are left out.
+fn bytes(text: &str) -> Result<Vec<u8>, String> {
+    let alphabet = if text.contains(['-', '_']) { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
+    let config = if text.len().is_multiple_of(4) { PADDED } else { UNPADDED };
+    let line: Cow<'_, str> =
+        if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], "").into() } else { text.into() };
+    GeneralPurpose::new(alphabet, config).decode(&*line).map_err(|error| format!("{text:?} is no base64: {error}"))
+}
+
+pub(super) fn varint(value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_varint(value, &mut bytes);
+    bytes
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}

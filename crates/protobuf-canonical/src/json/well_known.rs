@@ -1,0 +1,297 @@
+//! Well-known types that have a JSON form of their own.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+use prost_reflect::{Kind, MessageDescriptor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::MAX_DEPTH;
+
+use super::{duration, field_mask, parser::MessageParser, scalar, timestamp};
+
+/// Of the enum whose one value is `null`.
+pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
+
+/// The member of an `Any` that names its type.
+pub(super) const TYPE: &str = "@type";
+
+/// The member of an `Any` that holds a message with a form of its own.
+pub(super) const VALUE: &str = "value";
+
+/// What an `Any` counts for in the depth of messages: it is read more than once at each level.
+pub(super) const ANY_DEPTH: u32 = 10;
+
+/// A JSON form.
+#[derive(Clone, Copy)]
+pub(super) enum WellKnownType {
+    Any,
+    Duration,
+    /// An object without fields.
+    Empty,
+    FieldMask,
+    /// A list of any JSON.
+    List,
+    /// An object of any JSON.
+    Struct,
+    Timestamp,
+    /// Any JSON.
+    Value,
+    /// As its one field.
+    Wrapper,
+}
+
+impl WellKnownType {
+    pub(super) fn of(message: &MessageDescriptor) -> Option<Self> {
+        match message.full_name().strip_prefix("google.protobuf.")? {
+            "Any" => Some(Self::Any),
+            "Duration" => Some(Self::Duration),
+            "Empty" => Some(Self::Empty),
+            "FieldMask" => Some(Self::FieldMask),
+            "ListValue" => Some(Self::List),
+            "Struct" => Some(Self::Struct),
+            "Timestamp" => Some(Self::Timestamp),
+            "Value" => Some(Self::Value),
+            "BoolValue" | "BytesValue" | "DoubleValue" | "FloatValue" | "Int32Value" | "Int64Value" | "StringValue"
+            | "UInt32Value" | "UInt64Value" => Some(Self::Wrapper),
+            _ => None,
+        }
+    }
+
+    /// What `null` is, where it is a value.
+    pub(super) fn null(self) -> Option<&'static [u8]> {
+        matches!(self, Self::Value).then_some(NULL)
+    }
+
+    /// Reads a message of this form into its binary encoding.
+    pub(super) fn read<'de, D: Deserializer<'de>>(
+        self,
+        message: MessageParser<'_>,
+        deserializer: D,
+    ) -> Result<Vec<u8>, D::Error> {
+        match self {
+            Self::Any => {
+                let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
+                any(message, json.get()).map_err(D::Error::custom)
+            }
+            Self::Duration => text(deserializer, |text| duration::read(text).map(seconds_and_nanos)),
+            Self::Empty => deserializer.deserialize_map(message),
+            Self::FieldMask => text(deserializer, |text| {
+                let paths = field_mask::read(text)?;
+                Some(paths.iter().flat_map(|path| field_of(1, &Kind::String, path.as_bytes())).collect())
+            }),
+            Self::List => deserializer.deserialize_seq(AnyJson::new(message, true)),
+            Self::Struct => deserializer.deserialize_map(AnyJson::new(message, true)),
+            Self::Timestamp => text(deserializer, |text| timestamp::read(text).map(seconds_and_nanos)),
+            Self::Value => deserializer.deserialize_any(AnyJson::new(message, false)),
+            Self::Wrapper => {
+                let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
+                let Some(field) = message.descriptor().get_field(1) else { return Err(D::Error::custom("no value")) };
+                let value = scalar::value(&field.kind(), json.get(), message.json()).map_err(D::Error::custom)?;
+                Ok(value.map(|value| field_of(1, &field.kind(), &value)).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Reads a string of a form.
+fn text<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, D::Error> {
+    let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
+    let text = scalar::string(json.get()).map_err(D::Error::custom)?;
+    read(&text).ok_or_else(|| D::Error::custom(format_args!("{text:?} is not of this form, or out of range")))
+}
+
+/// A `Timestamp` or a `Duration`.
+fn seconds_and_nanos((seconds, nanos): (i64, i32)) -> Vec<u8> {
+    let mut message = field_of(1, &Kind::Int64, &scalar::varint(seconds as u64));
+    message.extend(field_of(2, &Kind::Int32, &scalar::varint(i64::from(nanos) as u64)));
+    message
+}
+
+/// Reads an `Any` by the type that it names.
+fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Error> {
+    let Members { type_url, value, others } = serde_json::from_str(json)?;
+    let Some(type_url) = type_url else {
+        return match others == 0 && value.is_none() {
+            true => Ok(Vec::new()),
+            false => Err(serde_json::Error::custom("an Any needs its @type")),
+        };
+    };
+    let name = type_url.rsplit_once('/').map_or(&*type_url, |(_, name)| name);
+    // The pool finds them with a dot in front, too.
+    let descriptor = message.descriptor().parent_pool().get_message_by_name(name).filter(|it| it.full_name() == name);
+    let Some(descriptor) = descriptor else {
+        return Err(serde_json::Error::custom(format_args!("{type_url:?} is no type that is known here")));
+    };
+    let inner = message.inner(&descriptor, ANY_DEPTH);
+    let payload = match WellKnownType::of(&descriptor) {
+        None => inner.beside(TYPE).deserialize(&mut serde_json::Deserializer::from_str(json))?,
+        Some(form) => {
+            if others > 0 && !message.json().ignore_unknown_fields {
+                return Err(serde_json::Error::custom("beside its @type and value there is something in an Any"));
+            }
+            match (value, form) {
+                (Some(value), _) => inner.deserialize(&mut serde_json::Deserializer::from_str(value.get()))?,
+                // So it is written by protobuf-go.
+                (None, WellKnownType::Empty) => Vec::new(),
+                (None, _) => return Err(serde_json::Error::custom("an Any of this type needs its value")),
+            }
+        }
+    };
+    // Its order is seen by nobody who does not know the type, and so by no hash.
+    let payload =
+        message.json().canonical(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
+    let mut any = field_of(1, &Kind::String, type_url.as_bytes());
+    any.extend(field_of(2, &Kind::Bytes, &payload));
+    Ok(any)
+}
+
+/// The members of an `Any` that are no fields of its message.
+struct Members<'a> {
+    type_url: Option<String>,
+    value: Option<&'a RawValue>,
+    /// How many there are beside.
+    others: usize,
+}
+
+impl<'de> serde::Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a type")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members { type_url: None, value: None, others: 0 };
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            let is_first = match &*name {
+                TYPE => members.type_url.replace(map.next_value()?).is_none(),
+                VALUE => members.value.replace(map.next_value()?).is_none(),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    members.others += 1;
+                    true
+                }
+            };
+            if !is_first {
+                return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// `null` as a `Value`.
+const NULL: &[u8] = &[0x08, 0x00];
+
+/// Reads any JSON: as a `Value`, or where it is the only thing that may be there, as the `Struct` or `ListValue` that it is.
+#[derive(Clone, Copy)]
+struct AnyJson {
+    only: bool,
+    depth: u32,
+}
+
+impl AnyJson {
+    fn new(message: MessageParser<'_>, only: bool) -> Self {
+        Self { only, depth: message.depth() }
+    }
+
+    /// Of the values in an object or a list, which is a message of its own in a `Value`.
+    fn inner<E: Error>(self) -> Result<Self, E> {
+        let container = Self { only: true, depth: self.depth + u32::from(!self.only) }.checked()?;
+        Ok(Self { only: false, depth: container.depth + 1 })
+    }
+
+    fn checked<E: Error>(self) -> Result<Self, E> {
+        if self.depth > MAX_DEPTH { Err(E::custom("values are too deep in one another")) } else { Ok(self) }
+    }
+
+    /// The bytes of a field of `Value`, or what is in it.
+    fn wrap(self, number: u32, bytes: Vec<u8>) -> Vec<u8> {
+        if self.only { bytes } else { field_of(number, &Kind::Bytes, &bytes) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for AnyJson {
+    type Value = Vec<u8>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
+        deserializer.deserialize_any(self.checked()?)
+    }
+}
+
+impl<'de> Visitor<'de> for AnyJson {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Vec<u8>, E> {
+        Ok(NULL.to_vec())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Vec<u8>, E> {
+        Ok(field_of(2, &Kind::Double, &value.to_le_bytes()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Vec<u8>, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Vec<u8>, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Vec<u8>, E> {
+        Ok(field_of(3, &Kind::String, value.as_bytes()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Vec<u8>, E> {
+        Ok(field_of(4, &Kind::Bool, &[value.into()]))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
+        let (inner, mut fields, mut seen) = (self.inner()?, Vec::new(), HashSet::new());
+        while let Some(name) = map.next_key::<String>()? {
+            let mut entry = field_of(1, &Kind::String, name.as_bytes());
+            entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(inner)?));
+            fields.extend(field_of(1, &Kind::Bytes, &entry));
+            if let Some(twice) = seen.replace(name) {
+                return Err(A::Error::custom(format_args!("{twice:?} is there twice")));
+            }
+        }
+        Ok(self.wrap(5, fields))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u8>, A::Error> {
+        let (inner, mut values) = (self.inner()?, Vec::new());
+        while let Some(value) = list.next_element_seed(inner)? {
+            values.extend(field_of(1, &Kind::Bytes, &value));
+        }
+        Ok(self.wrap(6, values))
+    }
+}
+
+/// A field with its tag and, where it has one, its length.
+fn field_of(number: u32, kind: &Kind, value: &[u8]) -> Vec<u8> {
+    let (mut bytes, wire_type) = (Vec::with_capacity(value.len() + 6), scalar::wire_type(kind));
+    encode_key(number, wire_type, &mut bytes);
+    if wire_type == WireType::LengthDelimited {
+        encode_varint(value.len() as u64, &mut bytes);
+    }
+    bytes.extend(value);
+    bytes
+}

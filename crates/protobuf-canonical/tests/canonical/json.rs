@@ -1,0 +1,223 @@
+//! What protobuf-go's protojson reads, vector by vector. See `tests/vectors/README.md`.
+
+use std::sync::LazyLock;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use protobuf_canonical::{
+    Canonical,
+    json::{Json, JsonError},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::schema;
+
+/// Where protojson is not followed, and why.
+const DIFFERENCES: [Difference; 14] = [
+    Difference {
+        name: "integers/not-json-but-accepted/",
+        ours: Ours::Refused,
+        why: "an exponent without digits is no JSON; protojson overlooks it",
+    },
+    Difference {
+        name: "floats/fDouble/nan",
+        ours: Ours::Accepted("09000000000000f87f"),
+        why: "Go's NaN has a bit more than everybody else's, and what a client sends in JSON and in binary is the same",
+    },
+    Difference {
+        name: "null/list-of-what-may-be-null/",
+        ours: Ours::Accepted(""),
+        why: "null is an empty list of anything, by protobuf's documentation; protojson refuses it of these two",
+    },
+    Difference {
+        name: "timestamps/more-than-nanoseconds-behind-a-comma",
+        ours: Ours::Refused,
+        why: "protojson refuses more than nine digits behind a point, and cuts them off behind a comma",
+    },
+    too_deep("depth/messages/101"),
+    too_deep("depth/messages/127"),
+    too_deep("depth/messages/200"),
+    too_deep("depth/lists/51"),
+    too_deep("depth/lists/120"),
+    too_deep("depth/lists/200"),
+    too_deep("depth/any-in-any/9"),
+    too_deep("depth/any-in-any/12"),
+    too_deep("depth/structs/60"),
+    too_deep("depth/any-of-lists/60"),
+];
+
+const fn too_deep(name: &'static str) -> Difference {
+    Difference {
+        name,
+        ours: Ours::Refused,
+        why: "messages are 100 deep at most, in binary too, and an Any counts for ten; protojson's limit is 10000",
+    }
+}
+
+/// What is another message when it is written, or cannot be, and why.
+const LOST: [(&str, &str); 3] = [
+    ("null/null-value-with-another-number", "protojson writes null for it, too"),
+    ("anys/field-called-type", "protojson writes \"@type\" twice for it, too"),
+    ("depth/structs/34", "prost counts the entries of a map, and has read 100 messages in one another then"),
+];
+
+struct Difference {
+    /// A vector, or with a slash at its end all whose names begin so.
+    name: &'static str,
+    ours: Ours,
+    why: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ours {
+    Accepted(&'static str),
+    Refused,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    message: String,
+    json: Option<String>,
+    base64: Option<String>,
+    canonical: Option<String>,
+    #[serde(default)]
+    error: bool,
+}
+
+impl Vector {
+    fn body(&self) -> Bytes {
+        match (&self.json, &self.base64) {
+            (Some(text), None) => text.clone().into(),
+            (None, Some(text)) => BASE64_STANDARD.decode(text).expect("base64").into(),
+            _ => panic!("{}: one text", self.name),
+        }
+    }
+
+    /// The canonical encoding; none where it is refused.
+    fn expected(&self) -> Option<String> {
+        assert_eq!(self.canonical.is_none(), self.error, "{}", self.name);
+        self.canonical.clone()
+    }
+
+    fn difference(&self) -> Option<&'static Difference> {
+        DIFFERENCES.iter().find(|it| self.is_in(it.name))
+    }
+
+    fn is_in(&self, name: &str) -> bool {
+        self.name == name || name.ends_with('/') && self.name.starts_with(name)
+    }
+
+    /// Whether protojson has written the text without options.
+    fn is_written_by_default(&self) -> bool {
+        let mut parts = self.name.split('/').skip_while(|part| *part != "random").skip(2);
+        parts.next().is_some_and(|message| message != "unpopulated") && parts.next() != Some("2")
+    }
+}
+
+fn vectors() -> Vec<Vector> {
+    serde_json::from_str(include_str!("../vectors/json.json")).expect("the vectors can be read")
+}
+
+#[test]
+fn reads_what_protojson_reads() {
+    let vectors = vectors();
+    assert!(vectors.len() > 1500, "{} vectors", vectors.len());
+    let mut failures = Vec::new();
+    for vector in &vectors {
+        let outcome = echo(&vector.message, &vector.body());
+        let canonical = outcome.message.as_ref().ok().map(|message| canonical(&vector.message, message));
+        let (name, expected) = (&vector.name, vector.expected());
+        let expected = match vector.difference() {
+            None => expected,
+            Some(Difference { ours, why, .. }) => {
+                let ours = match ours {
+                    Ours::Accepted(bytes) => Some(bytes.to_string()),
+                    Ours::Refused => None,
+                };
+                if ours == expected {
+                    failures.push(format!("{name}: no difference any more: {why}"));
+                }
+                ours
+            }
+        };
+        if canonical != expected {
+            failures.push(format!("{name}: {:?}\n     gave {canonical:?}\n     not  {expected:?}", vector.body()));
+        }
+    }
+    for Difference { name, .. } in &DIFFERENCES {
+        if !vectors.iter().any(|vector| vector.is_in(name)) {
+            failures.push(format!("{name} is no vector"));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), vectors.len(), failures.join("\n"));
+}
+
+/// Its own reader is held to protojson's by the other test, and the texts of random messages are protojson's own.
+#[test]
+fn what_it_writes_is_the_message_that_it_was_sent() {
+    let mut failures = Vec::new();
+    let vectors = vectors();
+    for (name, why) in LOST {
+        assert!(vectors.iter().any(|vector| vector.is_in(name)), "{name} is no vector: {why}");
+    }
+    for vector in vectors {
+        let (name, outcome) = (&vector.name, echo(&vector.message, &vector.body()));
+        let Ok(message) = outcome.message else { continue };
+        let again = outcome.text.as_ref().and_then(|text| echo(&vector.message, text).message.ok());
+        let is_same =
+            again.is_some_and(|again| canonical(&vector.message, &again) == canonical(&vector.message, &message));
+        if is_same == LOST.iter().any(|(name, _)| vector.is_in(name)) {
+            failures.push(format!("{name}: {:?} is the same message: {is_same}", outcome.text));
+        }
+        if vector.is_written_by_default() && Some(value(&vector.body())) != outcome.text.as_deref().map(value) {
+            failures.push(format!("{name}:\n     {:?}\n     {:?}", vector.body(), outcome.text));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// JSON, whose numbers are the same however they are written.
+fn value(json: &[u8]) -> Value {
+    fn written_alike(value: Value) -> Value {
+        match value {
+            Value::Number(number) => number.as_f64().into(),
+            Value::Array(list) => list.into_iter().map(written_alike).collect(),
+            // With or without, to either.
+            Value::Object(mut members)
+                if members
+                    .get("@type")
+                    .and_then(Value::as_str)
+                    .is_some_and(|of| of.ends_with("/google.protobuf.Empty")) =>
+            {
+                members.remove("value");
+                members.into()
+            }
+            Value::Object(members) => members.into_iter().map(|(name, value)| (name, written_alike(value))).collect(),
+            value => value,
+        }
+    }
+    written_alike(serde_json::from_slice(json).expect("JSON"))
+}
+
+/// In hex; or why there is none.
+fn canonical(message: &str, binary: &[u8]) -> String {
+    Canonical::new(&schema::message(message)).encode(binary).map_or_else(|error| error.to_string(), hex::encode)
+}
+
+/// Reads a message and writes it again.
+struct Outcome {
+    /// The message in binary; or why it was refused.
+    message: Result<Bytes, JsonError>,
+    /// The same in JSON; `None` where it was refused, or cannot be written.
+    text: Option<Bytes>,
+}
+
+fn echo(message: &str, json: &[u8]) -> Outcome {
+    static JSON: LazyLock<Json> = LazyLock::new(|| Json::new(false));
+    let descriptor = schema::message(message);
+    let message = JSON.decode(&descriptor, json);
+    let text = message.as_ref().ok().and_then(|binary| JSON.encode(descriptor, binary.clone()).ok());
+    Outcome { message, text }
+}

@@ -1,0 +1,73 @@
+//! What protobuf-go's deterministic marshal gives, vector by vector. See `tests/vectors/README.md`.
+
+use std::collections::HashMap;
+
+use protobuf_canonical::Canonical;
+use serde::Deserialize;
+
+use crate::schema;
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    message: String,
+    #[serde(with = "hex")]
+    input: Vec<u8>,
+    #[serde(default, with = "hex")]
+    canonical: Vec<u8>,
+    #[serde(default, with = "hex")]
+    sha256: Vec<u8>,
+    #[serde(default)]
+    already_canonical: bool,
+    #[serde(default)]
+    error: bool,
+}
+
+fn vectors() -> Vec<Vector> {
+    serde_json::from_str(include_str!("../vectors/canonical.json")).expect("the vectors can be read")
+}
+
+fn check(vector: &Vector, canonical: &Canonical) -> Result<(), String> {
+    let encoded = canonical.encode(&vector.input);
+    if vector.error {
+        return match encoded {
+            Err(_) => Ok(()),
+            Ok(encoded) => Err(format!("protobuf-go refuses it, and it gave {}", hex::encode(encoded))),
+        };
+    }
+    let encoded = encoded.map_err(|error| format!("refused: {error}"))?;
+    if *encoded != *vector.canonical {
+        return Err(format!("gave {}\n     not {}", hex::encode(encoded), hex::encode(&vector.canonical)));
+    }
+    let borrowed = matches!(encoded, std::borrow::Cow::Borrowed(_));
+    if borrowed != vector.already_canonical {
+        return Err(format!("rewritten: {}, canonical as it came: {}", !borrowed, vector.already_canonical));
+    }
+    let again = canonical.encode(&encoded).map_err(|error| format!("its own encoding refused: {error}"))?;
+    if !matches!(again, std::borrow::Cow::Borrowed(_)) {
+        return Err("its own encoding is not canonical to it".to_owned());
+    }
+    let hash = canonical.hash(&vector.input).map_err(|error| format!("not hashed: {error}"))?;
+    if !hash.matches(&vector.sha256) {
+        return Err("another hash".to_owned());
+    }
+    Ok(())
+}
+
+#[test]
+fn gives_what_protobuf_go_gives() {
+    let vectors = vectors();
+    assert!(vectors.len() > 900, "{} vectors", vectors.len());
+    let mut canonicals = HashMap::new();
+    let failures: Vec<_> = vectors
+        .iter()
+        .filter_map(|vector| {
+            let canonical = canonicals
+                .entry(vector.message.clone())
+                .or_insert_with(|| Canonical::new(&schema::message(&vector.message)));
+            let input = hex::encode(&vector.input);
+            check(vector, canonical).err().map(|why| format!("{} ({input})\n     {why}", vector.name))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of {} vectors:\n{}", failures.len(), vectors.len(), failures.join("\n"));
+}

@@ -1,0 +1,40 @@
+//! The versions of the clients, from the lock files that they are installed from.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+/// A crate's, from `Cargo.lock`.
+pub(crate) fn cargo(name: &str) -> String {
+    let lock = read("../../../Cargo.lock");
+    let entry = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
+    let version = entry.and_then(|(_, rest)| rest.split('"').next());
+    version.unwrap_or_else(|| panic!("Cargo.lock does not name {name}")).to_owned()
+}
+
+/// A Go module's, from a `go.mod`.
+pub(crate) fn go(lock: &str, module: &str) -> String {
+    let text = read(lock);
+    let mut lines = text.lines().map(str::split_whitespace);
+    let version = lines.find_map(|mut words| (words.next()? == module).then(|| words.next()).flatten());
+    version.unwrap_or_else(|| panic!("{lock} does not name {module}")).trim_start_matches('v').to_owned()
+}
+
+/// An npm package's, from `package-lock.json`.
+pub(crate) fn npm(package: &str) -> String {
+    let lock: Value = serde_json::from_str(&read("node/package-lock.json")).expect("JSON");
+    let version = lock["packages"][format!("node_modules/{package}")]["version"].as_str();
+    version.unwrap_or_else(|| panic!("package-lock.json does not name {package}")).to_owned()
+}
+
+/// A Python package's, from `requirements.txt`.
+pub(crate) fn python(package: &str) -> String {
+    let lock = read("python/requirements.txt");
+    let version = lock.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("=="));
+    version.unwrap_or_else(|| panic!("requirements.txt does not name {package}")).to_owned()
+}
+
+fn read(lock: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/clients").join(lock);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,166 @@
+//! How often a call waits for PostgreSQL: whole calls through the layer, around the sample's handler. What the handler itself asks
+//! for in reserved mode goes over connections of its own, and is not counted.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use http::{Request, Response};
+use organization::{
+    Caller, FILE_DESCRIPTOR_SET, Projects,
+    proto::{CreateProjectRequest, project_service_server::ProjectServiceServer},
+};
+use prost::Message as _;
+use prost_reflect::DescriptorPool;
+use protobuf_canonical::Canonical;
+use tonic::{Status, body::Body};
+use tonic_idempotency::{
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, Mode, PostgresStore, Procedure, Reason,
+    Reconciliation, ResourceTypes, Store as _, UserId,
+    store::{Begun, Claim, ClaimOutcome, Reservation, TransactionOptions},
+};
+use tonic_idempotency_tests::{Database, Proxy, until};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::harness::{Server, call, framed};
+
+const CREATE_PROJECT: &str = "/organization.v1.ProjectService/CreateProject";
+
+const INVITE: &str = "/organization.v1.InviteService/InviteMember";
+
+/// The sample's projects, with their store behind a proxy.
+struct Service {
+    database: Database,
+    proxy: Proxy,
+    pool: Pool,
+    user: Uuid,
+    project: CreateProjectRequest,
+    key: Uuid,
+}
+
+impl Service {
+    async fn new() -> Self {
+        let database = Database::new().await;
+        let (proxy, pool) = database.pool_through_proxy(1).await;
+        drop(pool.get().await.expect("a connection"));
+        let cluster = database.owner().await.query_one("SELECT id FROM tenant.clusters", &[]).await.expect("a cluster");
+        let cluster_id = cluster.get::<_, Uuid>(0).to_string();
+        let project = CreateProjectRequest { cluster_id, name: "shop".to_owned(), ..Default::default() };
+        let user = database.user().await.id;
+        Self { database, proxy, pool, user, project, key: Uuid::new_v4() }
+    }
+
+    fn server(&self, mode: Mode) -> impl Server + use<> {
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(store(self.pool.clone()))
+            .procedure(Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(mode))
+            .reconciler(INVITE, |_| async { Ok(Reconciliation::Unknown) })
+            .build();
+        let projects = Projects::new(organization::Database::new(self.database.pool(2), Duration::ZERO));
+        layer.expect("the layer can be built").layer(ProjectServiceServer::new(projects))
+    }
+
+    /// One call, and how many round trips it took; those behind its answer included.
+    async fn call(&self, server: &mut impl Server, key: Option<Uuid>) -> (Response<()>, usize) {
+        let before = self.proxy.round_trips();
+        let body = http_body_util::Full::new(framed(&self.project.encode_to_vec()));
+        let mut request = Request::post(CREATE_PROJECT).header("content-type", "application/grpc");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key.to_string());
+        }
+        let mut request = request.body(Body::new(body)).expect("a request");
+        request.extensions_mut().insert(UserId::new(self.user));
+        request.extensions_mut().insert(Caller { user: self.user });
+        let response = call(server, request).await;
+        until("the connection is back", async || self.pool.status().available == 1).await;
+        (response, self.proxy.round_trips() - before)
+    }
+
+    /// What another process asks the store for that runs the same call.
+    fn claim(&self) -> Claim {
+        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let message = pool.get_message_by_name("organization.v1.CreateProjectRequest").expect("the message");
+        Claim {
+            reservation: Reservation::new(UserId::new(self.user), IdempotencyKey::from(self.key)),
+            procedure: CREATE_PROJECT.to_owned(),
+            request_hash: Canonical::new(&message).hash(&self.project.encode_to_vec()).expect("a message"),
+            lease: Duration::from_secs(60),
+            retention: Duration::from_secs(60),
+            effect: EffectPolicy::Anywhere,
+            on_lease_ended: LeasePolicy::Refuse,
+            resource_type: Some("project".to_owned()),
+        }
+    }
+}
+
+fn store(pool: Pool) -> PostgresStore {
+    PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(60))
+}
+
+fn assert_succeeded(response: &Response<()>, status: Option<&str>, replayed: bool) {
+    let header = |name| response.headers().get(name).map(|value| value.to_str().expect("text"));
+    assert_eq!((header("idempotency-status"), header("idempotent-replayed")), (status, replayed.then_some("true")));
+    assert!(!response.headers().contains_key("grpc-status"), "{response:?}");
+}
+
+fn reason(response: &Response<()>) -> Option<Reason> {
+    Reason::of(&Status::from_header_map(response.headers()).expect("a refusal"))
+}
+
+#[tokio::test]
+async fn of_a_reserved_call_are_claim_and_complete_and_of_its_duplicates_the_claim() {
+    let mut service = Service::new().await;
+    let (mut server, key) = (service.server(Mode::Reserved), Some(service.key));
+    let (first, trips) = service.call(&mut server, key).await;
+    assert_succeeded(&first, Some("processing"), false);
+    assert_eq!(trips, 2, "claim, complete");
+    let (replay, trips) = service.call(&mut server, key).await;
+    assert_succeeded(&replay, Some("processing"), true);
+    assert_eq!(trips, 1, "claim");
+    let (without_key, trips) = service.call(&mut server, None).await;
+    assert_succeeded(&without_key, None, false);
+    assert_eq!(trips, 0);
+
+    service.project.name = "another".to_owned();
+    let (other, trips) = service.call(&mut server, key).await;
+    assert_eq!((reason(&other), trips), (Some(Reason::KeyReused), 1));
+
+    service.key = Uuid::new_v4();
+    let claimed = store(service.database.pool(1)).claim(&service.claim()).await;
+    assert!(matches!(claimed, Ok(ClaimOutcome::Acquired)), "{claimed:?}");
+    let (duplicate, trips) = service.call(&mut server, Some(service.key)).await;
+    assert_eq!((reason(&duplicate), trips), (Some(Reason::InProgress), 1));
+}
+
+#[tokio::test]
+async fn of_a_reserved_call_that_fails_are_claim_and_release() {
+    let mut service = Service::new().await;
+    service.project.cluster_id = "none".to_owned();
+    let mut server = service.server(Mode::Reserved);
+    let (failed, trips) = service.call(&mut server, Some(service.key)).await;
+    assert!(failed.headers().contains_key("grpc-status"));
+    assert_eq!(trips, 2, "claim, release");
+}
+
+/// Those of its replay, and of a call without a key, are counted in `transaction::connections`.
+#[tokio::test]
+async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
+    let mut service = Service::new().await;
+    let mut server = service.server(Mode::Transactional);
+    let other = store(service.database.pool(1));
+    let held = other.begin(&service.claim(), TransactionOptions::default()).await;
+    assert!(matches!(held, Ok(Begun::Open { .. })), "{held:?}");
+    let (duplicate, trips) = service.call(&mut server, Some(service.key)).await;
+    assert_eq!(reason(&duplicate), Some(Reason::InProgress));
+    assert!(trips <= 2, "claim, and at most a ROLLBACK behind the answer: {trips}");
+
+    service.key = Uuid::new_v4();
+    let (first, trips) = service.call(&mut server, Some(service.key)).await;
+    assert_succeeded(&first, Some("processing"), false);
+    assert_eq!(trips, 3, "claim, insert, commit");
+
+    service.project.cluster_id = "none".to_owned();
+    let (failed, trips) = service.call(&mut server, Some(Uuid::new_v4())).await;
+    assert!(failed.headers().contains_key("grpc-status"));
+    assert_eq!(trips, 2, "claim, ROLLBACK");
+}

@@ -1,0 +1,53 @@
+//! The corpora of the fuzz targets (`fuzz/`), replayed, and what little changes make of them.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use tonic_idempotency_tests::fuzz;
+
+#[test]
+fn canonical() {
+    replay("../crates/protobuf-canonical/fuzz/corpus/canonical", fuzz::canonical);
+}
+
+#[test]
+fn framing() {
+    replay("../fuzz/corpus/framing", fuzz::framing);
+}
+
+#[test]
+fn json() {
+    replay("../crates/protobuf-canonical/fuzz/corpus/json", fuzz::json);
+}
+
+/// Gives a target each file of its corpus, a path from this package; each cut off at every byte, the long ones at some; and each with a byte changed.
+fn replay(corpus: &str, run: impl Fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join(corpus);
+    let files = files(&corpus);
+    assert!(files.len() >= 10, "a corpus is in {}", corpus.display());
+    for file in files {
+        let input = fs::read(&file).expect("a file of the corpus");
+        let run = |input: &[u8]| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(input)));
+            assert!(outcome.is_ok(), "made of {}: {}", file.display(), input.escape_ascii());
+        };
+        run(&input);
+        let step = input.len() / 32 + 1;
+        for at in (0..input.len()).step_by(step) {
+            run(&input[..at]);
+            let mut changed = input.clone();
+            changed[at] ^= 1 << (at % 8);
+            run(&changed);
+        }
+    }
+}
+
+fn files(corpus: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(corpus).unwrap_or_else(|error| panic!("{}: {error}", corpus.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    files
+}

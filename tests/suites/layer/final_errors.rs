@@ -1,0 +1,325 @@
+//! Errors that end an operation, and those that free its key.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use prost_reflect::DescriptorPool;
+use tonic::{Code, Status};
+use tonic_idempotency::{
+    FinalErrors, IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, Policies, PostgresStore, Procedure, Reason,
+    Store,
+};
+use tonic_idempotency_tests::{
+    Database,
+    shop::{self, FILE_DESCRIPTOR_SET},
+    until,
+};
+use tonic_types::StatusExt as _;
+
+use crate::{
+    build::{compile, compile_with, error, error_of},
+    duplicates::resource_types,
+    harness::{CREATE, Shop, assert_rejected},
+};
+
+/// What says that the same call may succeed later, or that it is no error.
+const NEVER_FINAL: [Code; 8] = [
+    Code::Aborted,
+    Code::Cancelled,
+    Code::DeadlineExceeded,
+    Code::Internal,
+    Code::Ok,
+    Code::ResourceExhausted,
+    Code::Unavailable,
+    Code::Unknown,
+];
+
+/// Some errors of each procedure end its operation.
+fn some_are_final(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition, Code::InvalidArgument]))
+}
+
+async fn shop_on(store: impl Store) -> Shop {
+    Shop::with(|builder| some_are_final(builder).store(store)).await
+}
+
+/// The metadata of a status, apart from what belongs to the connection.
+fn metadata(status: &Status) -> HeaderMap {
+    let mut headers = status.metadata().clone().into_headers();
+    for name in ["content-type", "date"] {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// What the handler answers, and nothing that is the layer's.
+fn assert_shipped(status: &Status, case: &str) {
+    let shipped = shop::shipped();
+    assert_eq!((status.code(), status.message()), (shipped.code(), shipped.message()), "{case}");
+    assert_eq!(status.details(), shipped.details(), "{case}");
+    assert_eq!(Reason::of(status), None, "{case}");
+    assert_eq!(status.get_details_error_info().expect("an ErrorInfo").domain, "shop.example", "{case}");
+    assert!(status.get_details_precondition_failure().is_some(), "{case}");
+}
+
+async fn replays_a_final_error(store: impl Store) {
+    let shop = shop_on(store).await;
+    let first = shop.create("fail for good").await.expect_err("it fails");
+    assert_shipped(&first, "the first call");
+    assert_eq!(metadata(&first), metadata(&shop::shipped()), "the first caller gets all of it");
+
+    let mut replayed = metadata(&shop::shipped());
+    replayed.remove("set-cookie");
+    replayed.remove("authorization");
+    replayed.insert("idempotent-replayed", http::HeaderValue::from_static("true"));
+    for _ in 0..3 {
+        let replay = shop.create("fail for good").await.expect_err("a replay");
+        assert_shipped(&replay, "a replay");
+        assert_eq!(metadata(&replay), replayed);
+    }
+    let notes: Vec<_> = replayed.get_all("shop-note").iter().collect();
+    assert_eq!(notes, ["one", "two"]);
+    let trace = shop.create("fail for good").await.expect_err("a replay");
+    let trace = trace.metadata().get_bin("shop-trace-bin").expect("binary metadata").to_bytes().expect("bytes");
+    assert_eq!(trace.as_ref(), b"\0trace\xff");
+    assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 0));
+
+    // It is a record like any other.
+    let status = shop.create("a").await.expect_err("another request");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    let status = shop.touch("fail for good").await.expect_err("another procedure");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test]
+async fn are_replayed_with_details_and_metadata_in_memory() {
+    replays_a_final_error(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn are_replayed_with_details_and_metadata_on_postgres() {
+    let database = Database::new().await;
+    replays_a_final_error(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)))
+        .await;
+    let rows = "SELECT response_bytes IS NULL AND error_bytes IS NOT NULL FROM tenant.idempotency_keys";
+    let rows = database.owner().await.query(rows, &[]).await.expect("the rows");
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [true]);
+}
+
+async fn frees_the_key_of_any_other_error(store: impl Store) {
+    let shop = shop_on(store).await;
+    let mut started = 0;
+    for code in (1..=16).map(Code::from_i32) {
+        let name = format!("fail with {}", i32::from(code));
+        let is_final = matches!(code, Code::FailedPrecondition | Code::InvalidArgument);
+        let shop = shop.with_key(Some(uuid::Uuid::new_v4()));
+        for attempt in 1..=2 {
+            let status = shop.create(&name).await.expect_err("it fails");
+            assert_eq!((status.code(), status.message()), (code, "as asked"));
+            let replayed = status.metadata().contains_key("idempotent-replayed");
+            assert_eq!(replayed, is_final && attempt == 2, "{code:?}");
+            started += usize::from(!replayed);
+            assert_eq!(shop.handler.started(), started, "{code:?}");
+        }
+        // What is free can be used for anything.
+        match is_final {
+            true => drop(shop.create("a").await.expect_err("another request")),
+            false => {
+                shop.create("a").await.expect("the key is free").assert("processing", false);
+                started += 1;
+            }
+        }
+    }
+    let status = shop.create("panic").await.expect_err("it panics");
+    assert_eq!(status.code(), Code::Internal);
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test]
+async fn are_not_any_other_errors_in_memory() {
+    frees_the_key_of_any_other_error(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn are_not_any_other_errors_on_postgres() {
+    let database = Database::new().await;
+    frees_the_key_of_any_other_error(
+        PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn are_none_by_default() {
+    assert!(Policies::default().final_errors.is_empty());
+    let shop = Shop::new().await;
+    for started in 1..=2 {
+        let status = shop.create("fail for good").await.expect_err("it fails");
+        assert_shipped(&status, "not a replay");
+        assert!(!status.metadata().contains_key("idempotent-replayed"));
+        assert_eq!(shop.handler.started(), started);
+    }
+    shop.create("a").await.expect("the key is free").assert("processing", false);
+}
+
+#[tokio::test]
+async fn come_from_the_layers_policies_where_a_procedure_says_nothing() {
+    let final_errors = FinalErrors::new([Code::NotFound]).expect("it may be final");
+    let policies = Policies { final_errors, ..Policies::default() };
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
+    for replayed in [false, true] {
+        let status = shop.create("fail").await.expect_err("it fails");
+        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
+    }
+    // A procedure that says something says all of it.
+    let shop = shop.with_key(Some(uuid::Uuid::new_v4()));
+    for _ in 0..2 {
+        let status = shop.cancel("fail").await.expect_err("it fails");
+        assert!(!status.metadata().contains_key("idempotent-replayed"));
+    }
+}
+
+#[tokio::test]
+async fn come_from_the_proto_option() {
+    let shop = Shop::new().await;
+    for replayed in [false, true] {
+        let status = shop.cancel("fail for good").await.expect_err("it fails");
+        assert_shipped(&status, "by the option");
+        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
+    }
+    let shop = shop.with_key(Some(uuid::Uuid::new_v4()));
+    shop.cancel("fail with 3").await.expect_err("it fails");
+    shop.cancel("a").await.expect("the key is free").assert("completed", false);
+}
+
+#[tokio::test]
+async fn are_final_after_the_effect_too() {
+    let shop = shop_on(MemoryStore::new()).await;
+    for replayed in [false, true] {
+        let status = shop.create("effect and fail for good").await.expect_err("it fails");
+        assert_shipped(&status, "the handler's own answer");
+        assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
+    }
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn expire_like_any_record_in_memory() {
+    let policies = Policies { retention: Duration::from_secs(3600), ..Policies::default() };
+    let shop = Shop::in_memory(|builder| some_are_final(builder).store(MemoryStore::new()).policies(policies)).await;
+    for (passes, started) in [(0, 1), (3500, 1), (200, 2), (1, 2)] {
+        tokio::time::sleep(Duration::from_secs(passes)).await;
+        assert_shipped(&shop.create("fail for good").await.expect_err("it fails"), "whenever");
+        assert_eq!(shop.handler.started(), started);
+    }
+}
+
+#[tokio::test]
+async fn expire_like_any_record_on_postgres() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let shop = shop_on(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))).await;
+    shop.create("fail for good").await.expect_err("it fails");
+    let left = "SELECT extract(epoch FROM expires - now())::float8 FROM tenant.idempotency_keys";
+    let left: f64 = owner.query_one(left, &[]).await.expect("the record").get(0);
+    let retention = Policies::default().retention.as_secs_f64();
+    assert!(left > retention * 0.98 && left <= retention * 1.01, "{left} s of {retention} s");
+
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
+    assert_shipped(&shop.create("fail for good").await.expect_err("it fails"), "again");
+    assert_eq!(shop.handler.started(), 2);
+}
+
+#[tokio::test]
+async fn are_recorded_later_where_the_store_is_away() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let shop = shop_on(PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30))).await;
+    let call = shop.spawn_create("hold and fail for good");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    proxy.cut();
+    shop.handler.open(1);
+    assert_shipped(&call.await.expect("no panic").expect_err("it fails"), "the first call");
+    proxy.mend();
+    until("it is recorded", async || {
+        let status = shop.create("hold and fail for good").await.expect_err("recorded or not");
+        status.metadata().contains_key("idempotent-replayed")
+    })
+    .await;
+    assert_eq!(shop.handler.started(), 1);
+}
+
+#[test]
+fn cannot_be_codes_after_which_the_same_call_may_succeed() {
+    for code in (0..=16).map(Code::from_i32) {
+        let procedure = Procedure::builder(CREATE).final_errors([Code::NotFound, code]);
+        if NEVER_FINAL.contains(&code) {
+            let message = error_of(procedure);
+            assert!(message.contains(CREATE) && message.contains(&format!("{code:?}")), "{message}");
+        } else {
+            let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(procedure).build().expect("a layer");
+            let procedure = layer.procedures().find(|procedure| procedure.path() == CREATE).expect("the procedure");
+            assert!(procedure.policies().final_errors.contains(code), "{code:?}");
+        }
+    }
+}
+
+#[test]
+fn of_the_proto_option_are_all_that_may_be_and_no_others() {
+    let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+    let errors = pool.get_enum_by_name("idempotency.v1.FinalError").expect("the enum");
+    let mut numbers: Vec<_> = errors.values().map(|value| value.number()).filter(|number| *number > 1).collect();
+    numbers.sort_unstable();
+    let may_be: Vec<_> = (0..=16).filter(|code| !NEVER_FINAL.contains(&Code::from_i32(*code))).collect();
+    assert_eq!(numbers, may_be);
+
+    let layer = |errors: &str| {
+        let method = format!(
+            "rpc Create(Request) returns (Response) {{
+               option (idempotency.v1.procedure) = {{ final_errors: [{errors}] }}; }}"
+        );
+        IdempotencyLayer::builder(compile(&method)).build().expect("a layer")
+    };
+    for value in errors.values().filter(|value| value.number() > 1) {
+        let layer = layer(value.name());
+        let policies = layer.procedures().next().expect("the procedure").policies();
+        let expected = FinalErrors::new([Code::from_i32(value.number())]).expect("it may be final");
+        assert_eq!(policies.final_errors, expected);
+        // Its name is that of the code.
+        let name = value.name().trim_start_matches("FINAL_ERROR_").replace('_', "").to_lowercase();
+        assert_eq!(format!("{:?}", Code::from_i32(value.number())).to_lowercase(), name);
+    }
+    let none = "rpc Create(Request) returns (Response) {
+                  option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_NONE] }; }
+                rpc Update(Request) returns (Response) { option (idempotency.v1.procedure) = {}; }";
+    let final_errors = FinalErrors::new([Code::NotFound]).expect("it may be final");
+    let policies = Policies { final_errors, ..Policies::default() };
+    let none = IdempotencyLayer::builder(compile(none)).policies(policies).build().expect("a layer");
+    for procedure in none.procedures() {
+        let says_none = procedure.path().ends_with("Create");
+        assert_eq!(procedure.policies().final_errors.is_empty(), says_none, "{procedure:?}");
+    }
+}
+
+#[test]
+fn of_the_proto_option_that_this_version_does_not_know_are_refused() {
+    let shipped = include_str!("../../../proto/idempotency/v1/procedure.proto");
+    let known = "FINAL_ERROR_NONE = 1;";
+    assert!(shipped.contains(known));
+    let codes = NEVER_FINAL.map(i32::from).into_iter().filter(|code| *code > 1);
+    // Written against another version of the file, or against one of somebody's own.
+    for number in codes.chain([17, 99, -1]) {
+        let other = shipped.replace(known, &format!("{known} FINAL_ERROR_OTHER = {number};"));
+        let method = "rpc Create(Request) returns (Response) {
+                        option (idempotency.v1.procedure) = {
+                          final_errors: [FINAL_ERROR_NOT_FOUND, FINAL_ERROR_OTHER] }; }";
+        let message = error(IdempotencyLayer::builder(compile_with(method, Some(&other))).store(MemoryStore::new()));
+        assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
+    }
+    let message = error(IdempotencyLayer::builder(compile(
+        "rpc Create(Request) returns (Response) {
+           option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_UNSPECIFIED] }; }",
+    )));
+    assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
+}

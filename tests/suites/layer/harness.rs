@@ -1,0 +1,211 @@
+use std::{convert::Infallible, time::Duration};
+
+use http::Request;
+use protobuf_canonical::Canonical;
+use tokio::task::JoinHandle;
+use tonic::{
+    Code, Response, Status,
+    body::Body,
+    server::NamedService,
+    service::{Routes, interceptor::InterceptedService},
+    transport::Channel,
+};
+use tonic_idempotency::{
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, IdempotencyLayerBuilder, LeasePolicy, MemoryStore, Reason, Store,
+    UserId,
+    store::{Claim, Reservation},
+};
+use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient};
+use tonic_types::StatusExt as _;
+use tower::Service;
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+/// The path of the procedure that [`Shop::create`] calls.
+pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
+
+/// A wrapped shop that listens, a client, a user and a key.
+pub(crate) struct Shop {
+    pub(crate) handler: Counting,
+    pub(crate) layer: IdempotencyLayer,
+    pub(crate) channel: Channel,
+    pub(crate) client: ShopClient<Channel>,
+    pub(crate) user: Option<Uuid>,
+    pub(crate) key: Option<Uuid>,
+    /// How long it waits for an answer.
+    pub(crate) patience: Duration,
+}
+
+/// Longer than any call takes while time passes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than any call takes where time is paused.
+const PAUSED_PATIENCE: Duration = Duration::from_secs(2 * 3600);
+
+impl Shop {
+    /// On a store of its own in memory.
+    pub(crate) async fn new() -> Self {
+        Self::on(MemoryStore::new()).await
+    }
+
+    pub(crate) async fn on(store: impl Store) -> Self {
+        Self::with(|builder| builder.store(store)).await
+    }
+
+    pub(crate) async fn with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
+        Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await, PATIENCE).await
+    }
+
+    /// Over a pipe in memory: for tests that pause time, which passes then only while nobody has anything to do.
+    pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
+        Self::served(build, shop::serve_in_memory, PAUSED_PATIENCE).await
+    }
+
+    async fn served(
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        serve: impl AsyncFnOnce(Routes) -> Channel,
+        patience: Duration,
+    ) -> Self {
+        let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
+        let handler = Counting::default();
+        let wrapped = layer.layer(shop::server(handler.clone()));
+        let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+        let client = ShopClient::new(channel.clone());
+        Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
+    }
+
+    /// Around a server of one's own.
+    pub(crate) async fn around<S>(
+        build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+        server: impl FnOnce(Counting) -> S,
+    ) -> Self
+    where
+        S: Service<Request<Body>, Response = http::Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
+        let handler = Counting::default();
+        let wrapped = layer.layer(server(handler.clone()));
+        let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+        let channel = shop::channel(shop::serve(routes).await).await;
+        let client = ShopClient::new(channel.clone());
+        let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
+        Self { handler, layer, channel, client, user, key, patience: PATIENCE }
+    }
+
+    pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {
+        let mut client = self.client.clone();
+        self.seen(client.create_order(shop::request(name, self.user, self.key))).await
+    }
+
+    pub(crate) async fn pay(&self, name: &str) -> Result<Seen, Status> {
+        let mut client = self.client.clone();
+        self.seen(client.pay(shop::request(name, self.user, self.key))).await
+    }
+
+    pub(crate) async fn touch(&self, name: &str) -> Result<Seen, Status> {
+        let mut client = self.client.clone();
+        self.seen(client.touch(shop::request(name, self.user, self.key))).await
+    }
+
+    pub(crate) async fn cancel(&self, name: &str) -> Result<Seen, Status> {
+        let mut client = self.client.clone();
+        self.seen(client.cancel(shop::request(name, self.user, self.key))).await
+    }
+
+    async fn seen<T: std::fmt::Debug>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<Seen, Status> {
+        match tokio::time::timeout(self.patience, call).await {
+            Ok(response) => response.map(Seen::of),
+            Err(elapsed) => Err(Status::unknown(format!("no answer to the test's client: {elapsed}"))),
+        }
+    }
+
+    /// [`create`](Self::create) in a task of its own, which hangs up when it is aborted.
+    pub(crate) fn spawn_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
+        let shop = self.with_key(self.key);
+        tokio::spawn(async move { shop.create(name).await })
+    }
+
+    pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {
+        let Self { handler, layer, channel, client, user, patience, .. } = self;
+        let (handler, layer, channel, client) = (handler.clone(), layer.clone(), channel.clone(), client.clone());
+        Self { handler, layer, channel, client, user: *user, key, patience: *patience }
+    }
+
+    /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing
+    /// tells how the call did.
+    pub(crate) async fn die(&self, store: &impl Store, procedure: &str, name: &str) {
+        let claim = self.claim(procedure, name);
+        store.claim(&claim).await.expect("the store answers");
+    }
+
+    /// What a server asks a store for that handles this call, with a lease that ends as soon as it begins.
+    pub(crate) fn claim(&self, procedure: &str, name: &str) -> Claim {
+        let message = prost::Message::encode_to_vec(shop::request(name, self.user, self.key).get_ref());
+        let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
+        Claim {
+            reservation: Reservation::new(
+                UserId::new(self.user.expect("a user")),
+                IdempotencyKey::from(self.key.expect("a key")),
+            ),
+            procedure: procedure.to_owned(),
+            request_hash: canonical.hash(&message).expect("a message"),
+            lease: Duration::ZERO,
+            retention: Duration::from_secs(3600),
+            on_lease_ended: LeasePolicy::Refuse,
+            effect: EffectPolicy::Anywhere,
+            resource_type: None,
+        }
+    }
+}
+
+/// What a client sees of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) message: String,
+    pub(crate) status: Option<String>,
+    pub(crate) replayed: Option<String>,
+}
+
+impl Seen {
+    pub(crate) fn of<T: std::fmt::Debug>(response: Response<T>) -> Self {
+        let header = |name| Some(response.metadata().get(name)?.to_str().expect("text").to_owned());
+        let (status, replayed) = (header("idempotency-status"), header("idempotent-replayed"));
+        Self { message: format!("{:?}", response.into_inner()), status, replayed }
+    }
+
+    pub(crate) fn assert(&self, status: &str, replayed: bool) {
+        assert_eq!(self.status.as_deref(), Some(status), "{self:?}");
+        assert_eq!(self.replayed.as_deref(), replayed.then_some("true"), "{self:?}");
+    }
+}
+
+/// The id of the order in a response.
+pub(crate) fn order_id(seen: &Seen) -> Uuid {
+    let (_, rest) = seen.message.split_once("id: \"").expect("an order");
+    rest[..36].parse().expect("a UUID")
+}
+
+pub(crate) fn assert_rejected(status: &Status, code: Code, reason: Reason) {
+    assert_eq!((status.code(), Reason::of(status)), (code, Some(reason)), "{status:?}");
+    assert!(status.message().len() > 20, "it says what to do: {status:?}");
+}
+
+/// How long the client is told to wait.
+pub(crate) fn retry_delay(status: &Status) -> Duration {
+    status.get_details_retry_info().expect("a RetryInfo").retry_delay.expect("a delay")
+}
+
+/// Waits until nobody has anything to do any more. Time has to be paused, and passes by a millisecond.
+pub(crate) async fn quiet() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

@@ -1,0 +1,24 @@
+//! One service over every protocol, on a tonic server and on one of `connectrpc`'s own.
+
+mod compression;
+mod deadlines;
+mod different;
+mod duplicates;
+mod errors;
+mod get;
+mod hang_up;
+mod http;
+mod json_vectors;
+mod limits;
+mod malformed;
+mod messages;
+mod metadata;
+mod mounting;
+mod native;
+mod protocol;
+mod replay;
+mod same;
+mod server;
+mod settings;
+mod shared;
+mod watched;

@@ -1,0 +1,105 @@
+//! The same message is the same request, in every encoding over every protocol.
+
+use prost::Message as _;
+use protobuf_canonical::Canonical;
+use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
+use uuid::Uuid;
+
+use crate::{
+    messages::rows,
+    protocol::{Outcome, Protocol},
+    server::{Kind, Server},
+};
+
+/// What is in a response, without reading the message that it gives back.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Response {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(bytes = "vec", tag = "2")]
+    item: Vec<u8>,
+}
+
+#[tokio::test]
+async fn whatever_the_encoding_and_the_protocol() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let mut wrong = Vec::new();
+        for (index, row) in rows().into_iter().enumerate() {
+            // Every way to send it; each row begins with another.
+            let mut ways: Vec<(Protocol, Vec<u8>)> = Vec::new();
+            for protocol in kind.protocols() {
+                match protocol.is_json() {
+                    true => ways.extend(row.json.iter().map(|json| (*protocol, json.clone().into_bytes()))),
+                    false => ways.extend(row.binary.iter().map(|binary| (*protocol, binary.clone()))),
+                }
+            }
+            let begin = index * 3 % ways.len();
+            ways.rotate_left(begin);
+
+            let (key, before) = (Uuid::new_v4(), server.desk.finished());
+            let mut first: Option<(String, Option<Vec<u8>>, Option<serde_json::Value>)> = None;
+            for (protocol, message) in ways {
+                let told = format!("{kind:?}: {}: {protocol:?} {:?}", row.name, String::from_utf8_lossy(&message));
+                let outcome = server.create(protocol, key, &message).await;
+                if let Err(error) = &outcome.result {
+                    wrong.push(format!("{told}: {error:?}"));
+                    continue;
+                }
+                if outcome.is_replay() == first.is_none() {
+                    wrong.push(format!("{told}: replay {}", outcome.is_replay()));
+                }
+                let (id, binary, json) = read(protocol, &outcome);
+                let first = first.get_or_insert_with(|| (id.clone(), None, None));
+                assert_eq!(first.0, id, "{told}");
+                if let Some(binary) = binary {
+                    assert_eq!(*first.1.get_or_insert_with(|| binary.clone()), binary, "{told}");
+                }
+                if let Some(json) = json {
+                    assert_eq!(*first.2.get_or_insert_with(|| json.clone()), json, "{told}");
+                }
+            }
+            assert_eq!(server.desk.finished() - before, 1, "{kind:?}: {}", row.name);
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+/// What was hashed is what the handler got.
+#[tokio::test]
+async fn and_the_handler_gets_that_message() {
+    let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+    let canonical = Canonical::new(&pool.get_message_by_name("catalog.v1.Item").expect("the message"));
+    let mut wrong = Vec::new();
+    // `connectrpc` gives back what its messages do not leave out; prost's forget that a zero is negative.
+    let server = Server::new(Kind::Native).await;
+    for row in rows() {
+        let expected = canonical.hash(&row.binary[0]).expect("a message");
+        for json in &row.json {
+            let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), json.as_bytes());
+            server.send(Protocol::ConnectJson, call.clone()).await.message();
+            // The same key, and its response in binary.
+            let key = call.headers.iter().find(|(name, _)| *name == "idempotency-key").expect("a key").1.clone();
+            let replay = server.create(Protocol::Grpc, key.parse().expect("a UUID"), &row.binary[0]).await;
+            let Ok(message) = &replay.result else {
+                wrong.push(format!("{}: {json}: {:?}", row.name, replay.error()));
+                continue;
+            };
+            let Response { item, .. } = Response::decode(message.clone()).expect("a response");
+            if canonical.hash(&item).ok() != Some(expected) {
+                wrong.push(format!("{}: {json}: {item:02x?}, and not {:02x?}", row.name, row.binary[0]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The id, and the message as far as it can be compared.
+fn read(protocol: Protocol, outcome: &Outcome) -> (String, Option<Vec<u8>>, Option<serde_json::Value>) {
+    let message = outcome.message();
+    if protocol.is_json() {
+        let json: serde_json::Value = serde_json::from_slice(message).expect("JSON");
+        return (json["id"].as_str().expect("an id").to_owned(), None, Some(json));
+    }
+    (Response::decode(message.clone()).expect("a response").id, Some(message.to_vec()), None)
+}

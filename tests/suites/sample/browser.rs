@@ -1,0 +1,137 @@
+//! The playground, driven in a real browser by the scripts in `tests/suites/sample/browser/`.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use scratch_postgres::TestDatabase;
+use tokio::{process::Command, time::timeout};
+use tokio_postgres::Client;
+
+use crate::process::{Process, Ready};
+
+/// How long a script may take. Each of its own waits is bounded too.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// What drives the page: node, playwright-core and chromium.
+#[derive(Debug)]
+struct Browser {
+    chromium: PathBuf,
+    node: PathBuf,
+    scripts: PathBuf,
+}
+
+impl Browser {
+    /// `None` where one of the three is missing, and then the test says that it is skipped.
+    fn find() -> Option<Self> {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/sample/browser");
+        let Some(node) = on_path(&["node"]) else {
+            scratch_postgres::skip("browser", "node is not on PATH");
+            return None;
+        };
+        let Some(chromium) = on_path(&["chromium", "chromium-browser", "google-chrome"]) else {
+            scratch_postgres::skip("browser", "chromium is not on PATH: apt-get install chromium");
+            return None;
+        };
+        if !scripts.join("node_modules/playwright-core").is_dir() {
+            scratch_postgres::skip(
+                "browser",
+                "playwright-core is not installed: npm ci --prefix tests/suites/sample/browser",
+            );
+            return None;
+        }
+        Some(Self { chromium, node, scripts })
+    }
+
+    /// Runs a script of `tests/suites/sample/browser/` against the page of a sample.
+    async fn run(&self, scenario: &str, ready: &Ready) {
+        let screenshots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("playground");
+        let mut command = Command::new(&self.node);
+        command
+            .arg("run.mjs")
+            .arg(scenario)
+            .arg(format!("http://{}/", ready.address))
+            .arg(screenshots)
+            .env("CHROMIUM", &self.chromium)
+            .current_dir(&self.scripts)
+            .kill_on_drop(true);
+        let output = timeout(PATIENCE, command.output()).await.expect("the script ends").expect("node runs");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{scenario}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
+/// The sample on a database of its own, with work that takes a second.
+struct Site {
+    _process: Process,
+    ready: Ready,
+    client: Client,
+    /// Last: dropped after the process that uses it.
+    _database: TestDatabase,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let database = scratch_postgres::database(None).await;
+        let flags = ["--listen", "127.0.0.1:0", "--outbox-delay", "1s"];
+        let mut process = Process::spawn(Some(database.url()), &flags);
+        let ready = process.ready().await;
+        let client = database.connect().await;
+        Self { _process: process, ready, client, _database: database }
+    }
+
+    async fn count(&self, table: &str) -> i64 {
+        let row = self.client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        row.and_then(|row| row.try_get(0)).expect("a count")
+    }
+}
+
+fn on_path(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let directories: Vec<_> = env::split_paths(&path).collect();
+    let candidates = names.iter().flat_map(|name| directories.iter().map(move |directory| directory.join(name)));
+    candidates.into_iter().find(|program| program.is_file())
+}
+
+#[tokio::test]
+async fn the_page_shows_the_life_of_a_key() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("life", &site.ready).await;
+    // Alice's, bob's with the same key, one of twenty at once, and the one whose work fails.
+    assert_eq!(site.count("tenant.projects").await, 4);
+    assert_eq!(site.count("tenant.clusters").await, 1);
+}
+
+#[tokio::test]
+async fn the_page_needs_no_mouse() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("keyboard", &site.ready).await;
+    assert_eq!(site.count("tenant.projects").await, 3);
+}
+
+#[tokio::test]
+async fn the_page_says_what_to_do_about_an_answer_that_is_lost() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("trouble", &site.ready).await;
+    assert_eq!(site.count("tenant.projects").await, 3);
+}
+
+#[tokio::test]
+async fn the_page_is_light_and_dark_and_fits_a_phone() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("looks", &site.ready).await;
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_may_call_and_read_what_became_of_its_key() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("origin", &site.ready).await;
+    assert_eq!(site.count("tenant.projects").await, 1);
+}

@@ -1,0 +1,282 @@
+//! [`PostgresStore`] behind PgBouncer in transaction mode: the suite, and that clients who share a server connection
+//! share nothing else.
+
+use std::{collections::HashSet, time::Duration};
+
+use deadpool_postgres::{Object, Pool};
+use scratch_postgres::{PgBouncer, skip};
+use tokio::task::JoinSet;
+use tokio_postgres::{NoTls, types::Type};
+use tonic_idempotency::{
+    OutboxStatus, PostgresStore, Resource, ResourceTypes, StoreErrorKind, migrations,
+    store::{ClaimOutcome, Completion, Store, conformance::Harness},
+};
+use tonic_idempotency_tests::{API_LOGIN, Database, until};
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim, complete, completion};
+
+/// More clients than there are server connections.
+const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
+
+struct Bouncer;
+
+impl Harness for Bouncer {
+    type Store = PostgresStore;
+    type Fixture = (Database, Option<PgBouncer>);
+
+    async fn store(&self) -> (PostgresStore, Self::Fixture) {
+        match behind_bouncer().await {
+            Some((database, bouncer, pool)) => (store(&pool), (database, Some(bouncer))),
+            // Once that is said, there is no way for a case of the suite not to run.
+            None => {
+                let database = Database::new().await;
+                (database.store(), (database, None))
+            }
+        }
+    }
+
+    async fn resource(
+        &self,
+        _: &PostgresStore,
+        (database, _): &Self::Fixture,
+        status: Option<OutboxStatus>,
+    ) -> Resource {
+        database.project(status).await
+    }
+}
+
+tonic_idempotency::store_suite!(Bouncer);
+
+/// A database and a pool that reaches it through a PgBouncer, or `None` where none can be had.
+async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
+    if let Some(why) = PgBouncer::missing() {
+        skip("pgbouncer", why);
+        return None;
+    }
+    let database = Database::new().await;
+    let (bouncer, pool) = database.pool_through_bouncer(CLIENTS).await;
+    Some((database, bouncer, pool))
+}
+
+fn store(pool: &Pool) -> PostgresStore {
+    PostgresStore::new(pool.clone(), ResourceTypes::organization()).timeout(Duration::from_secs(30))
+}
+
+/// What a server connection has for the client that gets it.
+#[derive(Debug)]
+struct Found {
+    backend: i32,
+    /// What should not be there, as text; empty if there is nothing.
+    left: String,
+}
+
+/// Looks at all server connections: as many transactions at once as there are.
+async fn server_connections(pool: &Pool) -> Vec<Found> {
+    let look = "
+        SELECT pg_backend_pid(),
+               concat_ws('; ',
+                   'user ' || nullif(current_setting('app.current_user_id', true), ''),
+                   'sweep ' || nullif(nullif(current_setting('app.idempotency_sweep', true), ''), 'off'),
+                   'lock_timeout ' || nullif(current_setting('lock_timeout'), '0'),
+                   'prepared ' || (SELECT string_agg(statement, ', ') FROM pg_prepared_statements),
+                   'rows ' || (SELECT nullif(count(*), 0) FROM tenant.idempotency_keys),
+                   'locks ' || (SELECT nullif(count(*), 0) FROM pg_locks
+                                WHERE pid = pg_backend_pid() AND locktype = 'advisory'))";
+    let mut clients = Vec::new();
+    for _ in 0..PgBouncer::SERVER_CONNECTIONS {
+        let client = pool.get().await.expect("a connection");
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        clients.push(client);
+    }
+    let mut found = Vec::new();
+    for client in &clients {
+        let row = client.query_typed_one(look, &[]).await.expect("a look");
+        found.push(Found { backend: row.get(0), left: row.get(1) });
+        client.batch_execute("COMMIT").await.expect("its end");
+    }
+    let backends: HashSet<i32> = found.iter().map(|found| found.backend).collect();
+    assert_eq!(backends.len(), PgBouncer::SERVER_CONNECTIONS, "{found:?}");
+    found
+}
+
+async fn nothing_is_left_on_any(pool: &Pool) {
+    for found in server_connections(pool).await {
+        assert_eq!(found.left, "", "{found:?}");
+    }
+}
+
+/// Every operation, as a user of its own.
+async fn every_operation(store: PostgresStore, project: Resource) {
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
+    match store.claim(&again(&first)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => {
+            assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
+        }
+        other => panic!("no replay but {other:?}"),
+    }
+    let second = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &second).await;
+    store.release(&second.reservation).await.expect("the store answers");
+    store.status(second.reservation.user, &project).await.expect("the store answers");
+    store.sweep(10).await.expect("the store answers");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_operation_leaves_anything_on_a_server_connection() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let project = database.project(Some(OutboxStatus::Completed)).await;
+    for _ in 0..4 {
+        let mut users = JoinSet::new();
+        for _ in 0..CLIENTS {
+            users.spawn(every_operation(store(&pool), project.clone()));
+        }
+        users.join_all().await;
+        nothing_is_left_on_any(&pool).await;
+    }
+    let backends: i64 = database
+        .owner()
+        .await
+        .query_one(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = $1::text",
+            &[&API_LOGIN],
+        )
+        .await
+        .expect("the count")
+        .get(0);
+    assert_eq!(usize::try_from(backends), Ok(PgBouncer::SERVER_CONNECTIONS));
+}
+
+/// The tests here would notice: this is what FUN-15's way to set the user, for a session, does.
+#[tokio::test]
+async fn a_user_who_is_set_for_a_session_is_left_for_the_next_client() {
+    let Some((_database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let alice = Uuid::new_v4().to_string();
+    let client = pool.get().await.expect("a connection");
+    client
+        .query_typed("SELECT set_config('app.current_user_id', $1, false)", &[(&alice, Type::TEXT)])
+        .await
+        .expect("the user is set");
+    drop(client);
+
+    let found = server_connections(&pool).await;
+    assert!(found.iter().any(|found| found.left == format!("user {alice}")), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_level_security_keeps_users_apart() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let mut users = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let pool = pool.clone();
+        users.spawn(async move {
+            let user = Uuid::new_v4();
+            for records in 1..=8_i64 {
+                complete(&store(&pool), &claim(user, Uuid::new_v4()), &completion("done")).await;
+                assert_eq!(rows(&pool, Some(user)).await, (records, records));
+                assert_eq!(rows(&pool, None).await, (0, 0));
+            }
+        });
+    }
+    users.join_all().await;
+    let all: i64 = database
+        .owner()
+        .await
+        .query_one("SELECT count(*) FROM tenant.idempotency_keys", &[])
+        .await
+        .expect("the count")
+        .get(0);
+    assert_eq!(usize::try_from(all), Ok(8 * CLIENTS));
+}
+
+/// How many rows a transaction of this user sees, and how many of them are this user's.
+async fn rows(pool: &Pool, user: Option<Uuid>) -> (i64, i64) {
+    let mut client = pool.get().await.expect("a connection");
+    let transaction = client.transaction().await.expect("a transaction");
+    if let Some(user) = user {
+        transaction
+            .query_typed("SELECT set_config('app.current_user_id', $1, true)", &[(&user.to_string(), Type::TEXT)])
+            .await
+            .expect("the user is set");
+    }
+    let count = "SELECT count(*), count(*) FILTER (WHERE user_id = $1) FROM tenant.idempotency_keys";
+    let rows = transaction.query_typed(count, &[(&user, Type::UUID)]).await.expect("the count");
+    transaction.commit().await.expect("the commit");
+    (rows[0].get(0), rows[0].get(1))
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_in_a_transaction_leaves_nothing() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
+        let client = pool.get().await.expect("a connection");
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        client
+            .query_typed(
+                "SELECT set_config('app.current_user_id', gen_random_uuid()::text, true), pg_advisory_xact_lock(1)",
+                &[],
+            )
+            .await
+            .expect("the user is set, and nobody holds the lock any more");
+        drop(Object::take(client));
+    }
+
+    nothing_is_left_on_any(&pool).await;
+    let owner = database.owner().await;
+    until("the transactions end", async || {
+        let open = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+        owner.query_one(open, &[]).await.expect("the count").get::<_, i64>(0) == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
+    let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
+    let (patient, hasty) = (store(&pool), store(&pool).timeout(Duration::from_millis(300)));
+    complete(&patient, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
+    let mut owner = database.owner().await;
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+
+    // More often than there are server connections: none of them stays with somebody who is gone. (On a busy machine the
+    // time may be up before there is a connection.)
+    let mut given_up = 0;
+    while given_up < 2 * PgBouncer::SERVER_CONNECTIONS {
+        match hasty.claim(&first).await.expect_err("a locked table").kind() {
+            StoreErrorKind::Interrupted => given_up += 1,
+            other => assert_eq!(other, StoreErrorKind::Unreachable),
+        }
+    }
+    lock.rollback().await.expect("the lock is gone");
+
+    acquire(&patient, &first).await;
+    nothing_is_left_on_any(&pool).await;
+}
+
+/// Servers that start together, none of which can keep a lock between two transactions.
+#[tokio::test]
+async fn migrations_run_at_once() {
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let database = Database::empty().await;
+    let bouncer = PgBouncer::start(&database.url().parse().expect("an address")).await.expect("a PgBouncer");
+    let mut servers = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (mut client, connection) = tokio_postgres::connect(bouncer.url(), NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        servers.spawn(async move {
+            migrations::run(&mut client).await.expect("the core migrations run");
+            migrations::run_organization(&mut client).await.expect("the organization migrations run");
+        });
+    }
+    servers.join_all().await;
+    let owner = database.owner().await;
+    let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    assert_eq!(owner.query_one(left, &[]).await.expect("the locks").get::<_, i64>(0), 0);
+}

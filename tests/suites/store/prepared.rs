@@ -1,0 +1,129 @@
+//! [`PostgresStore`] with prepared statements: the suite, what they cost, and that they may go stale.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tonic_idempotency::{
+    OutboxStatus, PostgresStore, Resource, ResourceTypes,
+    store::{ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Store, conformance::Harness},
+};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{HOUR, acquire, again, claim, completion};
+
+struct Prepared;
+
+impl Harness for Prepared {
+    type Store = PostgresStore;
+    type Fixture = Database;
+
+    async fn store(&self) -> (PostgresStore, Database) {
+        let database = Database::new().await;
+        (database.store().prepared_statements(), database)
+    }
+
+    async fn resource(&self, _: &PostgresStore, database: &Database, status: Option<OutboxStatus>) -> Resource {
+        database.project(status).await
+    }
+}
+
+tonic_idempotency::store_suite!(Prepared);
+
+fn store(pool: &Pool) -> PostgresStore {
+    PostgresStore::new(pool.clone(), ResourceTypes::organization())
+        .timeout(Duration::from_secs(30))
+        .prepared_statements()
+}
+
+/// Every operation of a reserved call, each by its name.
+async fn every_operation(store: &PostgresStore, resource: &Resource, mut ended: impl FnMut(&str)) {
+    let [first, other, lost] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    acquire(store, &first).await;
+    ended("claim");
+    let extended = store.extend(&first.reservation, HOUR).await.expect("the store answers");
+    assert_eq!(extended, ExtendOutcome::Extended);
+    ended("extend");
+    let completion = Completion { resource: Some(resource.clone()), ..completion("done") };
+    let completed = store.complete(&first.reservation, &completion).await.expect("the store answers");
+    assert_eq!(completed, CompleteOutcome::Completed);
+    ended("complete");
+    let replay = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+    ended("replay");
+    acquire(store, &other).await;
+    ended("another claim");
+    let released = store.release(&other.reservation).await.expect("the store answers");
+    assert_eq!(released, ReleaseOutcome::Released);
+    ended("release");
+    acquire(store, &lost).await;
+    ended("a third claim");
+    store.abandon(&lost.reservation).await.expect("the store answers");
+    ended("abandon");
+    store.status(first.reservation.user, resource).await.expect("the store answers");
+    ended("status");
+    store.sweep(10).await.expect("the store answers");
+    ended("sweep");
+}
+
+/// One more where the connection has not prepared the statement yet.
+#[tokio::test]
+async fn takes_one_round_trip_for_each_operation_once_it_is_prepared() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(1).await;
+    let store = store(&pool);
+    let resource = database.project(None).await;
+    drop(pool.get().await.expect("a connection"));
+    for prepared in [false, true] {
+        let mut before = proxy.round_trips();
+        every_operation(&store, &resource, |operation| {
+            let trips = proxy.round_trips() - before;
+            before += trips;
+            let again = ["replay", "another claim", "a third claim"].contains(&operation);
+            assert_eq!(trips, if prepared || again { 1 } else { 2 }, "{operation}, prepared before: {prepared}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn prepares_anew_what_the_server_has_forgotten() {
+    let database = Database::new().await;
+    let pool = database.pool(1);
+    let (store, resource) = (store(&pool), database.project(None).await);
+    every_operation(&store, &resource, |_| {}).await;
+    let forget = async || {
+        let connection = pool.get().await.expect("a connection");
+        connection.batch_execute("DEALLOCATE ALL").await.expect("they are gone");
+    };
+    forget().await;
+    every_operation(&store, &resource, |_| {}).await;
+    // One that its cache no longer has is not of the others' making.
+    forget().await;
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+}
+
+/// As a new version of the crate may, while the old one's servers go on.
+#[tokio::test]
+async fn prepares_anew_what_answers_with_another_type() {
+    let database = Database::new().await;
+    let store = store(&database.pool(1));
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &first).await;
+    database
+        .owner()
+        .await
+        .batch_execute(
+            "DO $$ DECLARE
+                 v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_claim'::regproc);
+             BEGIN
+                 DROP FUNCTION tenant.idempotency_claim;
+                 EXECUTE replace(v_function, 'OUT state text', 'OUT version integer, OUT state text');
+             END $$",
+        )
+        .await
+        .expect("another version of the function");
+    let outcome = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+}

@@ -1,0 +1,53 @@
+//! Claims and completions for the tests beside the suite.
+
+use std::time::Duration;
+
+use protobuf_canonical::RequestHash;
+use tonic_idempotency::{
+    EffectPolicy, IdempotencyKey, LeasePolicy, UserId,
+    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, Reservation, Store, StoredResponse},
+};
+use uuid::Uuid;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const PROCEDURE: &str = "/organization.v1.ProjectService/CreateProject";
+pub(crate) const HASH: [u8; 32] = [7; 32];
+
+pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
+    Claim {
+        reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(key)),
+        procedure: PROCEDURE.to_owned(),
+        request_hash: RequestHash::from(HASH),
+        lease: HOUR,
+        retention: HOUR,
+        on_lease_ended: LeasePolicy::Rerun,
+        effect: EffectPolicy::Anywhere,
+        resource_type: Some("project".to_owned()),
+    }
+}
+
+pub(crate) fn again(claim: &Claim) -> Claim {
+    let Reservation { user, key, .. } = claim.reservation;
+    Claim { reservation: Reservation::new(user, key), ..claim.clone() }
+}
+
+pub(crate) fn completion(message: &'static str) -> Completion {
+    Completion { response: StoredResponse::message(message), resource: None, retention: HOUR }
+}
+
+pub(crate) async fn acquire(store: &impl Store, claim: &Claim) {
+    let outcome = store.claim(claim).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+}
+
+pub(crate) async fn take_over(store: &impl Store, claim: &Claim) {
+    let outcome = store.claim(claim).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::TakenOver), "{outcome:?}");
+}
+
+/// A completed record.
+pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Completion) {
+    acquire(store, claim).await;
+    let outcome = store.complete(&claim.reservation, completion).await.expect("the store answers");
+    assert_eq!(outcome, CompleteOutcome::Completed);
+}

@@ -1,0 +1,154 @@
+use std::{
+    convert::Infallible,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::{BufMut as _, Bytes};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use protobuf_canonical::{Canonical, RequestHash};
+use tonic::body::Body;
+use tonic_idempotency::{
+    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Mode, Store as _, UserId,
+    connect::ConnectLayer,
+    store::{Claim, ClaimOutcome, Reservation},
+};
+use tower::{Service, ServiceExt as _, util::BoxCloneService};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::catalog::FILE_DESCRIPTOR_SET;
+
+/// The procedure that is called.
+pub(super) const PROCEDURE: &str = "/catalog.v1.Catalog/Create";
+
+/// The largest request message.
+pub(super) const LIMIT: usize = 64 << 10;
+
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors"));
+
+static CANONICAL: LazyLock<Canonical> = LazyLock::new(|| Canonical::new(&request_type()));
+
+/// What `PROCEDURE` is called with.
+pub(super) fn request_type() -> MessageDescriptor {
+    POOL.get_message_by_name("catalog.v1.Item").expect("a message")
+}
+
+/// Its encoding.
+pub(super) fn canonical() -> &'static Canonical {
+    &CANONICAL
+}
+
+/// A handler that takes any message, behind the layer, behind Connect; and one user's key.
+pub(super) struct World {
+    handled: Arc<Mutex<Vec<Bytes>>>,
+    store: MemoryStore,
+    service: BoxCloneService<Request<Body>, Response<Body>, Infallible>,
+    user: UserId,
+    key: IdempotencyKey,
+}
+
+/// An answer, read whole.
+pub(super) struct Answer {
+    pub(super) http: StatusCode,
+    pub(super) headers: HeaderMap,
+    trailers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let store = MemoryStore::new();
+        let idempotency = IdempotencyLayer::builder(POOL.clone())
+            .store(store.clone())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Reserved)) // memory has no transactions
+            .max_request_bytes(LIMIT)
+            .build()
+            .expect("the layer can be built");
+        let connect = ConnectLayer::new(POOL.clone()).expect("descriptors").max_message_bytes(LIMIT);
+        let handled = Arc::default();
+        let service = BoxCloneService::new(connect.layer(idempotency.layer(handler(Arc::clone(&handled)))));
+        Self { handled, store, service, user: UserId::new(Uuid::nil()), key: IdempotencyKey::from(Uuid::nil()) }
+    }
+
+    /// Sends a body with the key.
+    pub(super) async fn send(&self, content_type: &str, encoding: Option<&str>, body: Bytes) -> Answer {
+        let mut request = Request::post(PROCEDURE)
+            .header("content-type", content_type)
+            .header(IdempotencyKey::HEADER, self.key.to_string())
+            .extension(self.user);
+        if let Some(encoding) = encoding {
+            request = request.header("grpc-encoding", encoding);
+        }
+        let request = request.body(Body::new(Full::new(body))).expect("a request");
+        let Ok(response) = self.service.clone().oneshot(request).await;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a body without errors");
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        Answer { http: parts.status, headers: parts.headers, trailers, body: body.to_bytes() }
+    }
+
+    /// The messages that the handler has got.
+    pub(super) fn handled(&self) -> Vec<Bytes> {
+        self.handled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether nothing is reserved under the key. It is, afterwards.
+    pub(super) async fn key_is_free(&self) -> bool {
+        let claim = Claim {
+            reservation: Reservation::new(self.user, self.key),
+            procedure: PROCEDURE.to_owned(),
+            request_hash: RequestHash::from([0; 32]),
+            lease: Duration::from_secs(60),
+            retention: Duration::from_secs(60),
+            on_lease_ended: LeasePolicy::Refuse,
+            effect: EffectPolicy::Anywhere,
+            resource_type: None,
+        };
+        matches!(self.store.claim(&claim).await, Ok(ClaimOutcome::Acquired))
+    }
+}
+
+impl Answer {
+    /// `grpc-status`.
+    pub(super) fn code(&self) -> Option<&str> {
+        self.trailers.get("grpc-status").or_else(|| self.headers.get("grpc-status"))?.to_str().ok()
+    }
+
+    pub(super) fn is_replay(&self) -> bool {
+        self.headers.get("idempotent-replayed").is_some_and(|replayed| replayed == "true")
+    }
+}
+
+/// One uncompressed message.
+pub(super) fn frame(message: &[u8]) -> Bytes {
+    let mut body = Vec::with_capacity(5 + message.len());
+    body.put_u8(0);
+    body.put_u32(u32::try_from(message.len()).expect("a small message"));
+    body.put_slice(message);
+    body.into()
+}
+
+/// Answers every message with an empty one.
+fn handler(
+    handled: Arc<Mutex<Vec<Bytes>>>,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send {
+    tower::service_fn(move |request: Request<Body>| {
+        let handled = Arc::clone(&handled);
+        async move {
+            let body = request.into_body().collect().await.expect("a body that was read before").to_bytes();
+            handled.lock().unwrap_or_else(PoisonError::into_inner).push(body.slice(5..));
+            let trailers = [("grpc-status".parse().expect("a name"), "0".parse().expect("a value"))];
+            let frames = [
+                http_body::Frame::data(frame(b"")),
+                http_body::Frame::trailers(trailers.into_iter().collect::<HeaderMap>()),
+            ];
+            let body = StreamBody::new(tokio_stream::iter(frames.map(Ok::<_, Infallible>)));
+            let response = Response::builder().header("content-type", "application/grpc").body(Body::new(body));
+            Ok(response.expect("a response"))
+        }
+    })
+}

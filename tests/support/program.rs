@@ -1,0 +1,51 @@
+use std::{
+    collections::HashMap,
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
+
+/// The program of one of the workspace's examples, built anew if need be: a single `cargo test --test sample` does not
+/// build examples. As this test was built, and with the features of `cargo run --example` at the top.
+///
+/// # Panics
+///
+/// It does not build.
+pub fn example(name: &str) -> PathBuf {
+    built("--example", name)
+}
+
+/// The same for one of the workspace's binaries.
+///
+/// # Panics
+///
+/// It does not build.
+pub fn binary(name: &str) -> PathBuf {
+    built("--bin", name)
+}
+
+fn built(kind: &'static str, name: &str) -> PathBuf {
+    static PROGRAMS: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let programs = programs.get_or_insert_default();
+    programs.entry(name.to_owned()).or_insert_with(|| build(kind, name)).clone()
+}
+
+fn build(kind: &str, name: &str) -> PathBuf {
+    let test = env::current_exe().expect("the path of this test");
+    // target/debug/deps/sample-0123456789abcdef
+    let profile = test.ancestors().nth(2).expect("the directory of the profile");
+    let profile_name = profile.file_name().and_then(|name| name.to_str()).expect("the name of the profile");
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", kind, name])
+        .args(["--profile", if profile_name == "debug" { "dev" } else { profile_name }])
+        .arg("--target-dir")
+        .arg(profile.parent().expect("the target directory"))
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{name} does not build: {}", String::from_utf8_lossy(&output.stderr));
+    let directory = if kind == "--example" { profile.join("examples") } else { profile.to_owned() };
+    directory.join(format!("{name}{}", env::consts::EXE_SUFFIX))
+}
