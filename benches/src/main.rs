@@ -14,7 +14,6 @@ mod format;
 mod growth;
 mod hash;
 mod layer;
-mod plot;
 mod report;
 mod section;
 mod spread;
@@ -58,12 +57,11 @@ async fn main() -> Result<ExitCode, Error> {
         sections.push(measure(part, &context.of(part.name())).await?);
     }
     let report = Report { setting, took: context.elapsed(), sections };
-    let rendered = report.render()?;
     if args.is_whole() {
-        report::replace(&root.join("docs"), &rendered)?;
+        report.replace(&root.join("docs/benchmarks.md"))?;
         context.progress("docs/benchmarks.md is written");
     } else {
-        io::stdout().write_all(rendered.markdown.as_bytes())?;
+        io::stdout().write_all(report.to_markdown().as_bytes())?;
         context.progress("done; docs/benchmarks.md is as it was");
     }
     if args.smoke {

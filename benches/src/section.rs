@@ -11,7 +11,6 @@ pub(crate) struct Section {
     /// What is measured, and how, as Markdown.
     pub(crate) text: String,
     pub(crate) tables: Vec<Table>,
-    pub(crate) plots: Vec<Plot>,
     pub(crate) goals: Vec<Goal>,
 }
 
@@ -21,27 +20,6 @@ pub(crate) struct Table {
     pub(crate) caption: String,
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-}
-
-/// A plot, drawn as SVG.
-#[derive(Debug)]
-pub(crate) struct Plot {
-    /// The file's name, without its ending.
-    pub(crate) name: &'static str,
-    pub(crate) title: String,
-    /// What the figures are, and of what unit.
-    pub(crate) unit: String,
-    pub(crate) kind: PlotKind,
-}
-
-/// How a plot is drawn.
-#[derive(Debug)]
-pub(crate) enum PlotKind {
-    /// A group of bars for each label, in it a bar for each series: its figure, and a whisker from where to where its rounds went.
-    /// `None` where there is no such figure.
-    Bars { labels: Vec<String>, series: Vec<(String, Vec<Option<Spread>>)> },
-    /// A line for each series, over an axis that grows by factors.
-    Lines { axis: String, series: Vec<(String, Vec<(f64, Spread)>)> },
 }
 
 /// A goal, and what came of it.

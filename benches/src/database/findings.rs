@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     format,
-    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    section::{Bound, Goal, Section, Table},
     spread::Spread,
 };
 
@@ -73,7 +73,6 @@ impl Findings {
             title: "Claim, complete and replay on PostgreSQL",
             text: format!("{TEXT}\n{}.", self.server),
             tables: self.tables(),
-            plots: self.plots(),
             goals: self.goals(),
         }
     }
@@ -115,33 +114,6 @@ impl Findings {
             columns: ["", "round trips", "log bytes", "index entries"].map(str::to_owned).to_vec(),
             rows: self.counts.iter().map(row).collect(),
         }
-    }
-
-    fn plots(&self) -> Vec<Plot> {
-        vec![
-            throughput_plot("database-first-calls", "First calls, 100 B", BARE, &self.first),
-            throughput_plot("database-replays", "Replays, 100 B", PRIMARY_KEY, &self.again),
-            Plot {
-                name: "database-round-trips",
-                title: "Median latency, 1 ms more for each round trip".to_owned(),
-                unit: "ms".to_owned(),
-                kind: PlotKind::Bars {
-                    labels: ["first call", "replay"].map(str::to_owned).to_vec(),
-                    series: self.distant_series(),
-                },
-            },
-        ]
-    }
-
-    fn distant_series(&self) -> Vec<(String, Vec<Option<Spread>>)> {
-        let Distant { alone, again, .. } = &self.distant;
-        let latency = |turns: &Turns, contender| {
-            let took_turns = turns.contenders().any(|other| other == contender);
-            took_turns.then(|| turns.spread(contender, |figures| figures.p50.as_secs_f64() * 1e3))
-        };
-        [BARE, FUN15, RESERVED, RESERVED_HERE, TRANSACTIONAL, PRIMARY_KEY, FROM_MEMORY]
-            .map(|contender| (contender.name.to_owned(), vec![latency(alone, contender), latency(again, contender)]))
-            .to_vec()
     }
 
     fn goals(&self) -> Vec<Goal> {
@@ -279,23 +251,5 @@ fn figures_table(caption: String, turns: &Turns, to: Contender) -> Table {
             .map(str::to_owned)
             .to_vec(),
         rows: turns.contenders().map(row).collect(),
-    }
-}
-
-fn throughput_plot(name: &'static str, title: &str, to: Contender, matrices: &[Matrix]) -> Plot {
-    let small: Vec<_> = matrices.iter().filter(|matrix| matrix.payload == SMALL).collect();
-    let contenders: Vec<_> = small.first().map(|matrix| matrix.turns.contenders().collect()).unwrap_or_default();
-    let series = contenders.into_iter().filter(|contender| *contender != to).map(|contender| {
-        let ratios = small.iter().map(|matrix| Some(matrix.turns.throughput_ratio(contender, to)));
-        (contender.name.to_owned(), ratios.collect())
-    });
-    Plot {
-        name,
-        title: format!("{title}: throughput"),
-        unit: format!("× {}", to.name),
-        kind: PlotKind::Bars {
-            labels: small.iter().map(|matrix| format!("{} at once", matrix.concurrency)).collect(),
-            series: series.collect(),
-        },
     }
 }

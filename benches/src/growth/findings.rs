@@ -10,7 +10,7 @@ use super::{
 use crate::{
     database::load::Figures,
     format,
-    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    section::{Bound, Goal, Section, Table},
     spread::Spread,
 };
 
@@ -42,7 +42,6 @@ impl Findings {
             title: "Large tables, and sweeps",
             text: format!("{TEXT}\n{}.", self.server),
             tables: vec![self.sizes_table(), self.latencies_table(), self.sweep_table()],
-            plots: vec![self.plot()],
             goals,
         }
     }
@@ -109,22 +108,6 @@ impl Findings {
             ),
             columns: ["8 at once", "p50", "p99", "calls/s"].map(str::to_owned).to_vec(),
             rows: rows.collect(),
-        }
-    }
-
-    fn plot(&self) -> Plot {
-        let series = Subject::ALL.iter().map(|subject| {
-            let points = self
-                .claims
-                .iter()
-                .map(|claims| (claims.rows as f64, milliseconds(claims.spread(*subject, |figures| figures.p50))));
-            (subject.name().to_owned(), points.collect())
-        });
-        Plot {
-            name: "growth",
-            title: "Calls in tables of different sizes".to_owned(),
-            unit: "ms, p50".to_owned(),
-            kind: PlotKind::Lines { axis: "rows".to_owned(), series: series.collect() },
         }
     }
 

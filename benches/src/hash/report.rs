@@ -4,7 +4,7 @@ use super::{
     way::Way,
 };
 use crate::{
-    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    section::{Bound, Goal, Section, Table},
     spread::Spread,
 };
 
@@ -13,7 +13,6 @@ pub(super) fn section(measurements: &[Measurement]) -> Section {
         title: "The request hash",
         text: TEXT.to_owned(),
         tables: Encoding::ALL.into_iter().flat_map(|encoding| tables(measurements, encoding)).collect(),
-        plots: Encoding::ALL.into_iter().map(|encoding| plot(measurements, encoding)).collect(),
         goals: goals(measurements),
     }
 }
@@ -72,27 +71,6 @@ fn label(measurement: &Measurement) -> String {
     match measurement.encoding {
         Encoding::Canonical => name.to_owned(),
         Encoding::Other => format!("{name}: {}", measurement.shape.difference()),
-    }
-}
-
-fn plot(measurements: &[Measurement], encoding: Encoding) -> Plot {
-    let of_encoding = || measurements.iter().filter(move |measurement| measurement.encoding == encoding);
-    let (name, title) = match encoding {
-        Encoding::Canonical => ("hash-canonical", "Hash of canonical messages"),
-        Encoding::Other => ("hash-other", "Hash of messages that are not canonical"),
-    };
-    let series = Way::ALL.map(|way| {
-        let figures = of_encoding().map(|measurement| Some(measurement.ratio(way, Way::Plain)));
-        (way.name().replace('`', ""), figures.collect())
-    });
-    Plot {
-        name,
-        title: title.to_owned(),
-        unit: "× the time of plain SHA-256 of the same bytes".to_owned(),
-        kind: PlotKind::Bars {
-            labels: of_encoding().map(|measurement| measurement.shape.name().to_owned()).collect(),
-            series: series.into(),
-        },
     }
 }
 

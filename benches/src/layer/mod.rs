@@ -22,7 +22,7 @@ use self::{in_process::InProcess, loopback::Loopback, way::Way};
 use crate::{
     Error,
     context::Context,
-    section::{Bound, Goal, Plot, PlotKind, Section, Table},
+    section::{Bound, Goal, Section, Table},
     spread::Spread,
 };
 
@@ -69,7 +69,6 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
         title: "The layer",
         text: TEXT.to_owned(),
         tables,
-        plots: vec![plot(&loopback)],
         goals: goals(&loopback, &in_process, running, resident.as_ref()),
     })
 }
@@ -134,22 +133,6 @@ fn being_recorded(held: &[f64]) -> Table {
         caption: "What a call holds while its response is being recorded, in bytes".to_owned(),
         columns: ["response", "held", "beyond the response"].map(str::to_owned).into(),
         rows: heap::RESPONSES.into_iter().zip(held).map(row).collect(),
-    }
-}
-
-fn plot(loopback: &[(usize, Vec<Loopback>)]) -> Plot {
-    let series = |way: Way| {
-        let throughputs = loopback.iter().map(|(_, ways)| Some(ways[way as usize].throughput()));
-        (way.name().to_owned(), throughputs.collect())
-    };
-    Plot {
-        name: "layer-throughput",
-        title: "An echo over loopback HTTP/2".to_owned(),
-        unit: "calls/s".to_owned(),
-        kind: PlotKind::Bars {
-            labels: loopback.iter().map(|(concurrency, _)| format!("{concurrency} at a time")).collect(),
-            series: Way::ALL.map(series).into(),
-        },
     }
 }
 

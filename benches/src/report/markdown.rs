@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Report, Setting, escape};
-use crate::section::{Plot, PlotKind, Section, Table};
+use crate::section::{Section, Table};
 
 /// The whole report, beginning with what matters most: the goals.
 pub(super) fn of(report: &Report) -> String {
@@ -70,25 +70,7 @@ fn section(section: &Section) -> Vec<String> {
         let columns: Vec<_> = columns.iter().map(|column| escape::text(column)).collect();
         blocks.push(table(&columns, rows, Align::Right));
     }
-    for plot in &section.plots {
-        blocks.push(format!("![{}](benchmarks/{}.svg)", escape::text(&alternative(plot)), plot.name));
-    }
     blocks
-}
-
-/// What a plot shows, for who does not see it; the figures are in the tables.
-fn alternative(plot: &Plot) -> String {
-    let Plot { title, unit, .. } = plot;
-    match &plot.kind {
-        PlotKind::Bars { labels, series } => {
-            format!("{title} ({unit}). Bars for {}: {}.", labels.join(", "), names(series))
-        }
-        PlotKind::Lines { axis, series } => format!("{title} ({unit}). Lines over {axis}: {}.", names(series)),
-    }
-}
-
-fn names<Figures>(series: &[(String, Figures)]) -> String {
-    series.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// How all columns of a table but the first are aligned.

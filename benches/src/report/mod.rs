@@ -1,24 +1,22 @@
-//! The report of a run: Markdown, and its plots beside it.
+//! The report of a run, as Markdown.
 //!
 //! | module | |
 //! |---|---|
 //! | `markdown` | the whole report as Markdown |
 //! | `escape` | texts that must not be taken for Markdown |
-//! | `files` | `docs/benchmarks.md` and `docs/benchmarks/*.svg`, replaced when all of it is there |
 //! | `setting` | on what the figures came out: machine, compiler, commit |
 
 mod escape;
-mod files;
 mod markdown;
 mod setting;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
-pub(crate) use self::{files::replace, setting::Setting};
+pub(crate) use self::setting::Setting;
 use crate::{
-    Error, plot,
+    Error,
     section::{Goal, Section},
 };
 
@@ -30,26 +28,17 @@ pub(crate) struct Report {
     pub(crate) sections: Vec<Section>,
 }
 
-/// A report as it is written down.
-#[derive(Debug)]
-pub(crate) struct Rendered {
-    pub(crate) markdown: String,
-    /// SVG, by name.
-    pub(crate) plots: BTreeMap<&'static str, String>,
-}
-
 impl Report {
-    /// # Errors
-    ///
-    /// If a plot cannot be drawn, or two have the same name.
-    pub(crate) fn render(&self) -> Result<Rendered, Error> {
-        let mut plots = BTreeMap::new();
-        for plot in self.sections.iter().flat_map(|section| &section.plots) {
-            if plots.insert(plot.name, plot::svg(plot)?).is_some() {
-                return Err(format!("two plots are called {}", plot.name).into());
-            }
-        }
-        Ok(Rendered { markdown: markdown::of(self), plots })
+    pub(crate) fn to_markdown(&self) -> String {
+        markdown::of(self)
+    }
+
+    /// Puts the report in the place of an earlier one, which stays as it was if this one cannot be written.
+    pub(crate) fn replace(&self, file: &Path) -> Result<(), Error> {
+        let new = file.with_extension("md.new");
+        fs::write(&new, self.to_markdown())?;
+        fs::rename(&new, file)?;
+        Ok(())
     }
 
     pub(crate) fn goals(&self) -> impl Iterator<Item = &Goal> {

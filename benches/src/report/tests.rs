@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    section::{Bound, Plot, PlotKind, Table},
+    section::{Bound, Table},
     spread::Spread,
 };
 
@@ -47,7 +47,7 @@ fn goals_that_are_all_met_need_no_reasons() {
 }
 
 #[test]
-fn a_section_has_its_text_tables_and_plots() {
+fn a_section_has_its_text_and_tables() {
     let markdown = markdown(vec![section()]);
     let expected = r"## Request\_hash
 
@@ -58,8 +58,6 @@ Text with *emphasis*.
 | message | MB/s |
 | --- | ---: |
 | a\|b | 1,234 |
-
-![Hash \[speed\] (MB/s). Bars for a, b: plain, canonical.](benchmarks/hash-speed.svg)
 ";
     assert!(markdown.ends_with(expected), "{markdown}");
 }
@@ -75,22 +73,19 @@ fn every_row_of_a_table_has_as_many_cells_as_its_header() {
 }
 
 #[test]
-fn each_plot_is_drawn() -> Result<(), Error> {
-    let rendered = report(vec![section()]).render()?;
-    let names: Vec<_> = rendered.plots.keys().copied().collect();
-    assert_eq!(names, ["hash-speed"]);
-    roxmltree::Document::parse(&rendered.plots["hash-speed"])?;
+fn a_report_takes_the_place_of_an_earlier_one() -> Result<(), Error> {
+    let docs = tempfile::tempdir()?;
+    let file = docs.path().join("benchmarks.md");
+    fs::write(&file, "before")?;
+    let report = report(vec![section()]);
+    report.replace(&file)?;
+    assert_eq!(fs::read_to_string(&file)?, report.to_markdown());
+    assert_eq!(fs::read_dir(docs.path())?.count(), 1);
     Ok(())
 }
 
-#[test]
-fn plots_of_one_name_are_refused() {
-    let error = report(vec![section(), section()]).render().expect_err("both are drawn to one file");
-    assert_eq!(error.to_string(), "two plots are called hash-speed");
-}
-
 fn markdown(sections: Vec<Section>) -> String {
-    report(sections).render().expect("its plots can be drawn").markdown
+    report(sections).to_markdown()
 }
 
 fn report(sections: Vec<Section>) -> Report {
@@ -116,7 +111,6 @@ fn section() -> Section {
             columns: vec!["message".to_owned(), "MB/s".to_owned()],
             rows: vec![vec!["a|b".to_owned(), "1,234".to_owned()]],
         }],
-        plots: vec![plot()],
         goals: vec![
             Goal {
                 measure: "4 KiB string".to_owned(),
@@ -141,13 +135,4 @@ fn section() -> Section {
             },
         ],
     }
-}
-
-fn plot() -> Plot {
-    let figures = |figure: f64| vec![Some(Spread { median: figure, min: figure, max: figure }), None];
-    let kind = PlotKind::Bars {
-        labels: vec!["a".to_owned(), "b".to_owned()],
-        series: vec![("plain".to_owned(), figures(1.0)), ("canonical".to_owned(), figures(2.0))],
-    };
-    Plot { name: "hash-speed", title: "Hash [speed]".to_owned(), unit: "MB/s".to_owned(), kind }
 }
