@@ -1,26 +1,26 @@
-use std::time::Duration;
+//! The command line.
 
 use clap::{Parser, ValueEnum};
 
 use crate::layer::ServerKind;
 
-/// Measures what the layer costs against what a user would use instead, and writes docs/benchmarks.md.
+/// Measures what the layer costs, compared with what a user would use instead, and writes docs/benchmarks.md.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    /// What to measure. Defaults to everything; a part alone is printed, and leaves docs/benchmarks.md as it is.
+    /// The parts to measure. Defaults to all of them; a report of some is printed, and docs/benchmarks.md stays as it is.
     pub(crate) parts: Vec<Part>,
-    /// Fails if a goal is missed.
+    /// Fail if a goal is missed.
     #[arg(long, conflicts_with = "smoke")]
     pub(crate) check: bool,
-    /// Each measurement for an instant, to see that all of them work. Their figures mean nothing, and are not written down.
+    /// Run each measurement for an instant, to see that all of them work. The figures mean nothing, and are printed only.
     #[arg(long)]
     pub(crate) smoke: bool,
-    /// To be a server that is measured by another process.
+    /// Run as a server that another process measures.
     #[arg(long, hide = true)]
     pub(crate) layer_server: Option<ServerKind>,
 }
 
-/// A part of the benchmarks: one section of the report. In the order in which they are measured.
+/// A part of the benchmarks, which is a section of the report. In the order of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
     Hash,
@@ -30,7 +30,7 @@ pub(crate) enum Part {
 }
 
 impl Args {
-    /// What to measure, in order, each once.
+    /// Returns the parts to measure, in order, each once.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let mut parts = if self.parts.is_empty() { Part::value_variants().to_vec() } else { self.parts.clone() };
         parts.sort();
@@ -38,23 +38,14 @@ impl Args {
         parts
     }
 
-    /// Whether what comes of it is worth to be written down.
+    /// Returns whether the report is to replace docs/benchmarks.md.
     pub(crate) fn is_whole(&self) -> bool {
         self.parts.is_empty() && !self.smoke
     }
 }
 
 impl Part {
-    /// About how long it takes.
-    pub(crate) fn estimate(self) -> Duration {
-        Duration::from_secs(match self {
-            Self::Hash | Self::Layer => 60,
-            Self::Database => 280,
-            Self::Growth => 210,
-        })
-    }
-
-    /// As it is called on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -70,7 +61,7 @@ mod tests {
     use super::*;
 
     fn args(line: &[&str]) -> Args {
-        Args::try_parse_from([&["benchmarks"], line].concat()).expect("these are arguments")
+        Args::try_parse_from([&["benchmarks"], line].concat()).expect("the arguments are valid")
     }
 
     #[test]
@@ -80,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_run_is_written_down() {
+    fn only_a_whole_run_replaces_the_report() {
         assert!(args(&[]).is_whole());
         assert!(args(&["--check"]).is_whole());
         assert!(!args(&["--smoke"]).is_whole());
@@ -88,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_called_what_its_name_says() {
+    fn the_name_of_a_part_is_its_argument() {
         for part in Part::value_variants() {
             assert_eq!(args(&[part.name()]).parts(), [*part]);
         }

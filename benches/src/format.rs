@@ -1,14 +1,14 @@
-//! How figures are written, the same everywhere in the report.
+//! The formats of figures in the report.
 
 use crate::spread::Spread;
 
-/// With three significant digits, or all of those before the point, and thousands apart: `0.00213`, `1.20`, `12.3`, `1,235`.
-/// A whole number is written as one: `2`, `10,000`.
+/// Formats a figure with three significant digits, or all digits before the point, and separates thousands: `0.00213`, `1.20`,
+/// `12.3`, `1,235`. A whole number has no decimals: `2`, `10,000`.
 pub(crate) fn figure(figure: f64) -> String {
     with_decimals(figure, decimals(figure))
 }
 
-/// With as many decimals as are asked for, and thousands apart: `1,234.50`.
+/// Formats a figure with the given number of decimals, and separates thousands: `1,234.50`.
 pub(crate) fn with_decimals(figure: f64, decimals: usize) -> String {
     let written = format!("{figure:.decimals$}");
     let digits = written.find(|c: char| c.is_ascii_digit()).unwrap_or(written.len());
@@ -23,13 +23,13 @@ pub(crate) fn with_decimals(figure: f64, decimals: usize) -> String {
     apart + &written[point..]
 }
 
-/// The median, and from where to where the rounds went: `1.23 (1.10–1.40)`. A figure that was the same in all rounds stands
-/// alone: `2`.
+/// Formats the median and the extremes of the rounds: `1.23 (1.10–1.40)`. A figure that was the same in all rounds stands alone:
+/// `2`.
 pub(crate) fn spread(spread: Spread) -> String {
     spread_with_decimals(spread, decimals(spread.median))
 }
 
-/// Like [`spread`], with as many decimals as are asked for.
+/// Like [`spread`], with the given number of decimals.
 pub(crate) fn spread_with_decimals(spread: Spread, decimals: usize) -> String {
     let median = with_decimals(spread.median, decimals);
     if spread.min == spread.max {
@@ -38,35 +38,35 @@ pub(crate) fn spread_with_decimals(spread: Spread, decimals: usize) -> String {
     format!("{median} ({}–{})", with_decimals(spread.min, decimals), with_decimals(spread.max, decimals))
 }
 
-/// How many decimals make three significant digits of it; none of a whole number.
+/// Returns the number of decimals that makes three significant digits; zero for a whole number.
 pub(crate) fn decimals(figure: f64) -> usize {
     if !figure.is_finite() || figure.fract() == 0.0 {
         return 0;
     }
-    // Of what is written with three digits, so that 9.999 is 10.0 and not 10.00.
+    // Counted after rounding, so that 9.999 is 10.0 and not 10.00.
     let rounded = format!("{figure:.2e}");
     let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok()).unwrap_or(0);
     usize::try_from(2 - exponent).unwrap_or(0)
 }
 
-/// A time in seconds, in the unit that fits it: `812 ns`, `1.23 µs`, `45.6 ms`, `12.0 s`.
+/// Formats a time in seconds, in the unit that suits it: `812 ns`, `1.23 µs`, `45.6 ms`, `12.0 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     in_units(seconds * 1e9, 1000.0, &["ns", "µs", "ms", "s"])
 }
 
-/// `90 B`, `4 KiB`, `1.50 MiB`.
+/// Formats a size: `90 B`, `4 KiB`, `1.50 MiB`.
 pub(crate) fn bytes(bytes: f64) -> String {
     in_units(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
-/// How often something happens in a second: `12,346/s`.
+/// Formats a rate: `12,346/s`.
 pub(crate) fn rate(per_second: f64) -> String {
     format!("{}/s", figure(per_second))
 }
 
 fn in_units(mut amount: f64, factor: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    // What would be written as a thousand of a unit is one of the next.
+    // An amount that rounds to a thousand of a unit is one of the next unit.
     while amount.abs() >= factor - 0.5 && unit + 1 < units.len() {
         amount /= factor;
         unit += 1;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_has_three_significant_digits_and_thousands_apart() {
+    fn a_figure_has_three_significant_digits_and_separate_thousands() {
         let written = [0.002_134, 0.9962, 1.2, 9.999, 12.34, 123.4, 1_234.5, 12_345_678.9].map(figure);
         assert_eq!(written, ["0.00213", "0.996", "1.20", "10.0", "12.3", "123", "1,234", "12,345,679"]);
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_none_is_written_all_the_same() {
+    fn a_figure_that_is_not_a_number_is_written_as_such() {
         assert_eq!(figure(f64::NAN), "NaN");
         assert_eq!(figure(f64::INFINITY), "inf");
     }

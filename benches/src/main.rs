@@ -1,11 +1,11 @@
-//! What the layer costs, against what a user would use instead: measured in one run, and written down.
+//! Measures what the layer costs, compared with what a user would use instead, and writes docs/benchmarks.md.
 //!
 //! | module | measures |
 //! |---|---|
 //! | `hash` | the request hash, by message shape |
-//! | `layer` | the layer itself, without a database |
+//! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
-//! | `growth` | large tables, a sweep while calls run |
+//! | `growth` | large tables, and calls during a sweep |
 
 mod args;
 mod context;
@@ -22,7 +22,6 @@ use std::{
     io::{self, Write as _},
     path::Path,
     process::ExitCode,
-    time::Duration,
 };
 
 use clap::Parser as _;
@@ -34,7 +33,7 @@ use crate::{
     section::Section,
 };
 
-/// Why a benchmark could not be run: a sentence for a person.
+/// Why a benchmark could not run, as a sentence for its user.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
@@ -45,24 +44,22 @@ async fn main() -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.is_whole() && cfg!(debug_assertions) {
-        return Err("a debug build says nothing of speed: cargo run --release -p benchmarks".into());
+        return Err("a debug build says nothing about speed: use cargo run --release -p benchmarks".into());
     }
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let setting = Setting::now(root);
     let context = Context::new(args.smoke);
-    let parts = args.parts();
-    announce(&context, &parts);
     let mut sections = Vec::new();
-    for part in parts {
+    for part in args.parts() {
         sections.push(measure(part, &context.of(part.name())).await?);
     }
     let report = Report { setting, took: context.elapsed(), sections };
     if args.is_whole() {
         report.replace(&root.join("docs/benchmarks.md"))?;
-        context.progress("docs/benchmarks.md is written");
+        context.progress("docs/benchmarks.md has been written");
     } else {
         io::stdout().write_all(report.to_markdown().as_bytes())?;
-        context.progress("done; docs/benchmarks.md is as it was");
+        context.progress("done; docs/benchmarks.md is unchanged");
     }
     if args.smoke {
         return Ok(ExitCode::SUCCESS);
@@ -81,15 +78,5 @@ async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
         Part::Growth => growth::measure(context).await,
         Part::Hash => hash::measure(context).await,
         Part::Layer => layer::measure(context).await,
-    }
-}
-
-fn announce(context: &Context, parts: &[Part]) {
-    let names = parts.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ");
-    if context.smoke {
-        context.progress(&format!("{names}: for an instant each"));
-    } else {
-        let estimate = parts.iter().map(|part| part.estimate()).sum::<Duration>();
-        context.progress(&format!("{names}: about {}", humantime::format_duration(estimate)));
     }
 }

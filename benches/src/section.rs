@@ -1,20 +1,20 @@
-//! What a part found out: a section of the report.
+//! The results of a part: a section of the report.
 
 use std::fmt;
 
 use crate::{format, spread::Spread};
 
-/// A section of the report.
+/// A section of the report. All texts are Markdown.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) title: &'static str,
-    /// What is measured, and how, as Markdown.
+    /// Says what is measured, and how.
     pub(crate) text: String,
     pub(crate) tables: Vec<Table>,
     pub(crate) goals: Vec<Goal>,
 }
 
-/// A table. The first column is text, the others are figures.
+/// A table whose first column is text; the other columns are figures.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) caption: String,
@@ -22,19 +22,19 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// A goal, and what came of it.
-#[derive(Debug)]
+/// A goal, and the figure that was measured.
+#[derive(Clone, Debug)]
 pub(crate) struct Goal {
     pub(crate) measure: String,
     pub(crate) bound: Bound,
     pub(crate) figure: Spread,
-    /// What the figure is a ratio to, or its unit: `× plain SHA-256`, `KiB`.
+    /// The unit of the figure, or what it is a ratio to: `KiB`, `× plain SHA-256`.
     pub(crate) unit: String,
-    /// What the limit is where the goal is not met, and what passing it would cost: for whoever reads the report.
+    /// What limits the figure if the goal is missed, and what it would cost to pass that limit.
     pub(crate) limit: Option<&'static str>,
 }
 
-/// From which side a goal bounds its figure; the median counts.
+/// The bound of a goal, for the median.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     AtLeast(f64),
@@ -46,7 +46,7 @@ impl Goal {
         self.bound.holds(self.figure.median)
     }
 
-    /// The figure, with as many decimals as it takes to see whether it meets its goal: 0.9896 is not 0.99.
+    /// Formats the figure with enough decimals to see whether it meets its goal: 0.9896 is not 0.99.
     pub(crate) fn written_figure(&self) -> String {
         const ENOUGH: usize = 9;
         let median = self.figure.median;
@@ -68,7 +68,7 @@ impl Bound {
     }
 }
 
-/// As it was given: `≥ 0.9`, `≤ 1,000`.
+/// Writes the bound with its own decimals: `≥ 0.9`, `≤ 1,000`.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, bound) = match self {
@@ -81,7 +81,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// In one line, for a person who waits.
+/// Writes the goal and its figure in one line.
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { measure, bound, unit, .. } = self;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_meets_nothing() {
+    fn a_figure_that_is_not_a_number_meets_no_goal() {
         assert!(!goal(Bound::AtLeast(0.9), f64::NAN).is_met());
         assert!(!goal(Bound::AtMost(3.0), f64::NAN).is_met());
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_a_line() {
+    fn a_goal_is_written_in_one_line() {
         let line = goal(Bound::AtMost(1_000.5), 1_200.0).to_string();
         assert_eq!(line, "speed: 1,200 (1,200–1,201) instead of ≤ 1,000.5 × bare");
     }

@@ -1,6 +1,8 @@
+//! A figure that was measured in several rounds.
+
 use std::fmt;
 
-/// A figure as it came out of several rounds.
+/// The median of several rounds, and their extremes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -9,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// Returns the spread of at least one figure.
     pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
         let mut figures: Vec<_> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
@@ -23,14 +25,14 @@ impl Spread {
         Self { median, min, max }
     }
 
-    /// The ratios of what was measured in the same rounds.
+    /// Returns the spread of the ratios of figures from the same rounds.
     pub(crate) fn of_ratios(figures: &[f64], to: &[f64]) -> Self {
         assert_eq!(figures.len(), to.len(), "measured in the same rounds");
         Self::of(figures.iter().zip(to).map(|(figure, to)| figure / to))
     }
 }
 
-/// The median, and from where to where the rounds went, with as many decimals as the format asks for (two if it does not).
+/// Writes the median and the extremes, with the precision of the format (by default two decimals).
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = f.precision().unwrap_or(2);

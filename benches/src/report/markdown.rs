@@ -1,30 +1,30 @@
+//! Writes a report as Markdown. Titles, captions and cells are Markdown themselves.
+
 use std::time::Duration;
 
-use super::{Report, Setting, escape};
+use super::{Report, Setting};
 use crate::section::{Section, Table};
 
-/// The whole report, beginning with what matters most: the goals.
+const INTRODUCTION: &str = "\
+What the layer costs, compared with what a user would use instead. The command below makes this page; [`benches/README.md`](../benches/README.md) \
+says what is measured, and how to read the figures. Each section has the results of one part and what limits them; the goals, met and \
+missed, are [at the end](#goals).";
+
+/// Returns the whole report: the results and their limits first, the goals at the end.
 pub(super) fn of(report: &Report) -> String {
-    let mut blocks = vec![
-        "# Benchmarks".to_owned(),
-        "What the layer costs, against what a user would use instead. Made by the command below, not by hand; \
-         [`benches/README.md`](../benches/README.md) says what is measured, and how to read the figures."
-            .to_owned(),
-    ];
-    blocks.push(setting(report));
-    blocks.extend(goals(report));
+    let mut blocks = vec!["# Benchmarks".to_owned(), INTRODUCTION.to_owned(), setting(report)];
     blocks.extend(report.sections.iter().flat_map(section));
+    blocks.extend(goals(report));
     blocks.join("\n\n") + "\n"
 }
 
 fn setting(report: &Report) -> String {
     let Setting { command, date, commit, rust, processor, memory, system, load } = &report.setting;
-    // Whole seconds are enough.
-    let took = humantime::format_duration(Duration::from_secs(report.took.as_secs()));
+    let whole_seconds = Duration::from_secs(report.took.as_secs());
     let rows = [
         ["command", &format!("`{command}`")],
         ["date", date],
-        ["took", &took.to_string()],
+        ["took", &humantime::format_duration(whole_seconds).to_string()],
         ["commit", commit],
         ["compiler", rust],
         ["processor", processor],
@@ -32,7 +32,32 @@ fn setting(report: &Report) -> String {
         ["system", system],
         ["load before", load],
     ];
-    table(&["", ""], rows.iter().map(|row| row.map(escape::text)), Align::Left)
+    table(&["", ""], rows.iter().map(|row| row.map(str::to_owned)), Align::Left)
+}
+
+fn section(section: &Section) -> Vec<String> {
+    let mut blocks = vec![format!("## {}", section.title), section.text.trim().to_owned()];
+    for Table { caption, columns, rows } in &section.tables {
+        blocks.push(format!("**{caption}**"));
+        blocks.push(table(columns, rows.iter().cloned(), Align::Right));
+    }
+    blocks.extend(limits(section));
+    blocks
+}
+
+/// Returns what limits the figures whose goals are missed, each limit once.
+fn limits(section: &Section) -> Option<String> {
+    let mut limits: Vec<(&str, Vec<String>)> = Vec::new();
+    for goal in section.goals.iter().filter(|goal| !goal.is_met()) {
+        let limit = goal.limit.unwrap_or("The limit is not known yet.");
+        let measure = format!("**{}** ({})", goal.measure, goal.unit);
+        match limits.iter_mut().find(|(other, _)| *other == limit) {
+            Some((_, measures)) => measures.push(measure),
+            None => limits.push((limit, vec![measure])),
+        }
+    }
+    let limits: Vec<_> = limits.iter().map(|(limit, measures)| format!("- {}: {limit}", measures.join("; "))).collect();
+    (!limits.is_empty()).then(|| format!("What limits these figures:\n\n{}", limits.join("\n")))
 }
 
 fn goals(report: &Report) -> Vec<String> {
@@ -40,52 +65,37 @@ fn goals(report: &Report) -> Vec<String> {
     if all == 0 {
         return Vec::new();
     }
-    let mut blocks = vec!["## Goals".to_owned()];
-    blocks.push(match missed {
+    let summary = match missed {
         0 => format!("All {all} are met."),
-        _ => format!("{} of {all} are met, **{missed} missed**.", all - missed),
-    });
+        _ => format!(
+            "{} of {all} are met, **{missed} missed**. The sections above say what limits those that are missed.",
+            all - missed
+        ),
+    };
     let rows = report.goals().map(|goal| {
-        let came_of_it = if goal.is_met() { "met" } else { "**missed**" };
-        let bound = escape::text(&format!("{} {}", goal.bound, goal.unit));
-        [escape::text(&goal.measure), bound, goal.written_figure(), came_of_it.to_owned()]
+        let outcome = if goal.is_met() { "met" } else { "**missed**" };
+        [goal.measure.clone(), format!("{} {}", goal.bound, goal.unit), goal.written_figure(), outcome.to_owned()]
     });
-    blocks.push(table(&["measure", "goal", "median (min–max)", ""], rows, Align::Right));
-    let limits = report.missed().map(|goal| {
-        let limit = goal.limit.unwrap_or("it is not known yet what the limit is.");
-        format!("- **{}**: {limit}", escape::text(&goal.measure))
-    });
-    let limits: Vec<_> = limits.collect();
-    if !limits.is_empty() {
-        blocks.push(format!("Why those that are missed are missed:\n\n{}", limits.join("\n")));
-    }
-    blocks
+    let columns = ["measure", "goal", "median (min–max)", ""];
+    vec!["## Goals".to_owned(), summary, table(&columns, rows, Align::Right)]
 }
 
-fn section(section: &Section) -> Vec<String> {
-    let mut blocks = vec![format!("## {}", escape::text(section.title)), section.text.trim().to_owned()];
-    for Table { caption, columns, rows } in &section.tables {
-        blocks.push(format!("**{}**", escape::text(caption)));
-        let rows = rows.iter().map(|row| row.iter().map(|cell| escape::text(cell)));
-        let columns: Vec<_> = columns.iter().map(|column| escape::text(column)).collect();
-        blocks.push(table(&columns, rows, Align::Right));
-    }
-    blocks
-}
-
-/// How all columns of a table but the first are aligned.
+/// The alignment of all columns but the first.
 #[derive(Clone, Copy)]
 enum Align {
     Left,
     Right,
 }
 
-/// Of cells that are Markdown.
 fn table<Row>(columns: &[impl AsRef<str>], rows: impl IntoIterator<Item = Row>, align: Align) -> String
 where
     Row: IntoIterator<Item = String>,
 {
-    let line = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
+    let line = |cells: Vec<String>| {
+        // A bar would end the cell, even between backticks.
+        let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', r"\|")).collect();
+        format!("| {} |", cells.join(" | "))
+    };
     let rule = (0..columns.len()).map(|column| match align {
         Align::Right if column > 0 => "---:".to_owned(),
         _ => "---".to_owned(),

@@ -2,11 +2,9 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `markdown` | the whole report as Markdown |
-//! | `escape` | texts that must not be taken for Markdown |
-//! | `setting` | on what the figures came out: machine, compiler, commit |
+//! | `markdown` | writes the report as Markdown |
+//! | `setting` | the machine, the compiler and the commit of a run |
 
-mod escape;
 mod markdown;
 mod setting;
 #[cfg(test)]
@@ -20,7 +18,7 @@ use crate::{
     section::{Goal, Section},
 };
 
-/// What a run found out.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) setting: Setting,
@@ -33,7 +31,7 @@ impl Report {
         markdown::of(self)
     }
 
-    /// Puts the report in the place of an earlier one, which stays as it was if this one cannot be written.
+    /// Replaces the report of an earlier run, which stays as it was if the new one cannot be written.
     pub(crate) fn replace(&self, file: &Path) -> Result<(), Error> {
         let new = file.with_extension("md.new");
         fs::write(&new, self.to_markdown())?;

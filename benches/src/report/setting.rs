@@ -1,13 +1,15 @@
-use std::{path::Path, process::Command, time::SystemTime};
+//! The setting of a run: its command, machine, compiler and commit.
 
-use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
+use std::{fs, path::Path, process::Command, time::SystemTime};
+
+use procfs::{CpuInfo, Current as _, LoadAverage, Meminfo};
 
 use crate::format;
 
-/// On what figures came out: without it they say little. What cannot be found out is `unknown`.
+/// The setting of a run, without which its figures say little. A property that cannot be found out is `unknown`.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// What was typed to get them.
+    /// The command line of the run.
     pub(crate) command: String,
     /// In UTC.
     pub(crate) date: String,
@@ -16,26 +18,23 @@ pub(crate) struct Setting {
     pub(crate) processor: String,
     pub(crate) memory: String,
     pub(crate) system: String,
-    /// Of the minute before.
+    /// The load average of the minute before.
     pub(crate) load: String,
 }
 
 impl Setting {
-    /// As it is now: to be called before anything is measured.
+    /// Returns the present setting. To be called before the first measurement.
     pub(crate) fn now(root: &Path) -> Self {
-        let refresh = RefreshKind::nothing()
-            .with_cpu(CpuRefreshKind::nothing().with_frequency())
-            .with_memory(MemoryRefreshKind::nothing().with_ram());
-        let system = System::new_with_specifics(refresh);
         Self {
             command: command(),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             commit: commit(root),
             rust: env!("RUSTC_VERSION").to_owned(),
-            processor: processor(&system),
-            memory: format::bytes(system.total_memory() as f64),
-            system: system_with_kernel(),
-            load: format::with_decimals(System::load_average().one, 2),
+            processor: processor(),
+            memory: Meminfo::current().map_or_else(|_| unknown(), |memory| format::bytes(memory.mem_total as f64)),
+            system: system(),
+            load: LoadAverage::current()
+                .map_or_else(|_| unknown(), |load| format::with_decimals(f64::from(load.one), 2)),
         }
     }
 }
@@ -51,7 +50,7 @@ fn command() -> String {
     command
 }
 
-/// With a word where what was built was another tree. The report before is no change: each run makes it anew.
+/// Returns the commit, and says so if the tree differs from it. The report itself is left out, as each run replaces it.
 fn commit(root: &Path) -> String {
     let Some(commit) = git(root, &["rev-parse", "--short=12", "HEAD"]) else { return unknown() };
     let changes = git(root, &["status", "--porcelain", "--", ".", ":(exclude)docs/benchmarks.md"]);
@@ -67,19 +66,17 @@ fn git(root: &Path, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn processor(system: &System) -> String {
-    let cpus = system.cpus();
-    let model = cpus.first().map(|cpu| cpu.brand().trim()).filter(|brand| !brand.is_empty());
-    let model = model.map_or_else(unknown, str::to_owned);
-    let threads = cpus.len();
-    let cores = System::physical_core_count().map_or_else(unknown, |cores| cores.to_string());
-    format!("{model} ({}), cores: {cores}, threads: {threads}", System::cpu_arch())
+fn processor() -> String {
+    let Ok(processors) = CpuInfo::current() else { return unknown() };
+    let model = processors.model_name(0).map_or_else(unknown, str::to_owned);
+    format!("{model} ({}), threads: {}", std::env::consts::ARCH, processors.num_cores())
 }
 
-fn system_with_kernel() -> String {
-    let system = System::long_os_version().unwrap_or_else(unknown);
-    let kernel = System::kernel_version().unwrap_or_else(unknown);
-    format!("{system}, kernel {kernel}")
+fn system() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).map(|name| name.trim_matches('"'));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_else(|_| unknown());
+    format!("{}, kernel {}", name.unwrap_or("Linux"), kernel.trim())
 }
 
 fn unknown() -> String {
@@ -92,28 +89,28 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn a_tree_is_the_commit_it_is_of_and_says_when_it_was_changed() -> Result<(), Error> {
+    fn a_commit_says_whether_its_tree_was_changed() -> Result<(), Error> {
         let root = tempfile::tempdir()?;
         assert_eq!(commit(root.path()), "unknown");
-        let run = |args: &[&str]| git(root.path(), args).expect("git does it");
+        let run = |args: &[&str]| git(root.path(), args).expect("git succeeds");
         run(&["init", "--quiet"]);
-        std::fs::write(root.path().join("a"), "1")?;
+        fs::write(root.path().join("a"), "1")?;
         run(&["add", "a"]);
         run(&["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "--quiet", "--no-gpg-sign", "-m", "a"]);
         let clean = commit(root.path());
         assert!(clean.len() == 12 && clean.chars().all(|digit| digit.is_ascii_hexdigit()), "{clean}");
 
-        std::fs::create_dir(root.path().join("docs"))?;
-        std::fs::write(root.path().join("docs/benchmarks.md"), "the report before")?;
+        fs::create_dir(root.path().join("docs"))?;
+        fs::write(root.path().join("docs/benchmarks.md"), "an earlier report")?;
         assert_eq!(commit(root.path()), clean);
 
-        std::fs::write(root.path().join("a"), "2")?;
+        fs::write(root.path().join("a"), "2")?;
         assert_eq!(commit(root.path()), format!("{clean}, with changes"));
         Ok(())
     }
 
     #[test]
-    fn everything_is_found_out_about_this_machine() {
+    fn the_setting_of_this_machine_is_known() {
         let Setting { command, date, rust, processor, memory, system, load, .. } =
             Setting::now(Path::new(env!("CARGO_MANIFEST_DIR")));
         assert!(command.starts_with("cargo run "), "{command}");
