@@ -1,38 +1,38 @@
-//! Who is measured against whom.
+//! The contenders: the ways to answer a CreateProject that are compared.
 
 use tonic_idempotency::{EffectPolicy, Mode};
 
-use super::fun15::Statements;
+use super::go_interceptor::Statements;
 
-/// One way to answer a CreateProject.
+/// A way to answer a CreateProject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) guard: Guard,
 }
 
-/// What stands between the caller and the handler.
+/// The guard between the caller and the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
-    Fun15(Statements),
+    GoInterceptor(Statements),
     Layer {
         mode: Mode,
         effect: EffectPolicy,
         statements: Statements,
         replays: Replays,
     },
-    /// Nothing.
+    /// No guard.
     None,
-    /// In the handler's place, a look-up by primary key.
+    /// A look-up by primary key in place of the handler.
     PrimaryKey,
 }
 
-/// Where a replay comes from.
+/// The source of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replays {
-    /// The layer's memory, where it has given it before.
+    /// The layer's memory, if it has answered this call before.
     Memory,
-    /// The store, each time.
+    /// The store.
     Store,
 }
 
@@ -40,10 +40,11 @@ pub(crate) const BARE: Contender = Contender { name: "bare handler", guard: Guar
 
 pub(crate) const PRIMARY_KEY: Contender = Contender { name: "primary-key SELECT", guard: Guard::PrimaryKey };
 
-pub(crate) const FUN15: Contender = Contender { name: "FUN-15, prepared", guard: Guard::Fun15(Statements::Prepared) };
+pub(crate) const GO_INTERCEPTOR: Contender =
+    Contender { name: "Go interceptor, prepared", guard: Guard::GoInterceptor(Statements::Prepared) };
 
-pub(crate) const FUN15_PARSED: Contender =
-    Contender { name: "FUN-15, parsed", guard: Guard::Fun15(Statements::Parsed) };
+pub(crate) const GO_INTERCEPTOR_PARSED: Contender =
+    Contender { name: "Go interceptor, parsed", guard: Guard::GoInterceptor(Statements::Parsed) };
 
 pub(crate) const RESERVED: Contender =
     layer("reserved, prepared", Mode::Reserved, EffectPolicy::Anywhere, Statements::Prepared);

@@ -1,4 +1,4 @@
-//! What is counted of one call: round trips, and what the server logs.
+//! Counts of one call: its round trips, and the bytes and index entries that it adds to the write-ahead log.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -12,18 +12,18 @@ use super::{
 };
 use crate::{Error, context::Context};
 
-/// For each call.
+/// The counts of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) round_trips: f64,
-    /// Bytes of the write-ahead log, images of whole pages left out: they depend on how long ago the last checkpoint was.
+    /// Bytes of the write-ahead log without images of whole pages, which depend on the time since the last checkpoint.
     pub(crate) log_bytes: f64,
-    /// Entries put into B-trees.
+    /// Entries inserted into B-trees.
     pub(crate) index_entries: f64,
 }
 
 impl Counts {
-    /// Of calls one after another.
+    /// Counts calls that are made one after another.
     pub(crate) async fn of(
         context: &Context,
         world: &World,
@@ -35,7 +35,7 @@ impl Counts {
         let link = Link::start(address, Duration::ZERO)?;
         let client = Served::start(world.routes(contender, link.address())?).await?;
         let load = Load { concurrency: 1, ..load.clone() };
-        // So that every connection is there, with what is prepared on it.
+        // Opens the connection, and prepares its statements.
         load.run_times(calls, &client, &world.processes).await?;
 
         let (round_trips, log) = (link.round_trips(), LogPosition::now(world).await?);
@@ -65,7 +65,7 @@ impl LogPosition {
         Ok(Self(row.try_get(0)?))
     }
 
-    /// What `pg_waldump` says was logged since.
+    /// Returns what was logged since this position, as `pg_waldump` says.
     async fn until_now(self, world: &World) -> Result<Logged, Error> {
         let end = Self::now(world).await?;
         if end == self {
@@ -88,12 +88,13 @@ impl LogPosition {
         if !output.status.success() {
             return Err(format!("pg_waldump: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
-        Logged::read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "pg_waldump said something new".into())
+        Logged::read(&String::from_utf8_lossy(&output.stdout))
+            .ok_or_else(|| "the output of pg_waldump has an unknown form".into())
     }
 }
 
 impl Logged {
-    /// Reads lines such as `Btree/INSERT_LEAF   1200 ( 9.30)   76800 ( 7.12)   …`, and the one of totals.
+    /// Parses lines such as `Btree/INSERT_LEAF   1200 ( 9.30)   76800 ( 7.12)   …`, and the line of totals.
     fn read(statistics: &str) -> Option<Self> {
         let (mut bytes, mut index_entries) = (None, 0);
         for line in statistics.lines() {
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_pg_waldump_says() {
+    fn parses_the_output_of_pg_waldump() {
         let statistics = "\
 WAL statistics between 0/1000000 and 0/2000000:
 Type                                           N      (%)          Record size      (%)             FPI size      (%)        Combined size      (%)
@@ -128,6 +129,6 @@ Total                                         30                          3440 [
 ";
         let logged = Logged::read(statistics).expect("statistics");
         assert_eq!((logged.bytes, logged.index_entries), (3440, 20));
-        assert!(Logged::read("nothing of the kind").is_none());
+        assert!(Logged::read("other text").is_none());
     }
 }

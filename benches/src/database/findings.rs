@@ -1,12 +1,12 @@
-//! What was found out, as a section of the report.
+//! The section of the report.
 
 use std::time::Duration;
 
 use super::{
     CONCURRENCY, SMALL,
     contender::{
-        BARE, Contender, FROM_MEMORY, FUN15, FUN15_PARSED, PRIMARY_KEY, RESERVED, RESERVED_HERE, RESERVED_PARSED,
-        TRANSACTIONAL, TRANSACTIONAL_PARSED,
+        BARE, Contender, FROM_MEMORY, GO_INTERCEPTOR, GO_INTERCEPTOR_PARSED, PRIMARY_KEY, RESERVED, RESERVED_HERE,
+        RESERVED_PARSED, TRANSACTIONAL, TRANSACTIONAL_PARSED,
     },
     counts::Counts,
     load::Figures,
@@ -18,7 +18,7 @@ use crate::{
     spread::Spread,
 };
 
-/// All of it.
+/// The results of all measurements.
 pub(crate) struct Findings {
     pub(crate) server: String,
     pub(crate) counts: Vec<(Contender, &'static str, Counts)>,
@@ -29,14 +29,14 @@ pub(crate) struct Findings {
     pub(crate) distant: Distant,
 }
 
-/// Turns taken by so many callers at once, with payloads of so many bytes.
+/// Measurements in turn, with this number of concurrent callers and this size of payloads.
 pub(crate) struct Matrix {
     pub(crate) concurrency: usize,
     pub(crate) payload: usize,
     pub(crate) turns: Turns,
 }
 
-/// Turns taken with a server that is further away.
+/// Measurements in turn, with a slower network.
 pub(crate) struct Distant {
     pub(crate) round_trip: Duration,
     /// First calls, one at a time.
@@ -48,23 +48,24 @@ pub(crate) struct Distant {
 }
 
 const TEXT: &str = "\
-The handler is the sample's CreateProject: BEGIN, the user, one INSERT whose trigger writes an outbox row, COMMIT, its statements \
-parsed each time. It is called with payloads of 100 bytes and of 100 KB, which its response brings back, over HTTP/2 on the loopback \
-interface, by a closed loop of callers in the same process; PostgreSQL has its defaults (each commit is flushed to the disk) and 512 MB \
-of shared buffers, on the same machine. Pools have 16 connections.
+The handler is the sample's CreateProject: BEGIN, the user, one INSERT whose trigger writes an outbox row, COMMIT, with statements \
+parsed each time. Concurrent callers in the same process call it over HTTP/2 on the loopback interface; each makes its next call when \
+the last one has been answered. Payloads are 100 bytes or 100 KB, and the response returns them. PostgreSQL runs on the same machine \
+with its defaults (each commit is flushed to the disk) and 512 MB of shared buffers. Pools have 16 connections.
 
-- **bare handler**: nothing around it.
-- **FUN-15**: the sequence of its Go server around the same handler: set the user, look up, reserve, *handler*, complete, reset the user; \
-for a replay set the user, look up, ask the outbox, reset the user. Each is a round trip; *prepared* as pgx has it, or *parsed* each time.
-- **reserved**, **transactional**: the layer in its two modes, with `PostgresStore::prepared_statements`, or *parsed*, its default. \
-A transactional handler writes in the layer's transaction, and so needs neither BEGIN nor the user nor COMMIT of its own.
-- **same server**: `EffectPolicy::SameServer`, as suits this handler: the reservation does not wait for the disk.
-- **primary-key SELECT**: in the handler's place one prepared SELECT of the response, by primary key, without row-level security: what a \
-replay cannot be faster than, if it asks at all.
-- **from memory**: a replay of a finished call that the process has given before. All other replays have `replay_cache_bytes(0)`.
+- **bare handler**: the handler without a guard.
+- **Go interceptor**: the Go interceptor's statements around the same handler: set the user, look up, reserve, *handler*, complete, \
+reset the user; for a replay set the user, look up, read the outbox, reset the user. Each statement is a round trip; *prepared*, as \
+pgx does, or *parsed* each time.
+- **reserved**, **transactional**: the two modes of the layer, with `PostgresStore::prepared_statements`, or *parsed*, its default. \
+A transactional handler writes in the layer's transaction, and needs neither BEGIN nor the user nor COMMIT of its own.
+- **same server**: `EffectPolicy::SameServer`, which suits this handler: the reservation does not wait for the disk.
+- **primary-key SELECT**: one prepared SELECT of the response by primary key, without row-level security, in place of the handler. A \
+replay that reads the database cannot be faster.
+- **from memory**: a replay of a finished call that the process has answered before. All other replays have `replay_cache_bytes(0)`.
 
-Replays are of 512 keys (64 of large payloads) in turn, the work behind them done. Processor time is that of the process that calls \
-and is called, and of all of PostgreSQL's. Calls are checked: each is answered with its own payload.
+Replays use 512 keys in turn (64 with large payloads), and the work behind them is done. Own processor time is that of the process \
+that calls and answers; PostgreSQL's is that of all its processes. Both are per call. The size of each response's payload is checked.
 ";
 
 impl Findings {
@@ -107,127 +108,155 @@ impl Findings {
             ]
         };
         Table {
-            caption: "For each call: round trips to the database, bytes of its log without images of whole pages, and \
-                      entries put into indexes (the second round trip of a transactional replay is its ROLLBACK, for \
-                      which nobody waits)"
-                .to_owned(),
+            caption:
+                "Per call: round trips to the database, bytes of the write-ahead log without images of whole pages, \
+                      and entries inserted into indexes (the second round trip of a transactional replay is its \
+                      ROLLBACK, which no caller waits for)"
+                    .to_owned(),
             columns: ["", "round trips", "log bytes", "index entries"].map(str::to_owned).to_vec(),
             rows: self.counts.iter().map(row).collect(),
         }
     }
 
     fn goals(&self) -> Vec<Goal> {
-        let first = at_goal(&self.first);
-        let again = at_goal(&self.again);
-        let Distant { round_trip, alone, again: again_far, .. } = &self.distant;
-        let ratio = |measure: &str, turns: &Turns, of: Contender, to: Contender, bound, limit| Goal {
-            measure: format!("{measure}, {CONCURRENCY} at once: throughput"),
-            bound: Bound::AtLeast(bound),
-            figure: turns.throughput_ratio(of, to),
-            unit: format!("× {}", to.name),
-            limit,
-        };
-        let far_ratio = |measure: &str, turns: &Turns, of: Contender, to: Contender, bound, limit| Goal {
-            measure: format!("{measure}, 1 ms round trips, one at a time: throughput"),
-            bound: Bound::AtLeast(bound),
-            figure: turns.throughput_ratio(of, to),
-            unit: format!("× {}", to.name),
-            limit,
-        };
-        let above = |of: Contender, bound, limit| Goal {
+        [self.first_call_goals(), self.replay_goals()].concat()
+    }
+
+    fn first_call_goals(&self) -> Vec<Goal> {
+        let (near, far) = (at_goal(&self.first), &self.distant.alone);
+        let throughput = |call: &str, of, to, bound, limit| throughput(&near_by(call), near, of, to, bound, limit);
+        let above_bare = |of: Contender, bound, limit| Goal {
             measure: format!("first call, {}, 1 ms round trips: median latency above the bare handler's", of.name),
             bound: Bound::AtMost(bound),
-            figure: alone.latency_above(of, BARE, *round_trip),
+            figure: far.latency_above(of, BARE, self.distant.round_trip),
             unit: "round trips".to_owned(),
             limit,
         };
+        let (first, reserved) = (Some(FIRST_LIMIT), Some(RESERVED_LIMIT));
+        vec![
+            throughput("first call, transactional", TRANSACTIONAL, BARE, 0.70, None),
+            throughput("first call, transactional", TRANSACTIONAL, GO_INTERCEPTOR, 2.4, first),
+            throughput("first call, transactional, parsed", TRANSACTIONAL_PARSED, GO_INTERCEPTOR_PARSED, 2.4, first),
+            throughput("first call, reserved, same server", RESERVED_HERE, GO_INTERCEPTOR, 1.6, reserved),
+            throughput("first call, reserved, parsed", RESERVED_PARSED, GO_INTERCEPTOR_PARSED, 1.6, reserved),
+            self::throughput(
+                &far_away("first call, transactional"),
+                far,
+                TRANSACTIONAL,
+                GO_INTERCEPTOR,
+                2.4,
+                Some(FAR_LIMIT),
+            ),
+            above_bare(TRANSACTIONAL, 1.0, None),
+            above_bare(RESERVED_HERE, 2.0, Some(FLUSH_LIMIT)),
+        ]
+    }
+
+    fn replay_goals(&self) -> Vec<Goal> {
+        let (near, far) = (at_goal(&self.again), &self.distant.again);
+        let near = |call: &str, of, to, bound, limit| throughput(&near_by(call), near, of, to, bound, Some(limit));
+        let distant = |call: &str, of, to, bound, limit| throughput(&far_away(call), far, of, to, bound, Some(limit));
         let above_select = |of: Contender| Goal {
             measure: format!("replay, {}, 1 ms round trips: median latency above a call's with one SELECT", of.name),
             bound: Bound::AtMost(0.5),
-            figure: again_far.latency_above(of, PRIMARY_KEY, *round_trip),
+            figure: far.latency_above(of, PRIMARY_KEY, self.distant.round_trip),
             unit: "round trips".to_owned(),
             limit: None,
         };
-        let trips = |of: Contender, bound, limit| Goal {
-            measure: format!("replay, {}: round trips", of.name),
-            bound: Bound::AtMost(bound),
-            figure: Spread::of(
-                self.counts.iter().filter(|it| it.0 == of && it.1 == "replay").map(|it| it.2.round_trips),
-            ),
-            unit: "round trips".to_owned(),
-            limit,
-        };
         vec![
-            ratio("first call, transactional", first, TRANSACTIONAL, BARE, 0.70, None),
-            ratio("first call, transactional", first, TRANSACTIONAL, FUN15, 2.4, Some(FIRST_LIMIT)),
-            ratio(
-                "first call, transactional, parsed",
-                first,
-                TRANSACTIONAL_PARSED,
-                FUN15_PARSED,
-                2.4,
-                Some(FIRST_LIMIT),
-            ),
-            ratio("first call, reserved, same server", first, RESERVED_HERE, FUN15, 1.6, Some(RESERVED_LIMIT)),
-            ratio("first call, reserved, parsed", first, RESERVED_PARSED, FUN15_PARSED, 1.6, Some(RESERVED_LIMIT)),
-            far_ratio("first call, transactional", alone, TRANSACTIONAL, FUN15, 2.4, Some(FAR_LIMIT)),
-            above(TRANSACTIONAL, 1.0, None),
-            above(RESERVED_HERE, 2.0, Some(FLUSH_LIMIT)),
-            trips(RESERVED, 1.0, None),
-            trips(TRANSACTIONAL, 1.0, Some(ROLLBACK_LIMIT)),
+            self.round_trips_goal(RESERVED, 1.0, None),
+            self.round_trips_goal(TRANSACTIONAL, 1.0, Some(ROLLBACK_LIMIT)),
             above_select(RESERVED),
             above_select(TRANSACTIONAL),
-            ratio("replay, reserved", again, RESERVED, PRIMARY_KEY, 0.85, Some(SELECT_LIMIT)),
-            ratio("replay, transactional", again, TRANSACTIONAL, PRIMARY_KEY, 0.85, Some(SELECT_LIMIT)),
-            ratio("replay, reserved", again, RESERVED, FUN15, 3.0, Some(REPLAY_LIMIT)),
-            far_ratio("replay, reserved", again_far, RESERVED, PRIMARY_KEY, 0.85, Some(SELECT_LIMIT)),
-            far_ratio("replay, transactional", again_far, TRANSACTIONAL, PRIMARY_KEY, 0.85, Some(FAR_SELECT_LIMIT)),
-            far_ratio("replay, reserved", again_far, RESERVED, FUN15, 3.0, Some(REPLAY_LIMIT)),
-            trips(FROM_MEMORY, 0.0, None),
+            near("replay, reserved", RESERVED, PRIMARY_KEY, 0.85, SELECT_LIMIT),
+            near("replay, transactional", TRANSACTIONAL, PRIMARY_KEY, 0.85, SELECT_LIMIT),
+            near("replay, reserved", RESERVED, GO_INTERCEPTOR, 3.0, REPLAY_LIMIT),
+            distant("replay, reserved", RESERVED, PRIMARY_KEY, 0.85, SELECT_LIMIT),
+            distant("replay, transactional", TRANSACTIONAL, PRIMARY_KEY, 0.85, FAR_SELECT_LIMIT),
+            distant("replay, reserved", RESERVED, GO_INTERCEPTOR, 3.0, REPLAY_LIMIT),
+            self.round_trips_goal(FROM_MEMORY, 0.0, None),
         ]
+    }
+
+    fn round_trips_goal(&self, of: Contender, bound: f64, limit: Option<&'static str>) -> Goal {
+        let replays = self.counts.iter().filter(|(contender, call, _)| *contender == of && *call == "replay");
+        Goal {
+            measure: format!("replay, {}: round trips", of.name),
+            bound: Bound::AtMost(bound),
+            figure: Spread::of(replays.map(|(_, _, counts)| counts.round_trips)),
+            unit: "round trips".to_owned(),
+            limit,
+        }
     }
 }
 
 const FIRST_LIMIT: &str = "\
-    FUN-15's sequence itself. Where a round trip costs next to nothing, its throughput is a large part of the bare handler's (the table \
-    of 16 at once has it), and 2.4 times that is about the bare handler's own or more, which leaves nothing for writing a record.";
+    The Go interceptor is fast here already. Where a round trip costs almost nothing, its throughput is a large part of the bare \
+    handler's (see the table of 16 at once). 2.4 times that is about the bare handler's own throughput or more, which leaves nothing \
+    for writing a record.";
 
 const FAR_LIMIT: &str = "\
-    Processor time and one flush. Of nine round trips three are left, and of three flushes one; what the handler itself takes of the \
-    processors is left whole. Longer round trips bring it nearer to three, shorter ones to the ratio of 16 at once.";
+    Processor time and one flush. Of nine round trips three are left, and of three flushes one, but the processor time of the handler \
+    itself stays. Longer round trips bring the ratio nearer to three; shorter ones bring it nearer to that of 16 at once.";
 
 const RESERVED_LIMIT: &str = "\
-    Two transactions of the reservation's own, as FUN-15 has them: an insert with its index entries, and an update. With the database \
-    next door they are most of what either adds to the handler (PostgreSQL's processor time in the table of 16 at once), and the round trips \
-    saved are the rest. Passing it takes transactional mode, which writes one row in the handler's own transaction; or claims of \
-    several calls put into one statement, which would have a call wait for others.";
+    The reservation has two transactions of its own, as the Go interceptor's has: an insert with its index entries, and an update. \
+    With the database on the same machine they are most of the cost that either adds to the handler (see PostgreSQL's processor time \
+    in the table of 16 at once), and the round trips saved are the rest. To pass this limit takes transactional mode, which writes \
+    one row in the handler's own transaction, or claims of several calls in one statement, which would make calls wait for others.";
 
 const FLUSH_LIMIT: &str = "\
-    The disk. Beyond its two round trips it waits for the flush of the completed record, as it has to, or a crash would lose an \
-    outcome that was answered. In the table of one at a time, latencies go up by that flush with each commit that waits. \
+    The disk. Beyond its two round trips, a reserved call waits for the flush of the completed record, as it has to: otherwise a crash \
+    would lose an outcome that was answered. In the table of one at a time, each commit that waits adds a flush to the latency. \
     Transactional mode has one flush in all, the handler's own.";
 
 const SELECT_LIMIT: &str = "\
-    Processor time of PostgreSQL (the table of 16 at once): one call of a function that sets the user, reads the record under \
-    row-level security, and asks the outbox in a block that survives its errors, against a prepared look-up without any of \
-    that; for a transactional procedure BEGIN, two locks and a ROLLBACK as well. To pass it, a replay would have to do without \
-    row-level security or without its status. Where round trips count, a reserved procedure's meets it; from memory every replay does.";
+    Processor time of PostgreSQL (see the table of 16 at once). A replay calls one function that sets the user, reads the record under \
+    row-level security, and reads the outbox in a block that survives its errors; the SELECT is a prepared look-up without any of \
+    that. A transactional replay adds BEGIN, two locks and a ROLLBACK. To pass this limit, a replay would have to do without \
+    row-level security or without its status. Where round trips count, a reserved procedure meets its goal; from memory every \
+    replay does.";
 
 const FAR_SELECT_LIMIT: &str = "\
-    Processor time of PostgreSQL once more: BEGIN, two locks and a ROLLBACK beside the look-up. It is one round trip all the same.";
+    Processor time of PostgreSQL: BEGIN, two locks and a ROLLBACK beside the look-up. The caller waits for one round trip all the same.";
 
 const ROLLBACK_LIMIT: &str = "\
-    The ROLLBACK. It follows the answer, and no caller waits for it, but the connection does. Without it first calls would have to \
-    look before they begin, one round trip more for each.";
+    The ROLLBACK. It follows the answer, so the caller does not wait for it, but the connection does. Without it, first calls would \
+    have to look before they begin, which is one round trip more for each.";
 
 const REPLAY_LIMIT: &str = "\
-    Processor time of PostgreSQL, as above: FUN-15's four statements are small ones, and prepared. It is met where round trips count, \
-    for FUN-15 makes four of them, and from memory.";
+    Processor time of PostgreSQL: the Go interceptor's four statements are small and prepared. The goal is met where round trips \
+    count, because the Go interceptor makes four of them, and from memory.";
 
-/// Where the goals are measured.
+fn near_by(call: &str) -> String {
+    format!("{call}, {CONCURRENCY} at once")
+}
+
+fn far_away(call: &str) -> String {
+    format!("{call}, 1 ms round trips, one at a time")
+}
+
+fn throughput(
+    measure: &str,
+    turns: &Turns,
+    of: Contender,
+    to: Contender,
+    bound: f64,
+    limit: Option<&'static str>,
+) -> Goal {
+    Goal {
+        measure: format!("{measure}: throughput"),
+        bound: Bound::AtLeast(bound),
+        figure: turns.throughput_ratio(of, to),
+        unit: format!("× {}", to.name),
+        limit,
+    }
+}
+
+/// Returns the measurements at the concurrency and the payload of the goals.
 fn at_goal(matrices: &[Matrix]) -> &Turns {
     let here = matrices.iter().find(|matrix| matrix.concurrency == CONCURRENCY && matrix.payload == SMALL);
-    &here.expect("it is among those that are measured").turns
+    &here.expect("its concurrency and payload are measured").turns
 }
 
 fn figures_table(caption: String, turns: &Turns, to: Contender) -> Table {

@@ -1,11 +1,11 @@
-//! The sample's CreateProject handler, and the ways to guard it that the layer is held against.
+//! The handler of all contenders: the sample's CreateProject.
 
 use organization::{Database, proto::project_service_server::ProjectService as _};
 use tonic::{Request, Response, Status};
 
 use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
-/// The sample's handler, which inserts a project; what came as the payload goes back.
+/// The sample's handler, which inserts a project. The response returns the payload of the request.
 #[derive(Debug)]
 pub(crate) struct Projects(organization::Projects);
 

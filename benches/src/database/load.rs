@@ -1,4 +1,4 @@
-//! A load of calls: so many at once, each caller making the next call when the last one has been answered.
+//! A load of calls from concurrent callers, each of which makes its next call when the last one has been answered.
 
 use std::{
     sync::{
@@ -18,40 +18,40 @@ use super::proto::{CreateProjectRequest, project_service_client::ProjectServiceC
 use super::usage::{ServerProcesses, own_processor_time};
 use crate::Error;
 
-/// Which keys calls come with.
+/// The keys of the calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
-    /// A new one each: first calls.
+    /// A new key for each call: first calls.
     New,
-    /// These in turn.
+    /// These keys in turn: replays.
     Recorded(Arc<[Uuid]>),
 }
 
-/// What is called, and how.
+/// The calls of one measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) concurrency: usize,
     pub(crate) keys: Keys,
-    /// The size of the request's payload, in bytes, which the response brings back.
+    /// The size of the payload of requests and responses, in bytes.
     pub(crate) payload: usize,
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) calls: u64,
-    /// Calls in a second.
+    /// Calls per second.
     pub(crate) throughput: f64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
-    /// For each call, of the process that calls and is called.
+    /// The processor time of this process, which calls and answers, per call.
     pub(crate) own_processor: Duration,
-    /// For each call, of PostgreSQL's processes.
+    /// The processor time of PostgreSQL's processes, per call.
     pub(crate) server_processor: Duration,
 }
 
 impl Load {
-    /// Calls for so long.
+    /// Calls for the given time.
     pub(crate) async fn run_for(
         &self,
         time: Duration,
@@ -62,7 +62,7 @@ impl Load {
         self.run(client, server, move |_| Instant::now() < deadline).await
     }
 
-    /// Makes so many calls.
+    /// Makes the given number of calls.
     pub(crate) async fn run_times(
         &self,
         calls: usize,
@@ -76,7 +76,7 @@ impl Load {
         &self,
         client: &impl Client,
         server: &ServerProcesses,
-        goes_on: impl Fn(usize) -> bool + Clone + Send + 'static,
+        more: impl Fn(usize) -> bool + Clone + Send + 'static,
     ) -> Result<Figures, Error> {
         let calls = Arc::new(AtomicUsize::new(0));
         let payload = vec![0x5a; self.payload];
@@ -84,14 +84,13 @@ impl Load {
         let started = Instant::now();
         let mut callers = JoinSet::new();
         for _ in 0..self.concurrency {
-            let (mut client, load, goes_on, calls) =
-                (client.clone(), self.clone(), goes_on.clone(), Arc::clone(&calls));
+            let (mut client, load, more, calls) = (client.clone(), self.clone(), more.clone(), Arc::clone(&calls));
             let payload = payload.clone();
             callers.spawn(async move {
                 let mut latencies = histogram();
                 loop {
                     let call = calls.fetch_add(1, Ordering::Relaxed);
-                    if !goes_on(call) {
+                    if !more(call) {
                         return Ok::<_, Error>(latencies);
                     }
                     let asked = Instant::now();
@@ -129,7 +128,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are no more than five")
 }
 
-/// What a load calls with. Clones share what they are connected by.
+/// The client of a load. Clones share their connection.
 pub(crate) trait Client: Clone + Send + 'static {
     fn create_project(&mut self, key: Uuid, payload: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send;
 }
@@ -149,7 +148,7 @@ where
         request.metadata_mut().insert("idempotency-key", MetadataValue::try_from(key.to_string())?);
         let response = ProjectServiceClient::create_project(self, request).await?.into_inner();
         if response.payload.len() != size || response.project_id.len() != 36 {
-            return Err("a call was answered with something else than its response".into());
+            return Err("a call was not answered with its own response".into());
         }
         Ok(())
     }

@@ -1,9 +1,19 @@
 //! Claim, complete and replay on PostgreSQL.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `world` | the PostgreSQL server, and the services that use it |
+//! | `contender` | the ways to answer a call that are compared |
+//! | `handler`, `go_interceptor`, `primary_key` | the handler, the Go interceptor around it, and a look-up by primary key |
+//! | `link` | a slower network |
+//! | `load`, `turns` | concurrent callers, and contenders in turn |
+//! | `counts`, `usage` | round trips and log bytes, and processor time |
+//! | `findings` | the section of the report |
 
 pub(crate) mod contender;
 mod counts;
 mod findings;
-mod fun15;
+mod go_interceptor;
 mod handler;
 mod link;
 pub(crate) mod load;
@@ -21,8 +31,8 @@ use uuid::Uuid;
 
 use self::{
     contender::{
-        BARE, Contender, FROM_MEMORY, FUN15, FUN15_PARSED, Guard, PRIMARY_KEY, RESERVED, RESERVED_HERE,
-        RESERVED_PARSED, TRANSACTIONAL, TRANSACTIONAL_PARSED,
+        BARE, Contender, FROM_MEMORY, GO_INTERCEPTOR, GO_INTERCEPTOR_PARSED, Guard, PRIMARY_KEY, RESERVED,
+        RESERVED_HERE, RESERVED_PARSED, TRANSACTIONAL, TRANSACTIONAL_PARSED,
     },
     counts::Counts,
     findings::{Distant, Findings, Matrix},
@@ -34,24 +44,33 @@ use self::{
 };
 use crate::{Error, context::Context, section::Section};
 
-/// Who answers first calls.
-const FIRST: [Contender; 8] =
-    [BARE, FUN15, FUN15_PARSED, RESERVED, RESERVED_PARSED, RESERVED_HERE, TRANSACTIONAL, TRANSACTIONAL_PARSED];
+/// The contenders for first calls.
+const FIRST: [Contender; 8] = [
+    BARE,
+    GO_INTERCEPTOR,
+    GO_INTERCEPTOR_PARSED,
+    RESERVED,
+    RESERVED_PARSED,
+    RESERVED_HERE,
+    TRANSACTIONAL,
+    TRANSACTIONAL_PARSED,
+];
 
-/// Who answers calls again.
-const AGAIN: [Contender; 6] = [PRIMARY_KEY, FUN15, FUN15_PARSED, RESERVED, TRANSACTIONAL, FROM_MEMORY];
+/// The contenders for replays.
+const AGAIN: [Contender; 6] =
+    [PRIMARY_KEY, GO_INTERCEPTOR, GO_INTERCEPTOR_PARSED, RESERVED, TRANSACTIONAL, FROM_MEMORY];
 
-/// Those of the ones above that are measured where it is about round trips.
-const FIRST_FAR: [Contender; 5] = [BARE, FUN15, RESERVED, RESERVED_HERE, TRANSACTIONAL];
-const AGAIN_FAR: [Contender; 5] = [PRIMARY_KEY, FUN15, RESERVED, TRANSACTIONAL, FROM_MEMORY];
+/// The contenders with a slower network.
+const FIRST_FAR: [Contender; 5] = [BARE, GO_INTERCEPTOR, RESERVED, RESERVED_HERE, TRANSACTIONAL];
+const AGAIN_FAR: [Contender; 5] = [PRIMARY_KEY, GO_INTERCEPTOR, RESERVED, TRANSACTIONAL, FROM_MEMORY];
 
-/// Where the goals are measured.
+/// The concurrency and the payload at which the goals are measured.
 const CONCURRENCY: usize = 16;
 const CONCURRENCIES: [usize; 3] = [1, CONCURRENCY, 64];
 const SMALL: usize = 100;
 const PAYLOADS: [usize; 2] = [SMALL, 100_000];
 
-/// What the link to a server that is further away adds to each round trip.
+/// The time that a slower network adds to each round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
 pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
@@ -69,7 +88,7 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     Ok(findings.into_section())
 }
 
-/// What one call of each costs, first and again.
+/// Counts one first call and one replay of each contender.
 async fn counts(
     context: &Context,
     world: &World,
@@ -123,7 +142,7 @@ async fn calls_again(context: &Context, world: &World, near: SocketAddr) -> Resu
     Ok(matrix)
 }
 
-/// The services called without HTTP/2: what is left is the handler, the layer and the database.
+/// Calls the services without HTTP/2, which leaves the handler, the layer and the database.
 async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Result<[Turns; 2], Error> {
     context.progress("first calls, without HTTP/2");
     let mut first = Vec::new();
@@ -134,7 +153,7 @@ async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Resul
     }
     let time = context.time(Duration::from_millis(600));
     let turns = Turns::taken(&first, context.rounds(3), time, &world.processes).await?;
-    // With their connections, of which the server takes no more than so many.
+    // Closes their connections, as the server accepts a limited number.
     drop(first);
     context.progress("replays, without HTTP/2");
     let mut clients = Vec::new();
@@ -147,7 +166,7 @@ async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Resul
     Ok([turns, again])
 }
 
-/// Calls to services whose database is further away.
+/// Calls services whose database is behind a slower network.
 async fn distant(context: &Context, world: &World, near: SocketAddr) -> Result<Distant, Error> {
     context.progress("calls with 1 ms more for each round trip");
     let link = Link::start(near, ROUND_TRIP)?;
@@ -192,7 +211,7 @@ async fn clients(
     Ok(clients)
 }
 
-/// Each with calls that it has answered before.
+/// Returns each client with a load of calls that it has answered before.
 async fn entrants_again<C: Client>(
     context: &Context,
     world: &World,
@@ -212,7 +231,7 @@ fn at_once<C: Clone>(entrant: &Entrant<C>, concurrency: usize) -> Entrant<C> {
     Entrant { load: Load { concurrency, ..entrant.load.clone() }, ..entrant.clone() }
 }
 
-/// The keys of calls that this contender has answered, and whose work has been done since.
+/// Makes calls whose work is then marked as done, and returns their keys.
 async fn recorded(
     context: &Context,
     world: &World,
@@ -230,7 +249,7 @@ async fn recorded(
     load.run_times(keys.len(), client, &world.processes).await?;
     world.finish_all_work().await?;
     if contender == FROM_MEMORY {
-        // It has to have been given once, and to have been final then.
+        // The layer remembers a replay once it has given it with a final status.
         load.run_times(keys.len(), client, &world.processes).await?;
     }
     Ok(Keys::Recorded(keys))

@@ -1,4 +1,4 @@
-//! What a replay cannot be faster than: a call whose handler selects one row by its primary key.
+//! The lower bound of a replay from the store: a handler that selects one row by its primary key.
 
 use deadpool_postgres::Pool;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_
 
 const SELECT: &str = "SELECT response FROM benchmarks.responses WHERE id = $1";
 
-/// A handler that gives the response back that is recorded under the key, and asks nothing else.
+/// A handler that returns the response recorded under the key, and does nothing else.
 #[derive(Debug)]
 pub(crate) struct PrimaryKey {
     pool: Pool,

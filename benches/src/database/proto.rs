@@ -1,4 +1,4 @@
-//! What the benchmarks call: the generated code.
+//! The generated code of `proto/benchmarks/database/v1/project.proto`.
 
 #![allow(missing_docs, unreachable_pub, reason = "generated code")]
 

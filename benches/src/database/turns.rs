@@ -1,4 +1,4 @@
-//! Contenders that take turns under the same load.
+//! Measurements of contenders in turn, under the same load.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Error, spread::Spread};
 
-/// A contender, and how it is called.
+/// A contender, its client and its load.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrant<C> {
     pub(crate) contender: Contender,
@@ -17,14 +17,14 @@ pub(crate) struct Entrant<C> {
     pub(crate) load: Load,
 }
 
-/// What came of each round, for each contender.
+/// The figures of each round, by contender.
 #[derive(Debug)]
 pub(crate) struct Turns {
     figures: Vec<(Contender, Vec<Figures>)>,
 }
 
 impl Turns {
-    /// Each is called for that long, so many times: one after another, and in the next round the other way round.
+    /// Measures each entrant once in each round, for the given time. Every other round goes through them in reverse.
     pub(crate) async fn taken(
         entrants: &[Entrant<impl Client>],
         rounds: usize,
@@ -46,18 +46,18 @@ impl Turns {
         self.figures.iter().map(|(contender, _)| *contender)
     }
 
-    /// A figure of each round.
+    /// Returns the spread of one figure over the rounds.
     pub(crate) fn spread(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Spread {
         Spread::of(self.all(contender, figure))
     }
 
-    /// The ratio of a contender's throughput to another's, round by round.
+    /// Returns the ratio of a contender's throughput to another's, round by round.
     pub(crate) fn throughput_ratio(&self, contender: Contender, to: Contender) -> Spread {
         let throughput = |of| self.all(of, |figures| figures.throughput);
         Spread::of_ratios(&throughput(contender), &throughput(to))
     }
 
-    /// By how much a contender's median latency is above another's, round by round, in units of a time.
+    /// Returns how far a contender's median latency is above another's, round by round, in the given unit.
     pub(crate) fn latency_above(&self, contender: Contender, other: Contender, unit: Duration) -> Spread {
         let latency = |of| self.all(of, |figures| figures.p50.as_secs_f64());
         let above = latency(contender).into_iter().zip(latency(other)).map(|(of, other)| of - other);
@@ -66,7 +66,7 @@ impl Turns {
 
     fn all(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Vec<f64> {
         let of = self.figures.iter().find(|(other, _)| *other == contender);
-        let (_, rounds) = of.expect("only those who took turns are asked for");
+        let (_, rounds) = of.expect("the contender was measured");
         rounds.iter().map(figure).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! What a measurement takes of the machine and of the server, from the outside.
+//! The processor time of this process and of PostgreSQL.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -14,7 +14,7 @@ pub(crate) struct ServerProcesses {
 }
 
 impl ServerProcesses {
-    /// The processes of the server that a superuser is connected to.
+    /// Finds the processes of the server that a superuser is connected to.
     pub(crate) async fn of(client: &Client) -> Result<Self, Error> {
         let directory: String = client.query_one("SELECT current_setting('data_directory')", &[]).await?.try_get(0)?;
         let pid = fs::read_to_string(PathBuf::from(directory).join("postmaster.pid"))?;
@@ -22,11 +22,11 @@ impl ServerProcesses {
         Ok(Self { postmaster })
     }
 
-    /// What all of them, those that have ended included, have had of the processors.
+    /// Returns the processor time of all of them, including those that have ended.
     pub(crate) fn processor_time(&self) -> Result<Duration, Error> {
         let mut ticks = 0;
         for process in process::all_processes()?.flatten() {
-            // One that ends just now is counted with its parent the next time.
+            // A process that ends now is counted with its parent the next time.
             let Ok(stat) = process.stat() else { continue };
             if stat.pid == self.postmaster {
                 ticks += stat.utime + stat.stime + stat.cutime.unsigned_abs() + stat.cstime.unsigned_abs();
@@ -38,7 +38,7 @@ impl ServerProcesses {
     }
 }
 
-/// What this process has had of the processors.
+/// Returns the processor time of this process.
 pub(crate) fn own_processor_time() -> Result<Duration, Error> {
     let stat = Process::myself()?.stat()?;
     Ok(of_ticks(stat.utime + stat.stime))

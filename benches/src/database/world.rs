@@ -1,4 +1,4 @@
-//! The server that is measured, and the services on it.
+//! The PostgreSQL server of the measurements, and the services that use it.
 
 use std::{
     convert::Infallible,
@@ -31,7 +31,7 @@ use super::proto::{
 };
 use super::{
     contender::{Contender, Guard, Replays},
-    fun15::{Fun15, Statements},
+    go_interceptor::{GoInterceptor, Statements},
     handler::Projects,
     load::Client,
     primary_key::PrimaryKey,
@@ -39,7 +39,7 @@ use super::{
 };
 use crate::Error;
 
-/// A PostgreSQL server as it would be deployed, on this machine, with the sample's tables and rows.
+/// A private PostgreSQL server on this machine, configured as in production, with the sample's tables and rows.
 pub(crate) struct World {
     server: Server,
     superuser: tokio_postgres::Client,
@@ -56,43 +56,43 @@ impl World {
         Ok(Self { server, superuser, processes })
     }
 
-    /// One line that says which server it is.
+    /// Describes the server in one line.
     pub(crate) fn describe(&self) -> &str {
         self.server.describe()
     }
 
-    /// A connection that row-level security does not bind.
+    /// A connection that bypasses row-level security.
     pub(crate) fn superuser(&self) -> &tokio_postgres::Client {
         &self.superuser
     }
 
-    /// Another such connection.
+    /// Opens another connection that bypasses row-level security.
     pub(crate) async fn connect(&self) -> Result<tokio_postgres::Client, Error> {
         connect(self.server.url()).await
     }
 
-    /// Where the server listens.
+    /// The address of the server.
     pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
         let config: Config = self.server.url().parse()?;
         let port = config.get_ports().first().copied().ok_or("the server has no port")?;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
     }
 
-    /// Puts responses where a bare look-up finds them.
+    /// Stores responses for [`PrimaryKey`].
     pub(crate) async fn record_responses(&self, keys: &[Uuid], response: &[u8]) -> Result<(), Error> {
         const INSERT: &str = "INSERT INTO benchmarks.responses (id, response) SELECT unnest($1::uuid[]), $2";
         self.superuser.execute(INSERT, &[&keys, &response]).await?;
         Ok(())
     }
 
-    /// The work behind everything that was created is done, as far as the outbox says.
+    /// Marks the work behind everything that was created as done, in the outbox.
     pub(crate) async fn finish_all_work(&self) -> Result<(), Error> {
         const UPDATE: &str = "UPDATE authz.outbox SET status = 'completed' WHERE status IN ('pending', 'retrying')";
         self.superuser.execute(UPDATE, &[]).await?;
         Ok(())
     }
 
-    /// How long the shortest of statements takes, its answer included, where the server is reached at this address: the median.
+    /// Measures the median time of the shortest statement, with the server reached at this address.
     pub(crate) async fn round_trip(&self, database: SocketAddr, statements: usize) -> Result<Duration, Error> {
         let connection = self.pool(database)?.get().await?;
         let statement = connection.prepare("SELECT 1").await?;
@@ -110,15 +110,15 @@ impl World {
         self.server.stop().await;
     }
 
-    /// A contender's service, its database reached at this address.
+    /// Builds a contender's service, with the database reached at this address.
     pub(crate) fn routes(&self, contender: Contender, database: SocketAddr) -> Result<Routes, Error> {
         let pool = || self.pool(database);
         let projects = || -> Result<_, Error> { Ok(Projects::new(Database::new(pool()?, Duration::ZERO))) };
         Ok(match contender.guard {
             Guard::None => authenticated(ProjectServiceServer::new(projects()?)),
             Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool()?))),
-            Guard::Fun15(statements) => {
-                authenticated(ProjectServiceServer::new(Fun15::new(projects()?, pool()?, statements)))
+            Guard::GoInterceptor(statements) => {
+                authenticated(ProjectServiceServer::new(GoInterceptor::new(projects()?, pool()?, statements)))
             }
             Guard::Layer { mode, effect, statements, replays } => {
                 let store = PostgresStore::new(pool()?, ResourceTypes::organization());
@@ -138,7 +138,7 @@ impl World {
         })
     }
 
-    /// Connections as the API's own role, to the database reached at this address.
+    /// Creates a pool of connections as the API's own role, with the database reached at this address.
     pub(crate) fn pool(&self, database: SocketAddr) -> Result<Pool, Error> {
         let config: Config = self.server.url().parse()?;
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
@@ -152,7 +152,7 @@ async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
     Ok(client)
 }
 
-/// Every call is Alice's.
+/// Authenticates every call as Alice.
 #[derive(Clone, Copy)]
 struct Alice;
 
@@ -177,7 +177,7 @@ where
     Routes::new(InterceptedService::new(service, Alice))
 }
 
-/// A service on a port of the loopback interface, for as long as there are clones of this.
+/// A service on a port of the loopback interface, and a client of it. The service runs until the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Served {
     client: ProjectServiceClient<Channel>,

@@ -1,11 +1,11 @@
-//! What `DynamicMessage`'s own encoding is not: in one order. Its maps are hash maps.
+//! Encodes a `DynamicMessage` in a fixed order, which its own encoding lacks because its maps are hash maps.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::{DynamicMessage, MapKey, Value};
 
 use crate::Error;
 
-/// Writes the set fields by number, the entries of maps by key.
+/// Writes the set fields by number, and the entries of maps by key.
 pub(crate) fn encode_sorted(message: &DynamicMessage, out: &mut Vec<u8>) -> Result<(), Error> {
     for (field, value) in message.fields() {
         match value {
@@ -27,7 +27,7 @@ pub(crate) fn encode_sorted(message: &DynamicMessage, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Writes one value of the kinds that the benchmark's messages have.
+/// Writes one value of a kind that the benchmark's messages use.
 fn encode(number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
     match value {
         Value::I64(value) => {
@@ -40,13 +40,15 @@ fn encode(number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), Error> {
             encode_bytes(number, &content, out);
         }
         Value::String(text) => encode_bytes(number, text.as_bytes(), out),
-        value => return Err(format!("a kind that the benchmark has not: {value:?}").into()),
+        value => return Err(format!("a kind that the benchmark does not use: {value:?}").into()),
     }
     Ok(())
 }
 
 fn encode_map_key(key: &MapKey, out: &mut Vec<u8>) -> Result<(), Error> {
-    let MapKey::String(key) = key else { return Err(format!("a kind that the benchmark has not: {key:?}").into()) };
+    let MapKey::String(key) = key else {
+        return Err(format!("a kind that the benchmark does not use: {key:?}").into());
+    };
     encode_bytes(1, key.as_bytes(), out);
     Ok(())
 }

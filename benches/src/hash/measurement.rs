@@ -1,3 +1,5 @@
+//! The time and the allocations of a hash.
+
 use std::{
     hint::black_box,
     time::{Duration, Instant},
@@ -12,7 +14,7 @@ use crate::{Error, context::Context, spread::Spread};
 const ROUNDS: usize = 31;
 const SAMPLE: Duration = Duration::from_millis(5);
 
-/// Which of a shape's encodings is hashed.
+/// An encoding of a shape's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Canonical,
@@ -30,7 +32,7 @@ impl Encoding {
     }
 }
 
-/// What it costs to hash one encoding of a shape, in every way.
+/// The cost of hashing one encoding of a shape, in every way.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     pub(crate) shape: ShapeId,
@@ -42,9 +44,9 @@ pub(crate) struct Measurement {
 
 #[derive(Debug)]
 struct Cost {
-    /// Of one call, a figure for each round.
+    /// The time of one call, for each round.
     nanoseconds: Vec<f64>,
-    /// Of one call.
+    /// The allocations of one call.
     allocations: u64,
 }
 
@@ -55,7 +57,7 @@ impl Measurement {
         let mut calls = [0; Way::ALL.len()];
         let mut allocations = [0; Way::ALL.len()];
         for (index, sampler) in samplers.iter().enumerate() {
-            // First, so that what is made once has been made before allocations are counted.
+            // Before allocations are counted, so that those which happen only once are not.
             calls[index] = sampler.calls_in(context.time(SAMPLE))?;
             allocations[index] = sampler.allocations()?;
         }
@@ -74,12 +76,12 @@ impl Measurement {
         Ok(Self { shape: shape.id, encoding, bytes: wire.len(), costs })
     }
 
-    /// Of one call.
+    /// Returns the allocations of one call.
     pub(crate) fn allocations(&self, way: Way) -> u64 {
         self.cost(way).allocations
     }
 
-    /// Of one call.
+    /// Returns the time of one call.
     pub(crate) fn nanoseconds(&self, way: Way) -> Spread {
         Spread::of(self.cost(way).nanoseconds.iter().copied())
     }
@@ -88,7 +90,7 @@ impl Measurement {
         Spread::of(self.cost(way).nanoseconds.iter().map(|figure| figure / self.bytes as f64))
     }
 
-    /// How many times the time of `other` a way takes.
+    /// Returns the ratio of the time of one way to that of another.
     pub(crate) fn ratio(&self, way: Way, other: Way) -> Spread {
         Spread::of_ratios(&self.cost(way).nanoseconds, &self.cost(other).nanoseconds)
     }
@@ -98,7 +100,7 @@ impl Measurement {
     }
 }
 
-/// Hashes the same bytes in one way, over and over.
+/// Hashes the same bytes repeatedly in one way.
 struct Sampler<'a> {
     hasher: &'a Hasher,
     way: Way,
@@ -106,7 +108,7 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// How many calls take about this time.
+    /// Returns the number of calls that take about this time.
     fn calls_in(&self, time: Duration) -> Result<u32, Error> {
         let mut calls = 1;
         loop {
@@ -119,7 +121,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// The time of so many calls, without what counting their allocations would take.
+    /// Measures the time of the calls, without counting their allocations.
     fn time(&self, calls: u32) -> Result<Duration, Error> {
         let mut taken = Ok(Duration::ZERO);
         allocation_counter::opt_out(|| taken = self.run(calls));

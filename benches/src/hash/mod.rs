@@ -1,4 +1,11 @@
-//! The request hash, by message shape: against SHA-256 alone, which is the limit, and against decoding and encoding again.
+//! The request hash by message shape, compared with SHA-256 alone and with decoding and encoding again.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `shape` | the messages, each in two encodings |
+//! | `way`, `dynamic` | the ways to hash a message |
+//! | `measurement` | time and allocations |
+//! | `report` | the section of the report |
 
 mod dynamic;
 mod measurement;
@@ -14,7 +21,7 @@ use self::{
 };
 use crate::{Error, context::Context, section::Section};
 
-/// Measures the hash of each shape, canonical and not.
+/// Measures the hash of each shape in both encodings.
 pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     let hasher = Hasher::new()?;
     let mut measurements = Vec::new();
@@ -29,7 +36,7 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     Ok(report::section(&measurements))
 }
 
-/// Like is compared with like: every way but the plain one finds the same message in both encodings.
+/// Checks that each way but plain SHA-256 has the same hash for both encodings.
 fn assert_same_hash(hasher: &Hasher, shape: &Shape) -> Result<(), Error> {
     assert_ne!(shape.canonical, shape.other);
     let expected = hasher.hash(Way::Plain, &shape.canonical)?;

@@ -1,3 +1,5 @@
+//! The section of the report.
+
 use super::{
     measurement::{Encoding, Measurement},
     shape::ShapeId,
@@ -18,15 +20,15 @@ pub(super) fn section(measurements: &[Measurement]) -> Section {
 }
 
 const TEXT: &str = "\
-What the layer adds to every call with a key before the database is asked: the hash of the request message, the same for \
-every encoding of it. `Canonical::hash` reads the bytes against the descriptor, and hashes them where they lie if they are \
-canonical; if not, it writes the canonical encoding and hashes that.
+Before the layer calls the database, it hashes the request message of every call with a key. All encodings of a message have \
+the same hash. `Canonical::hash` reads the bytes by the message's descriptor: if they are canonical, it hashes them in place; if \
+not, it writes the canonical encoding and hashes that.
 
-It is held against SHA-256 of the same bytes with the same crate, which is the limit, and against what one would do instead: \
-decode the message and encode it again in a fixed order, into the generated type if it has `BTreeMap`s for its maps (a layer \
-around any service does not know the type), or into a `DynamicMessage`, whose maps are sorted while they are written. Each of \
-these has to give the same hash of a canonical and of another encoding before it is measured. The ways take turns, and ratios \
-are taken round by round. Allocations are counted apart from the time.";
+It is compared with SHA-256 of the same bytes with the same crate, which is the lower bound, and with the alternative: decode the \
+message and encode it again in a fixed order. That works with the generated type if its maps are `BTreeMap`s (a layer around any \
+service does not know the type), or with a `DynamicMessage` whose maps are sorted while they are written. Before it is measured, \
+each of these has to give the same hash for a canonical and for another encoding. The ways take turns, and ratios are taken \
+within a round. Allocations are counted separately from the time.";
 
 fn tables(measurements: &[Measurement], encoding: Encoding) -> [Table; 2] {
     let of_encoding = || measurements.iter().filter(move |measurement| measurement.encoding == encoding);
@@ -123,16 +125,17 @@ fn canonical_goals(measurement: &Measurement) -> Vec<Goal> {
     }
 }
 
-/// What keeps a shape's hash from the goal where it is not canonical.
+/// Returns what limits the hash of a message that is not canonical.
 fn limit(shape: ShapeId) -> Option<&'static str> {
     match shape {
         ShapeId::Cyrillic | ShapeId::Text => Some(
-            "SHA-256 itself, which both ways run over the same 4 KiB: it alone is more than a fifth of the time of the \
-             `DynamicMessage` way. Only another hash would pass this limit, and stored hashes would no longer be those of FUN-15.",
+            "SHA-256 itself, which both ways run over the same 4 KiB: it alone takes more than a fifth of the time of the \
+             `DynamicMessage` way. Only another hash would pass this limit, and stored hashes would no longer match those \
+             of the Go interceptor.",
         ),
         ShapeId::Small => Some(
-            "SHA-256 itself: one block of it is more than a fifth of the time of the `DynamicMessage` way. Only another hash \
-             would pass this limit, and stored hashes would no longer be those of FUN-15.",
+            "SHA-256 itself: one block of it takes more than a fifth of the time of the `DynamicMessage` way. Only another hash \
+             would pass this limit, and stored hashes would no longer match those of the Go interceptor.",
         ),
         _ => None,
     }

@@ -1,3 +1,5 @@
+//! The messages that are hashed.
+
 use prost::{
     Message as _,
     encoding::{WireType, encode_key, encode_varint},
@@ -6,12 +8,12 @@ use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use super::proto::{Document, Line};
 
-/// A message, in its canonical encoding and in another one.
+/// A message in its canonical encoding and in another one.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) id: ShapeId,
     pub(crate) canonical: Vec<u8>,
-    /// The same message, not in canonical form.
+    /// The same message in an encoding that is not canonical.
     pub(crate) other: Vec<u8>,
 }
 
@@ -30,7 +32,7 @@ impl ShapeId {
     pub(crate) const ALL: [Self; 7] =
         [Self::Small, Self::Labels, Self::Text, Self::Cyrillic, Self::Map, Self::Nested, Self::Lines];
 
-    /// What the message is.
+    /// Describes the message.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Small => "15 B",
@@ -43,7 +45,7 @@ impl ShapeId {
         }
     }
 
-    /// How its other encoding differs from the canonical one.
+    /// Describes how the other encoding differs from the canonical one.
     pub(crate) fn difference(self) -> &'static str {
         match self {
             Self::Small => "fields swapped",
@@ -72,12 +74,12 @@ impl ShapeId {
     }
 }
 
-/// The encodings one after the other: that of the documents merged.
+/// Concatenates the encodings, which encodes the merged documents.
 fn concat<'a>(documents: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
     documents.into_iter().flat_map(Document::encode_to_vec).collect()
 }
 
-/// 11 bytes for each entry.
+/// Returns a map with entries of 11 bytes.
 fn labels(count: usize) -> (Vec<u8>, Vec<u8>) {
     let mut entries: Vec<_> = (0..count)
         .map(|n| Document { labels: [(format!("k{n:03}"), "v".to_owned())].into(), ..Document::default() })
@@ -87,12 +89,12 @@ fn labels(count: usize) -> (Vec<u8>, Vec<u8>) {
     (canonical, concat(&entries))
 }
 
-/// 4 KiB of text, which the other encoding says with a byte more than it takes.
+/// Returns 4 KiB of text; its length takes one byte more than needed in the other encoding.
 fn text(sentence: &str) -> (Vec<u8>, Vec<u8>) {
     let mut text = sentence.repeat(4096 / sentence.len() + 1);
     text.truncate(text.floor_char_boundary(4096));
     let canonical = Document { title: text, ..Document::default() }.encode_to_vec();
-    // A tag and the two bytes of the length.
+    // The tag, and the two bytes of the length.
     let (head, text) = canonical.split_at(3);
     let padded = [&[head[0], head[1], head[2] | 0x80, 0x00], text].concat();
     (canonical, padded)
@@ -122,7 +124,7 @@ fn lines(count: i64) -> (Vec<u8>, Vec<u8>) {
     })
 }
 
-/// A field that is a message.
+/// Encodes a field that is a message.
 fn wrapped(number: u32, content: &[u8]) -> Vec<u8> {
     let mut field = Vec::new();
     encode_key(number, WireType::LengthDelimited, &mut field);

@@ -1,3 +1,5 @@
+//! The ways to hash a message.
+
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use protobuf_canonical::Canonical;
@@ -12,13 +14,13 @@ use crate::Error;
 /// A way to hash a request message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The crate's.
+    /// This library's hash.
     Canonical,
-    /// SHA-256 of the bytes as they are: of another encoding, another hash.
+    /// SHA-256 of the bytes themselves, which differs between encodings.
     Plain,
-    /// Decoded into the generated type, its maps `BTreeMap`s, and encoded again.
+    /// Decodes into the generated type, whose maps are `BTreeMap`s, and encodes again.
     Prost,
-    /// Decoded into a `DynamicMessage`, and encoded again with its maps in order.
+    /// Decodes into a `DynamicMessage`, and encodes again with sorted maps.
     Dynamic,
 }
 
@@ -35,7 +37,7 @@ impl Way {
     }
 }
 
-/// Hashes documents, in every way.
+/// Hashes documents in every way.
 #[derive(Debug)]
 pub(crate) struct Hasher {
     canonical: Canonical,

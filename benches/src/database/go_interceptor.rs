@@ -1,4 +1,4 @@
-//! FUN-15's sequence around a handler, as its Go server does it: each step a statement, a round trip and a commit of its own.
+//! The Go interceptor's statements around a handler, in the same order: each is a round trip and a commit of its own.
 
 use deadpool_postgres::{Object, Pool};
 use organization::Caller;
@@ -28,24 +28,24 @@ const STATUS: &str = "SELECT status FROM authz.outbox WHERE project_id = $1 ORDE
 
 const PROCEDURE: &str = "/benchmarks.database.v1.ProjectService/CreateProject";
 
-/// A handler behind FUN-15.
+/// A handler behind the Go interceptor.
 #[derive(Debug)]
-pub(crate) struct Fun15<S> {
+pub(crate) struct GoInterceptor<S> {
     handler: S,
     pool: Pool,
     statements: Statements,
 }
 
-/// How its statements are sent.
+/// The way in which statements are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Statements {
-    /// Parsed and planned each time, as works behind any PgBouncer.
+    /// Parsed and planned each time, which works behind any PgBouncer.
     Parsed,
     /// Prepared once for each connection, as pgx does.
     Prepared,
 }
 
-impl<S> Fun15<S> {
+impl<S> GoInterceptor<S> {
     pub(crate) fn new(handler: S, pool: Pool, statements: Statements) -> Self {
         Self { handler, pool, statements }
     }
@@ -70,7 +70,7 @@ impl<S> Fun15<S> {
 }
 
 #[tonic::async_trait]
-impl<S: ProjectService> ProjectService for Fun15<S> {
+impl<S: ProjectService> ProjectService for GoInterceptor<S> {
     async fn create_project(
         &self,
         request: Request<CreateProjectRequest>,
@@ -118,7 +118,7 @@ impl<S: ProjectService> ProjectService for Fun15<S> {
     }
 }
 
-impl<S> Fun15<S> {
+impl<S> GoInterceptor<S> {
     async fn replay(
         &self,
         connection: &Object,
