@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Error, context::Context, database::load::Figures, spread::Spread};
 
-/// What came of each round, in one table.
+/// The figures of each round, in one table.
 pub(super) struct Claims {
     pub(super) rows: usize,
     pub(super) size: Size,
@@ -19,7 +19,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// The tables take turns: in each round each of them with each subject, and in the next the other way round.
+    /// Measures each table with each subject in every round. Every other round goes through the tables in reverse.
     pub(super) async fn measure(context: &Context, tables: &[Table]) -> Result<Vec<Self>, Error> {
         let mut measured = Vec::new();
         let mut callers = Vec::new();
@@ -58,12 +58,12 @@ impl Claims {
         Ok(measured)
     }
 
-    /// A figure of each round.
+    /// Returns the spread of one figure over the rounds.
     pub(super) fn spread(&self, subject: Subject, figure: impl Fn(&Figures) -> Duration) -> Spread {
         Spread::of(self.all(subject, figure))
     }
 
-    /// The ratio of a figure to another table's, round by round.
+    /// Returns the ratio of a figure to that of another table, round by round.
     pub(super) fn ratio(&self, to: &Self, subject: Subject, figure: impl Fn(&Figures) -> Duration) -> Spread {
         Spread::of_ratios(&self.all(subject, &figure), &to.all(subject, &figure))
     }

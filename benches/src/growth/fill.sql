@@ -1,5 +1,5 @@
--- Copies of the record of one real call, under keys of their own, as calls made over 23 hours would have left them: rows $1 to
--- $2 of $3, the first of which expires at $4. Every hundredth is the caller's own, the others are of 10,000 users.
+-- Inserts copies of the record of one real call under new keys, with the times of calls made over 23 hours: rows $1 to $2 of $3,
+-- the first of which expires at $4. Every hundredth belongs to the caller; the others belong to 10,000 users.
 INSERT INTO tenant.idempotency_keys
     (id, idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata, project_id, created, expires)
 SELECT

@@ -1,4 +1,4 @@
-//! What was found out, as a section of the report.
+//! The section of the report.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     spread::Spread,
 };
 
-/// All of it.
+/// The results of all measurements.
 pub(super) struct Findings {
     pub(super) server: String,
     /// By size, the smallest first.
@@ -23,15 +23,15 @@ pub(super) struct Findings {
 }
 
 const TEXT: &str = "\
-**Growth.** Servers with tables of different sizes take turns. A table is filled with copies of the record of a real call, under \
-random keys, of 10,000 users, as calls made over 23 hours would have left them; then its indexes are built, it is analyzed, and there is a \
-checkpoint. After that a page is logged as a whole when it is first changed, which a large table's indexes have more of: calls begin \
-half a second before they are measured. Autovacuum leaves these tables alone. 4 callers at once make first calls, replay rows from all over the \
-table (of those 20,000 at most, in turn, with `replay_cache_bytes(0)`), or claim new keys with `PostgresStore::claim` and nothing else; \
-with prepared statements. The smallest table grows while it is measured.
+**Growth.** Servers with tables of different sizes take turns. Each table is filled with copies of the record of a real call, under \
+random keys of 10,000 users, with the times of calls made over 23 hours. Then its indexes are built, it is analyzed, and there is a \
+checkpoint. The first change of a page after a checkpoint logs the whole page, and the indexes of a large table have more pages: calls \
+begin half a second before they are measured. Autovacuum is off for these tables. 4 callers at once, with prepared statements, make first \
+calls, replay rows from all over the table (20,000 of them at most, in turn, with `replay_cache_bytes(0)`), or claim new keys with \
+`PostgresStore::claim` and nothing else. The smallest table grows while it is measured.
 
-**A sweep.** Beside live rows there are as many expired ones. 8 callers at once make first calls, without a sweep and then \
-while `Sweeper::sweep` runs with its defaults, in turn; the next round takes the sweep up where it was stopped.
+**A sweep.** The table has as many expired rows as live ones. 8 callers at once make first calls, without a sweep and then while \
+`Sweeper::sweep` runs with its defaults, in turn; the next round continues the sweep where it was stopped.
 ";
 
 impl Findings {
@@ -58,8 +58,7 @@ impl Findings {
             ]
         };
         Table {
-            caption: "What a table takes of the disk, and how many whole pages are logged for each call that writes"
-                .to_owned(),
+            caption: "Disk space of a table, and whole pages logged for each call that writes".to_owned(),
             columns: ["rows", "table", "indexes", "unique index", "page images"].map(str::to_owned).to_vec(),
             rows: self.claims.iter().map(row).collect(),
         }
@@ -103,7 +102,7 @@ impl Findings {
         let [live, expired] = self.sweeps.rows.map(|rows| format::figure(rows as f64));
         Table {
             caption: format!(
-                "First calls, beside {live} live rows and {expired} expired ones, of which {} in a second are swept; times in milliseconds",
+                "First calls with {live} live rows and {expired} expired ones, of which {} per second are swept; times in milliseconds",
                 format::spread(self.sweeps.rate)
             ),
             columns: ["8 at once", "p50", "p99", "calls/s"].map(str::to_owned).to_vec(),
@@ -119,8 +118,8 @@ impl Findings {
             figure: large.ratio(small, Subject::Claim, |figures| figures.p50),
             unit: format!("× with {} rows", format::figure(small.rows as f64)),
             limit: Some(
-                "in a large table nearly each claim changes a page of the unique index that has not been changed since the last \
-                 checkpoint, and PostgreSQL logs that page as a whole (see the page images); in a small one hardly any does",
+                "In a large table nearly each claim changes a page of the unique index that has not been changed since the last \
+                 checkpoint, and PostgreSQL logs that page as a whole (see the page images); in a small table hardly any claim does.",
             ),
         }]
     }

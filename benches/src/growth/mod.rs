@@ -1,11 +1,11 @@
-//! Tables of very different sizes, and calls while a table is swept.
+//! Tables of very different sizes, and calls during a sweep.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `table` | a table of a size, on a server of its own |
-//! | `subject` | what is measured in it |
+//! | `table` | a table of a given size, on a server of its own |
+//! | `subject` | the calls that are measured |
 //! | `claims` | claims and replays in tables of different sizes |
-//! | `sweep` | calls before and while expired rows are swept away |
+//! | `sweep` | calls without and during a sweep of expired rows |
 //! | `findings` | the section of the report |
 
 mod claims;
@@ -17,14 +17,14 @@ mod table;
 use self::{claims::Claims, findings::Findings, sweep::Sweeps, table::Table};
 use crate::{Error, context::Context, section::Section};
 
-/// The sizes of tables; a sweep is measured in the one in the middle.
+/// The numbers of rows of the tables; the sweep is measured in the second one.
 const ROWS: [usize; 3] = [10_000, 1_000_000, 10_000_000];
 
 /// Measures growth.
 pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     let mut tables = Vec::new();
     for (index, rows) in ROWS.into_iter().enumerate() {
-        // For an instant they are small, and different all the same.
+        // In a smoke run they are small, but still different.
         let rows = if context.smoke { 1_000 * (index + 1) } else { rows };
         context.progress(&format!("filling a table with {rows} rows"));
         tables.push(Table::with_rows(context, rows).await?);

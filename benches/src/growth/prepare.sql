@@ -1,5 +1,5 @@
--- The record of the one call that there is: what the table is filled with.
+-- The record of the first call, whose copies fill the table.
 CREATE TABLE benchmarks.recorded AS TABLE tenant.idempotency_keys;
 
--- What it does, it would do in the middle of one measurement and not of another.
+-- A vacuum would run during some measurements and not during others.
 ALTER TABLE tenant.idempotency_keys SET (autovacuum_enabled = off);

@@ -1,4 +1,4 @@
-//! What is measured in tables of different sizes.
+//! The calls that are measured in tables of different sizes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,13 @@ use crate::{
     },
 };
 
-/// How many callers there are at once.
+/// The number of concurrent callers.
 const CONCURRENCY: usize = 4;
 
+/// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The statement alone, of a key that is not there.
+    /// The statement alone, for a new key.
     Claim,
     FirstReserved,
     FirstTransactional,
@@ -47,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// Whoever asks this of a table, and how; replays are of these keys.
+    /// Returns the client and the load of this kind of call; replays use the given keys.
     pub(super) async fn caller(self, table: &Table, keys: &Arc<[Uuid]>) -> Result<(Caller, Load), Error> {
         let address = table.world.address()?;
         let caller = match self {
@@ -70,7 +71,7 @@ impl Subject {
     }
 }
 
-/// What a load calls.
+/// The client of a load.
 #[derive(Clone)]
 pub(super) enum Caller {
     Service(Served),

@@ -1,4 +1,4 @@
-//! Calls before and while expired rows are swept away.
+//! Calls without and during a sweep of expired rows.
 
 use std::time::{Duration, Instant};
 
@@ -17,28 +17,28 @@ use crate::{
     spread::Spread,
 };
 
-/// Whose calls are measured.
+/// The contenders that are measured.
 pub(super) const CONTENDERS: [Contender; 2] = [RESERVED, TRANSACTIONAL];
 
-/// How many callers there are at once.
+/// The number of concurrent callers.
 const CONCURRENCY: usize = 8;
 
-/// What came of each round.
+/// The figures of each round.
 pub(super) struct Sweeps {
-    /// How many rows were live, and how many had expired.
+    /// The numbers of live and of expired rows.
     pub(super) rows: [usize; 2],
     /// By contender, as in [`CONTENDERS`].
     before: [Vec<Figures>; CONTENDERS.len()],
     during: [Vec<Figures>; CONTENDERS.len()],
-    /// Rows swept in a second, while calls run.
+    /// Rows swept per second while calls run.
     pub(super) rate: Spread,
 }
 
 impl Sweeps {
-    /// In each round calls without a sweep, and then with one, which the next round takes up where it was stopped.
+    /// Measures calls without a sweep and then during one in each round. The next round continues the sweep.
     pub(super) async fn measure(context: &Context, table: &Table) -> Result<Self, Error> {
         let expired = context.count(1_000_000);
-        context.progress(&format!("putting {expired} expired rows beside {}", table.rows));
+        context.progress(&format!("adding {expired} expired rows to {}", table.rows));
         table.fill(context, expired, Rows::Expired).await?;
         table.world.superuser().batch_execute("ALTER TABLE tenant.idempotency_keys RESET (autovacuum_enabled)").await?;
 
@@ -64,7 +64,7 @@ impl Sweeps {
             let sweeping = AbortOnDropHandle::new(tokio::spawn(async move { sweeper.sweep().await }));
             let with = calls(&load, time, &services, table).await?;
             if sweeping.is_finished() && !context.smoke {
-                context.progress("all is swept: this round does not count");
+                context.progress("the sweep has ended: this round does not count");
                 break;
             }
             drop(sweeping);
@@ -77,18 +77,18 @@ impl Sweeps {
             }
         }
         if rates.is_empty() {
-            return Err("a sweep was over before it was measured".into());
+            return Err("a sweep ended before it was measured".into());
         }
         let rate = Spread::of(rates);
         Ok(Self { rows: [table.rows, expired], before, during, rate })
     }
 
-    /// Before the sweep, and during it.
+    /// Returns a figure without the sweep, and during it.
     pub(super) fn spreads(&self, contender: usize, figure: impl Fn(&Figures) -> f64) -> [Spread; 2] {
         [&self.before, &self.during].map(|rounds| Spread::of(rounds[contender].iter().map(&figure)))
     }
 
-    /// The ratio of a figure during the sweep to the one before, round by round.
+    /// Returns the ratio of a figure during the sweep to the one without it, round by round.
     pub(super) fn ratio(&self, contender: usize, figure: impl Fn(&Figures) -> f64) -> Spread {
         let [before, during] =
             [&self.before, &self.during].map(|rounds| rounds[contender].iter().map(&figure).collect::<Vec<_>>());
@@ -96,7 +96,7 @@ impl Sweeps {
     }
 }
 
-/// Of each contender, one after another.
+/// Calls each contender in turn.
 async fn calls(load: &Load, time: Duration, services: &[Served], table: &Table) -> Result<Vec<Figures>, Error> {
     let mut figures = Vec::with_capacity(services.len());
     for service in services {

@@ -1,4 +1,4 @@
-//! A table of a size, on a server of its own.
+//! A table of a given size, on a server of its own.
 
 use std::{
     ops::Range,
@@ -19,23 +19,23 @@ use crate::{
     },
 };
 
-/// What calls bring, in bytes: with the rest of it, a response of about 100 bytes.
+/// The payload of a call in bytes, which makes a response of about 100 bytes.
 pub(super) const PAYLOAD: usize = 60;
 
-/// How many rows are put in between two checkpoints, so that the write-ahead log stays small.
+/// The rows inserted between two checkpoints, few enough to keep the write-ahead log small.
 const STRIDE: u64 = 2_000_000;
-/// How many connections put them in.
+/// The number of connections that insert rows.
 const WRITERS: u64 = 2;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The server's table of idempotency keys, with so many rows.
+/// A server's table of idempotency keys, with the given number of rows.
 pub(super) struct Table {
     pub(super) world: World,
     pub(super) rows: usize,
 }
 
-/// What a table takes of the disk, in bytes.
+/// The disk space of a table, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) table: i64,
@@ -43,7 +43,7 @@ pub(super) struct Size {
     pub(super) unique_index: i64,
 }
 
-/// Which rows a table is filled with.
+/// The rows that fill a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rows {
     Expired,
@@ -51,7 +51,7 @@ pub(super) enum Rows {
 }
 
 impl Table {
-    /// A table with so many rows that expire in one hour to 24.
+    /// Creates a table whose rows expire in one to 24 hours.
     pub(super) async fn with_rows(context: &Context, rows: usize) -> Result<Self, Error> {
         let world = World::start().await?;
         let mut service = Served::start(world.routes(RESERVED, world.address()?)?).await?;
@@ -63,14 +63,14 @@ impl Table {
         Ok(table)
     }
 
-    /// Puts so many rows in.
+    /// Inserts the given number of rows.
     pub(super) async fn fill(&self, context: &Context, rows: usize, which: Rows) -> Result<(), Error> {
         let superuser = self.world.superuser();
         superuser.batch_execute(include_str!("without_indexes.sql")).await?;
         let mut writers = Vec::new();
         for _ in 0..WRITERS {
             let writer = self.world.connect().await?;
-            // As a replica's they are not held against the resources that they reference, one by one.
+            // A replica does not check the foreign key of each row.
             writer.batch_execute("SET synchronous_commit = off; SET session_replication_role = replica").await?;
             writers.push(writer);
         }
@@ -86,7 +86,7 @@ impl Table {
             superuser.batch_execute("CHECKPOINT").await?;
             filled = end;
             if rows > STRIDE {
-                context.progress(&format!("{} million rows are there", filled as f64 / 1e6));
+                context.progress(&format!("{} million rows inserted", filled as f64 / 1e6));
             }
         }
         superuser.batch_execute(include_str!("with_indexes.sql")).await?;
@@ -102,7 +102,7 @@ impl Table {
         Ok(Size { table: row.try_get(0)?, indexes: row.try_get(1)?, unique_index: row.try_get(2)? })
     }
 
-    /// The keys of rows of the caller's own, from all over the table, in no order.
+    /// Returns keys of the caller's rows from all over the table, in random order.
     pub(super) async fn keys(&self) -> Result<Vec<Uuid>, Error> {
         const KEYS: &str = "SELECT idempotency_key FROM tenant.idempotency_keys TABLESAMPLE SYSTEM ($1::float8) \
              WHERE user_id = $2 ORDER BY random() LIMIT 20000";
@@ -112,20 +112,20 @@ impl Table {
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
-    /// How many images of whole pages the server has logged.
+    /// Returns the number of images of whole pages that the server has logged.
     pub(super) async fn page_images(&self) -> Result<i64, Error> {
         let row = self.world.superuser().query_one("SELECT wal_fpi FROM pg_stat_wal", &[]).await?;
         Ok(row.try_get(0)?)
     }
 
-    /// How many rows have expired.
+    /// Returns the number of expired rows.
     pub(super) async fn expired(&self) -> Result<i64, Error> {
         const EXPIRED: &str = "SELECT count(*) FROM tenant.idempotency_keys WHERE expires <= now()";
         Ok(self.world.superuser().query_one(EXPIRED, &[]).await?.try_get(0)?)
     }
 }
 
-/// Puts some of all rows in.
+/// Inserts a range of the rows.
 async fn copy(writer: &Client, rows: Range<u64>, all: u64, which: Rows) -> Result<(), Error> {
     let first_expires = match which {
         Rows::Expired => SystemTime::now() - 24 * HOUR,

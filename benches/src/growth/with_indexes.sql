@@ -1,4 +1,4 @@
--- As the migrations have them.
+-- The indexes of the migrations.
 SET maintenance_work_mem = '512MB';
 ALTER TABLE tenant.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pk PRIMARY KEY (id),

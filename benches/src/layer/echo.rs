@@ -1,4 +1,4 @@
-//! The service that is measured, bare and wrapped.
+//! The service that is measured, bare and wrapped by the layer.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ use self::proto::{
 };
 use crate::Error;
 
-/// Package `benchmarks.layer.v1`.
+/// The generated code of `proto/benchmarks/layer/v1/echo.proto`.
 #[allow(missing_debug_implementations, unreachable_pub)]
 pub(super) mod proto {
     tonic::include_proto!("benchmarks.layer.v1");
@@ -40,14 +40,14 @@ const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ech
 
 const SAY: &str = "/benchmarks.layer.v1.Echo/Say";
 
-/// Answers with as many bytes as it is asked for.
+/// Answers with the number of bytes that the request asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Saying {
     held: Arc<AtomicU64>,
 }
 
 impl Saying {
-    /// How many of its calls are held.
+    /// Returns the number of calls that it holds.
     pub(super) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl Echo for Saying {
     }
 }
 
-/// A service as tonic's server takes them.
+/// A service that tonic's server accepts.
 pub(super) trait Served:
     Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible, Future: Send + 'static>
     + NamedService
@@ -90,17 +90,17 @@ impl<S> Served for S where
 {
 }
 
-/// The service without the layer.
+/// Creates the service without the layer.
 pub(super) fn bare(handler: &Saying) -> impl Served + use<> {
     EchoServer::new(handler.clone())
 }
 
-/// The service with it. Its procedure creates nothing, and everybody is one user.
+/// Creates the service with the layer. Its procedure creates nothing, and all calls are those of one user.
 pub(super) fn wrapped<T: Store>(handler: &Saying, store: T) -> Result<impl Served + use<T>, Error> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).replay_cache_bytes(0))
 }
 
-/// The same, remembering what it has replayed, which it does unless it is told otherwise.
+/// Like [`wrapped`], with the default cache of replays.
 pub(super) fn remembering<T: Store>(handler: &Saying, store: T) -> Result<impl Served + use<T>, Error> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store))
 }
@@ -122,12 +122,12 @@ pub(super) async fn serve(service: impl Served) -> Result<SocketAddr, Error> {
     Ok(address)
 }
 
-/// A client on a connection of its own.
+/// Creates a client with a connection of its own.
 pub(super) async fn connect(address: SocketAddr) -> Result<EchoClient<Channel>, Error> {
     Ok(EchoClient::new(Endpoint::new(format!("http://{address}"))?.connect().await?))
 }
 
-/// A small request, as a client sends it.
+/// Creates a small request for a client.
 pub(super) fn message(key: Option<Uuid>) -> Result<Request<SayRequest>, Error> {
     let mut request = Request::new(SayRequest { payload: vec![7; 100].into(), reply_bytes: 100, hold: false });
     if let Some(key) = key {
@@ -136,7 +136,7 @@ pub(super) fn message(key: Option<Uuid>) -> Result<Request<SayRequest>, Error> {
     Ok(request)
 }
 
-/// A request as hyper gives it to tonic's server.
+/// Creates a request as tonic's server receives it from hyper.
 pub(super) fn request(message: &SayRequest, key: Option<Uuid>) -> Result<http::Request<Body>, Error> {
     let message = message.encode_to_vec();
     let mut framed = BytesMut::with_capacity(5 + message.len());
@@ -153,7 +153,7 @@ pub(super) fn request(message: &SayRequest, key: Option<Uuid>) -> Result<http::R
     Ok(request.body(Body::new(Full::new(framed.freeze())))?)
 }
 
-/// A call from its request to the end of its response, as the connection polls it. How many bytes were answered.
+/// Makes a call and reads its response to the end, as a connection does. Returns the size of the response in bytes.
 pub(super) async fn call(service: &mut impl Served, request: http::Request<Body>) -> Result<usize, Error> {
     poll_fn(|cx| service.poll_ready(cx)).await?;
     let mut body = service.call(request).await?.into_body();
@@ -161,5 +161,5 @@ pub(super) async fn call(service: &mut impl Served, request: http::Request<Body>
     while let Some(frame) = body.frame().await {
         bytes += frame?.data_ref().map_or(0, Bytes::len);
     }
-    if bytes == 0 { Err("a call failed that was to be measured".into()) } else { Ok(bytes) }
+    if bytes == 0 { Err("a measured call failed".into()) } else { Ok(bytes) }
 }

@@ -1,4 +1,4 @@
-//! What calls in flight hold, in bytes on the heap: counted on one thread, without a network.
+//! The heap memory of calls in flight, counted on one thread and without a network.
 
 use std::{
     pin::Pin,
@@ -15,18 +15,18 @@ use super::{
 };
 use crate::{Error, context::Context};
 
-/// How many calls are in flight.
+/// The number of calls in flight.
 pub(super) const CALLS: usize = 1000;
 
-/// The sizes of the responses that calls hold while they are recorded, in bytes.
+/// The sizes of the responses that are recorded, in bytes.
 pub(super) const RESPONSES: [u32; 3] = [100, 10_000, 100_000];
 
-/// How many calls are recorded at a time.
+/// The number of calls that are recorded at the same time.
 const SETTLING: usize = 100;
 
 type Call = Pin<Box<dyn Future<Output = Result<usize, Error>>>>;
 
-/// What a call holds while its handler runs, in bytes: bare, and with a key.
+/// Measures the memory of a call while its handler runs, in bytes: bare, and with a key.
 pub(super) fn while_handlers_run(context: &Context) -> Result<[f64; 2], Error> {
     let message = SayRequest { payload: vec![7; 100].into(), reply_bytes: 100, hold: true };
     let calls = context.count(CALLS);
@@ -38,7 +38,7 @@ pub(super) fn while_handlers_run(context: &Context) -> Result<[f64; 2], Error> {
     Ok([bare, wrapped])
 }
 
-/// What a call holds while its outcome is being recorded, in bytes, by [`RESPONSES`].
+/// Measures the memory of a call while its outcome is recorded, in bytes, for each of [`RESPONSES`].
 pub(super) fn while_recorded(context: &Context) -> Result<Vec<f64>, Error> {
     let calls = context.count(SETTLING);
     let mut held = Vec::new();
@@ -51,13 +51,13 @@ pub(super) fn while_recorded(context: &Context) -> Result<Vec<f64>, Error> {
     Ok(held)
 }
 
-/// How many bytes each of some calls holds, once all of them are where they are to be.
+/// Starts calls until `all_there`, and returns the memory of each in bytes.
 fn bytes_per_call(
     service: &mut impl Served,
     way: Way,
     message: &SayRequest,
     calls: usize,
-    there: impl Fn() -> bool,
+    all_there: impl Fn() -> bool,
 ) -> Result<f64, Error> {
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
     let mut held: Vec<Call> = Vec::with_capacity(calls);
@@ -66,11 +66,11 @@ fn bytes_per_call(
             let (mut service, request) = (service.clone(), request(message, way.key())?);
             let mut call: Call = Box::pin(async move { call(&mut service, request).await });
             if call.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_ready() {
-                return Err("a call ended that was to be in flight".into());
+                return Err("a call that was to be in flight ended".into());
             }
             held.push(call);
         }
-        while !there() {
+        while !all_there() {
             yield_now().await;
         }
         Ok::<_, Error>(())

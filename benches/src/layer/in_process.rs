@@ -1,4 +1,4 @@
-//! The layer alone: services that are called without a network.
+//! Time and allocations of calls without a network.
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use crate::{Error, context::Context, spread::Spread};
 const ROUNDS: usize = 60;
 const CALLS: usize = 1000;
 
-/// What a call takes, by [`Way`].
+/// The cost of a call, by [`Way`].
 pub(super) struct InProcess {
     pub(super) nanoseconds: [Spread; WAYS],
-    /// How often it allocates, and how much.
+    /// The number of allocations, and their bytes.
     pub(super) allocations: [(u64, u64); WAYS],
 }
 
-/// Measures on this thread alone.
+/// Measures on this thread only.
 pub(super) fn measure(context: &Context) -> Result<InProcess, Error> {
     let handler = Saying::default();
     let mut bare = bare(&handler);
@@ -38,19 +38,19 @@ pub(super) fn measure(context: &Context) -> Result<InProcess, Error> {
                 Way::Remembered => batch(&mut remembering, way, calls)?,
             };
             nanoseconds[way as usize].push(time);
-            let thriftiest = &mut allocations[way as usize];
-            *thriftiest = allocated.min(*thriftiest);
+            let least = &mut allocations[way as usize];
+            *least = allocated.min(*least);
         }
     }
     Ok(InProcess { nanoseconds: nanoseconds.map(Spread::of), allocations })
 }
 
-/// How many nanoseconds each of some calls takes, one after the other, and how often and how much the thriftiest allocates.
+/// Returns the nanoseconds of one call of a sequence, and the allocations of the call that allocates least.
 fn batch(service: &mut impl Served, way: Way, calls: usize) -> Result<(f64, (u64, u64)), Error> {
     let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
     let message = SayRequest { payload: vec![7; 100].into(), reply_bytes: 100, hold: false };
     let next = || request(&message, way.key());
-    // What is to be replayed is recorded, and then remembered.
+    // Records the call that is replayed, and then has the layer remember it.
     for _ in 0..2 {
         runtime.block_on(call(service, next()?))?;
     }
@@ -64,12 +64,12 @@ fn batch(service: &mut impl Served, way: Way, calls: usize) -> Result<(f64, (u64
     })?;
     let time = begun.elapsed().as_nanos() as f64 / calls as f64;
 
-    let mut thriftiest = (u64::MAX, u64::MAX);
+    let mut least = (u64::MAX, u64::MAX);
     for _ in 0..8 {
         let (request, mut result) = (next()?, Ok(0));
         let info = allocation_counter::measure(|| result = runtime.block_on(call(service, request)));
         result?;
-        thriftiest = thriftiest.min((info.count_total, info.bytes_total));
+        least = least.min((info.count_total, info.bytes_total));
     }
-    Ok((time, thriftiest))
+    Ok((time, least))
 }

@@ -1,4 +1,4 @@
-//! Real servers over loopback HTTP/2, with clients in this process.
+//! Servers over loopback HTTP/2, with clients in this process.
 
 use std::{
     net::SocketAddr,
@@ -16,43 +16,43 @@ use super::{
 };
 use crate::{Error, context::Context, spread::Spread};
 
-/// How many calls there are at a time.
+/// The numbers of concurrent calls.
 pub(super) const CONCURRENCY: [usize; 2] = [1, 64];
 
 const ROUNDS: usize = 120;
 
-/// How long the calls of one way go on in each round.
+/// The time of one way in each round.
 const TURN: Duration = Duration::from_millis(25);
 
-/// How many of the callers share a connection.
+/// The number of callers that share a connection.
 const CALLERS_PER_CONNECTION: usize = 16;
 
-/// What came of calling in one way.
+/// The results of one way to call.
 pub(super) struct Loopback {
     /// Calls per second, round by round.
     pub(super) throughput: Vec<f64>,
-    /// How long they took, in nanoseconds.
+    /// Latencies in nanoseconds.
     pub(super) latency: Histogram<u64>,
 }
 
 impl Loopback {
-    /// Calls per second.
+    /// Returns the calls per second.
     pub(super) fn throughput(&self) -> Spread {
         Spread::of(self.throughput.iter().copied())
     }
 
-    /// The throughput as a ratio to another's.
+    /// Returns the ratio of the throughput to another's.
     pub(super) fn relative_to(&self, other: &Self) -> Spread {
         Spread::of_ratios(&self.throughput, &other.throughput)
     }
 
-    /// A quantile of how long the calls took, in microseconds.
+    /// Returns a quantile of the latencies, in microseconds.
     pub(super) fn microseconds(&self, quantile: f64) -> f64 {
         self.latency.value_at_quantile(quantile) as f64 / 1000.0
     }
 }
 
-/// Measures all [`Way`]s in turn, with so many calls at a time.
+/// Measures all [`Way`]s in turn, with the given number of concurrent calls.
 pub(super) async fn measure(context: &Context, concurrency: usize) -> Result<Vec<Loopback>, Error> {
     let handler = Saying::default();
     let bare = serve(bare(&handler)).await?;
@@ -70,7 +70,7 @@ pub(super) async fn measure(context: &Context, concurrency: usize) -> Result<Vec
         clients.push(connections(server, concurrency).await?);
     }
     for way in Way::ALL {
-        // One caller first, so that what is to be replayed is recorded before many ask for it.
+        // One caller first, so that the call is recorded before many callers replay it.
         for callers in [1, concurrency] {
             turn(&clients[way as usize], way, callers, context.time(TURN)).await?;
         }
@@ -99,7 +99,7 @@ async fn connections(address: SocketAddr, concurrency: usize) -> Result<Vec<Echo
     Ok(clients)
 }
 
-/// Calls for a while. How long that was, and how long each call took.
+/// Calls for the given time. Returns the time taken, and the latencies.
 async fn turn(
     clients: &[EchoClient<Channel>],
     way: Way,

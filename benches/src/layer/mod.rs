@@ -1,13 +1,13 @@
-//! The layer itself: what it costs where there is no database to wait for.
+//! The layer alone, without a database.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `echo` | the service that is measured, bare and wrapped |
-//! | `way` | the ways in which it is called |
+//! | `echo` | the service, bare and wrapped by the layer |
+//! | `way` | the ways to call it |
 //! | `loopback` | throughput and latency over HTTP/2 |
 //! | `in_process` | the time and the allocations of a call without a network |
-//! | `heap`, `resident` | what calls in flight hold, counted and as the system sees it |
-//! | `settling` | a store that leaves calls in the middle of being recorded |
+//! | `heap`, `resident` | the memory of calls in flight, by allocations and by the system |
+//! | `settling` | a store that never finishes recording a call |
 
 mod echo;
 mod heap;
@@ -27,18 +27,18 @@ use crate::{
 };
 
 const TEXT: &str = "\
-A service that echoes 100 bytes, bare and wrapped, on a store in memory: what the layer itself costs. Over loopback HTTP/2 clients \
-and servers share this machine's cores, and a call without a key is held against the bare service, turn by turn. In process the \
-service is called as tonic's server calls it, without a network: so the difference is the layer, and for a first call and a \
-replay the store in memory. All allocations of this process are counted as they are made, which makes them dearer than they are.
+A service that echoes 100 bytes, bare and wrapped by the layer, with a store in memory: the cost of the layer alone. Over loopback \
+HTTP/2, clients and servers share this machine's cores, and a call without a key is compared with the bare service turn by turn. In \
+process, the service is called as tonic's server calls it, without a network: the difference is the layer and, for a first call and a \
+replay, the store in memory. All allocations of this process are counted as they are made, which makes them slower.
 
-What a call in flight holds is what is on the heap while its handler runs, from the head of the request on, and how much a server of \
-a process of its own grows with each such call.";
+The memory of a call in flight is the heap that it holds while its handler runs, from the head of the request on, and the growth of a \
+server in a process of its own with each such call.";
 
 const PASSED_THROUGH_LIMIT: &str = "\
-    What can be told apart. The layer adds a look at the path, a fraction of a microsecond (the table of calls in process), to a call \
-    that takes tens of microseconds of the processors over HTTP/2: well below a hundredth. Two servers side by side differ by \
-    more than that from round to round, in both directions, and the median of the rounds still moves by as much.";
+    The precision of the measurement. The layer adds a look at the path, a fraction of a microsecond (see the table of calls in process), \
+    to a call that takes tens of microseconds of processor time over HTTP/2: well below a hundredth. Two servers side by side differ \
+    by more than that from round to round, in both directions, and the median of the rounds still moves by as much.";
 
 const KIBIBYTE: f64 = 1024.0;
 
@@ -50,7 +50,7 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
         loopback.push((concurrency, loopback::measure(context, concurrency).await?));
     }
     context.progress("in process");
-    // Allocations are counted by thread.
+    // Allocations are counted per thread.
     let (in_process, running, recorded) = tokio::task::block_in_place(|| {
         Ok::<_, Error>((
             in_process::measure(context)?,
@@ -63,13 +63,13 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
 
     let mut tables: Vec<_> = loopback.iter().map(|(concurrency, ways)| over_loopback(*concurrency, ways)).collect();
     tables.push(without_a_network(&in_process));
-    tables.push(in_flight(running, resident.as_ref()));
+    tables.push(in_flight(running, &resident));
     tables.push(being_recorded(&recorded));
     Ok(Section {
         title: "The layer",
         text: TEXT.to_owned(),
         tables,
-        goals: goals(&loopback, &in_process, running, resident.as_ref()),
+        goals: goals(&loopback, &in_process, running, &resident),
     })
 }
 
@@ -108,20 +108,19 @@ fn without_a_network(measured: &InProcess) -> Table {
     }
 }
 
-fn in_flight([bare, wrapped]: [f64; 2], resident: Option<&[Vec<f64>; 2]>) -> Table {
+fn in_flight([bare, wrapped]: [f64; 2], resident: &[Vec<f64>; 2]) -> Table {
     let row = |what: &str, bare: Spread, wrapped: Spread, layer: Spread| {
         vec![what.to_owned(), format!("{bare:.0}"), format!("{wrapped:.0}"), format!("{layer:.0}")]
     };
     let one = |bytes| Spread::of([bytes]);
-    let mut rows = vec![row("on the heap", one(bare), one(wrapped), one(wrapped - bare))];
-    if let Some(rounds @ [bare, wrapped]) = resident {
-        let of = |rounds: &[f64]| Spread::of(rounds.iter().copied());
-        rows.push(row("resident, over HTTP/2", of(bare), of(wrapped), of_the_layer(rounds)));
-    }
+    let [bare_resident, wrapped_resident] = resident.each_ref().map(|rounds| Spread::of(rounds.iter().copied()));
     Table {
-        caption: format!("What each of {} calls in flight holds while its handler runs, in bytes", heap::CALLS),
+        caption: format!("Memory of each of {} calls in flight while its handler runs, in bytes", heap::CALLS),
         columns: ["memory", "unwrapped", "with a key", "of the layer"].map(str::to_owned).into(),
-        rows,
+        rows: vec![
+            row("on the heap", one(bare), one(wrapped), one(wrapped - bare)),
+            row("resident, over HTTP/2", bare_resident, wrapped_resident, of_the_layer(resident)),
+        ],
     }
 }
 
@@ -130,7 +129,7 @@ fn being_recorded(held: &[f64]) -> Table {
         vec![size.to_string(), format!("{bytes:.0}"), format!("{:.0}", bytes - f64::from(size))]
     };
     Table {
-        caption: "What a call holds while its response is being recorded, in bytes".to_owned(),
+        caption: "Memory of a call while its response is recorded, in bytes".to_owned(),
         columns: ["response", "held", "beyond the response"].map(str::to_owned).into(),
         rows: heap::RESPONSES.into_iter().zip(held).map(row).collect(),
     }
@@ -140,7 +139,7 @@ fn goals(
     loopback: &[(usize, Vec<Loopback>)],
     in_process: &InProcess,
     [bare, wrapped]: [f64; 2],
-    resident: Option<&[Vec<f64>; 2]>,
+    resident: &[Vec<f64>; 2],
 ) -> Vec<Goal> {
     let goal = |measure: String, bound, figure, unit: &str| Goal {
         measure,
@@ -162,15 +161,13 @@ fn goals(
     let measure = |memory| format!("{} calls in flight, {memory}", heap::CALLS);
     let on_the_heap = Spread::of([(wrapped - bare) / KIBIBYTE]);
     goals.push(goal(measure("on the heap"), Bound::AtMost(4.0), on_the_heap, "KiB per call"));
-    if let Some(rounds) = resident {
-        let Spread { median, min, max } = of_the_layer(rounds);
-        let figure = Spread { median: median / KIBIBYTE, min: min / KIBIBYTE, max: max / KIBIBYTE };
-        goals.push(goal(measure("resident"), Bound::AtMost(4.0), figure, "KiB per call"));
-    }
+    let Spread { median, min, max } = of_the_layer(resident);
+    let figure = Spread { median: median / KIBIBYTE, min: min / KIBIBYTE, max: max / KIBIBYTE };
+    goals.push(goal(measure("resident"), Bound::AtMost(4.0), figure, "KiB per call"));
     goals
 }
 
-/// How much more than bare, round by round.
+/// Returns the memory that the layer adds, round by round.
 fn of_the_layer([bare, wrapped]: &[Vec<f64>; 2]) -> Spread {
     Spread::of(wrapped.iter().zip(bare).map(|(wrapped, bare)| wrapped - bare))
 }

@@ -1,4 +1,4 @@
-//! What calls in flight hold, in memory that the system gave to a server: one in a process of its own, this binary once more.
+//! The resident memory of calls in flight, in a server with a process of its own: this binary, started again.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum;
+use procfs::process::Process;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout},
     process::{Child, Command},
@@ -24,20 +25,20 @@ use crate::{Error, context::Context};
 
 const ROUNDS: usize = 5;
 
-/// As many calls as a connection's HTTP/2 streams allow, with room to spare.
+/// The calls that share a connection, well below its limit of HTTP/2 streams.
 const CALLS_PER_CONNECTION: usize = 100;
 
-/// Longer than any server takes to start, or calls to arrive.
+/// More time than a server needs to start, or calls to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which server the child process is.
+/// The service of the child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServerKind {
     Bare,
     Wrapped,
 }
 
-/// Serves until standard input ends; says on standard output at which port.
+/// Writes its port to standard output, and serves until standard input ends.
 pub(crate) async fn serve_until_input_ends(kind: ServerKind) -> Result<(), Error> {
     let handler = Saying::default();
     let address = match kind {
@@ -51,23 +52,19 @@ pub(crate) async fn serve_until_input_ends(kind: ServerKind) -> Result<(), Error
     Ok(())
 }
 
-/// What a call holds while its handler runs, in bytes, round by round: bare, and with a key. `None` where the system does not say
-/// how much memory a process has.
-pub(super) async fn while_handlers_run(context: &Context) -> Result<Option<[Vec<f64>; 2]>, Error> {
+/// Measures the memory of a call while its handler runs, in bytes, round by round: bare, and with a key.
+pub(super) async fn while_handlers_run(context: &Context) -> Result<[Vec<f64>; 2], Error> {
     let mut rounds: [Vec<f64>; 2] = Default::default();
     for _ in 0..context.rounds(ROUNDS) {
         for (kind, way, figures) in [(ServerKind::Bare, Way::Bare, 0), (ServerKind::Wrapped, Way::First, 1)] {
-            match bytes_per_call(kind, way, context.count(CALLS)).await? {
-                Some(bytes) => rounds[figures].push(bytes),
-                None => return Ok(None),
-            }
+            rounds[figures].push(bytes_per_call(kind, way, context.count(CALLS)).await?);
         }
     }
-    Ok(Some(rounds))
+    Ok(rounds)
 }
 
-/// How much a server grows with each of some calls.
-async fn bytes_per_call(kind: ServerKind, way: Way, calls: usize) -> Result<Option<f64>, Error> {
+/// Returns the growth of a server with each call in flight, in bytes.
+async fn bytes_per_call(kind: ServerKind, way: Way, calls: usize) -> Result<f64, Error> {
     let kind = kind.to_possible_value().ok_or("a server of a known kind")?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--layer-server", kind.get_name()])
@@ -88,7 +85,7 @@ async fn bytes_per_call(kind: ServerKind, way: Way, calls: usize) -> Result<Opti
         }
         clients.push(client);
     }
-    let Some(before) = resident(&child) else { return Ok(None) };
+    let before = resident(&child)?;
     let mut held = JoinSet::new();
     for call in 0..calls {
         let (mut client, mut request) = (clients[call / CALLS_PER_CONNECTION].clone(), message(way.key())?);
@@ -102,15 +99,15 @@ async fn bytes_per_call(kind: ServerKind, way: Way, calls: usize) -> Result<Opti
         Ok::<_, Error>(())
     };
     timeout(PATIENCE, all_held).await??;
-    let after = resident(&child).ok_or("the system says how much memory a process has")?;
+    let after = resident(&child)?;
     child.kill().await?;
-    Ok(Some((after - before) / calls as f64))
+    Ok((after - before) / calls as f64)
 }
 
-/// The memory that a process has, in bytes.
-fn resident(process: &Child) -> Option<f64> {
-    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", process.id()?)).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
-    let kibibytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024.0)
+/// Returns the resident memory of a process, in bytes.
+fn resident(process: &Child) -> Result<f64, Error> {
+    let pid = process.id().ok_or("the server has ended")?;
+    let rollup = Process::new(pid.try_into()?)?.smaps_rollup()?;
+    let bytes = rollup.memory_map_rollup.iter().find_map(|map| map.extension.map.get("Rss"));
+    Ok(*bytes.ok_or("the system does not report the memory of processes")? as f64)
 }

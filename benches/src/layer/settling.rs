@@ -1,3 +1,5 @@
+//! A store that never finishes recording a call.
+
 use std::{
     future::pending,
     sync::{
@@ -23,7 +25,7 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// How many completions wait for their answer.
+    /// Returns the number of completions that wait for an answer.
     pub(super) fn settling(&self) -> usize {
         self.settling.load(Ordering::Relaxed)
     }

@@ -1,9 +1,11 @@
+//! The ways to call the service.
+
 use uuid::Uuid;
 
-/// How many there are.
+/// The number of ways.
 pub(super) const WAYS: usize = 5;
 
-/// How the echo is called.
+/// A way to call the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// Without the layer.
@@ -12,9 +14,9 @@ pub(super) enum Way {
     PassedThrough,
     /// With a new key each time.
     First,
-    /// With the key of a call that is recorded, as the store is asked.
+    /// With the key of a recorded call, replayed from the store.
     Replay,
-    /// The same, as the layer remembers.
+    /// With the key of a recorded call, replayed from the layer's memory.
     Remembered,
 }
 
@@ -31,7 +33,7 @@ impl Way {
         }
     }
 
-    /// The key of the next call.
+    /// Returns the key of the next call.
     pub(super) fn key(self) -> Option<Uuid> {
         match self {
             Self::Bare | Self::PassedThrough => None,
@@ -40,8 +42,8 @@ impl Way {
         }
     }
 
-    /// The turns of a round. The two that are held against each other most closely have two of them, so that what gets slower or
-    /// faster in the course of a round weighs on both alike; and by turns one or the other is first.
+    /// Returns the turns of a round. The two ways that are compared most closely have two turns each, so that a machine that gets
+    /// slower or faster during a round affects both alike; they take turns to be first.
     pub(super) fn in_turn(round: usize) -> [Self; WAYS + 2] {
         let [one, other] =
             if round.is_multiple_of(2) { [Self::Bare, Self::PassedThrough] } else { [Self::PassedThrough, Self::Bare] };
