@@ -22,7 +22,7 @@ use tonic::Request;
 /// # async fn charge_the_card() -> Result<(), Status> { Ok(()) }
 /// # async fn write_the_receipt() -> Result<ChargeResponse, Status> { Ok(ChargeResponse) }
 /// async fn charge(request: Request<ChargeRequest>) -> Result<Response<ChargeResponse>, Status> {
-///     let execution = Execution::of(&request);
+///     let execution = Execution::from_request(&request);
 ///     charge_the_card().await?;
 ///     // From here on an error says nothing of the charge: a retry must not charge again.
 ///     execution.effect_committed();
@@ -49,7 +49,7 @@ impl Execution {
     }
 
     /// Of the call that this request belongs to. A call without a key has one too, which does nothing.
-    pub fn of<T>(request: &Request<T>) -> Self {
+    pub fn from_request<T>(request: &Request<T>) -> Self {
         Self::from_extensions(request.extensions())
     }
 
@@ -77,7 +77,7 @@ impl Execution {
 
     /// Says that the effect is there, and cannot be taken back. From here on an error or a panic of the handler does not free
     /// the key: a retry is refused with `IDEMPOTENCY_OUTCOME_UNKNOWN`, or reconciled if that is the procedure's policy
-    /// ([`LeasePolicy::Reconcile`](crate::LeasePolicy::Reconcile)), and never run again. Nothing is written yet: a crash after
+    /// ([`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile)), and never run again. Nothing is written yet: a crash after
     /// this is a crash like any other.
     ///
     /// In a transactional call it changes nothing: what was written in its transaction is rolled back by an error.

@@ -3,6 +3,8 @@ use std::{error, fmt, str::FromStr};
 use http::HeaderMap;
 use uuid::Uuid;
 
+use crate::grpc::headers;
+
 /// The key of one operation, chosen by the client and sent with each attempt at it.
 ///
 /// A UUID of any version, bare or as an RFC 8941 string (`"8e03978e-40d5-43dd-bc93-6894a57f9324"`, quotes included, as the
@@ -25,7 +27,7 @@ pub struct IdempotencyKey(Uuid);
 
 impl IdempotencyKey {
     /// The name of the request header.
-    pub const HEADER: &'static str = "idempotency-key";
+    pub const HEADER: &'static str = headers::KEY;
 
     /// The longest header value that is looked at, in bytes.
     pub const MAX_LEN: usize = 128;

@@ -50,51 +50,31 @@
 //!
 //! tonic drops a handler's future wherever it stands when the client hangs up, resets its stream or runs into its deadline.
 //! A call with a key therefore runs in a task of its own that goes on to its end (a transactional one may be rolled back
-//! instead: [`HangUpPolicy`]). [`IdempotencyLayer::shut_down`] waits for these tasks before the process ends. A panic of the
+//! instead: [`DisconnectPolicy`]). [`IdempotencyLayer::shutdown`] waits for these tasks before the process ends. A panic of the
 //! handler is caught in that task, and answered with `INTERNAL`.
 
 #[cfg(feature = "connect")]
 pub mod connect;
+pub mod layer;
+pub mod maintenance;
 #[cfg(feature = "postgres")]
 pub mod migrations;
 pub mod policy;
 pub mod proto;
+pub mod rejection;
+pub mod status;
 pub mod store;
 pub mod telemetry;
 
+mod build_error;
+mod descriptors;
 mod engine;
 mod execution;
 mod future;
 mod grpc;
 mod key;
-mod layer;
-mod maintenance;
-mod rejection;
-mod status;
 mod user;
 
 #[cfg(feature = "postgres")]
-pub use self::store::{PostgresStore, Savepoint, Transaction, TransactionError, TransactionErrorKind};
-pub use self::{
-    engine::reconcile::{Abandoned, Reconciler, Reconciliation},
-    engine::shutdown::{LeftBehind, Shutdown, Stage},
-    execution::Execution,
-    future::ResponseFuture,
-    key::{IdempotencyKey, InvalidKey},
-    layer::builder::{BuildError, Descriptors, IdempotencyLayerBuilder},
-    layer::interceptor::KeyInterceptor,
-    layer::layer::IdempotencyLayer,
-    layer::service::Idempotency,
-    maintenance::recovery::{Recovered, Recovering, Recovery},
-    maintenance::sweeper::{Sweeper, Sweeping},
-    policy::replayed_metadata::ReplayedMetadata,
-    policy::{
-        Creates, EffectPolicy, FinalErrors, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-        NotFinal, Policies, Procedure, ProcedureBuilder, ProcedureError, ResponseError, StorePolicy, UserPolicy,
-    },
-    rejection::{ERROR_DOMAIN, Mismatch, Reason, UnknownReason},
-    status::resolver::{StatusFromStore, StatusResolver},
-    status::types::{IdempotencyStatus, OutboxStatus, UnknownOutboxStatus},
-    store::{MemoryStore, Resource, ResourceType, ResourceTypes, Store, StoreError, StoreErrorKind},
-    user::{UserFromExtensions, UserId, UserResolver},
-};
+pub use self::store::postgres::Transaction;
+pub use self::{execution::Execution, key::IdempotencyKey, layer::layer::IdempotencyLayer, user::UserId};

@@ -4,7 +4,7 @@
 //! to own the table. They fit any database of PostgreSQL 14 or later, and adopt a table that FUN-15's own migrations made.
 //!
 //! ```no_run
-//! use tonic_idempotency::{ResourceType, migrations};
+//! use tonic_idempotency::{migrations, store::ResourceType};
 //!
 //! # async fn migrate() -> Result<(), Box<dyn std::error::Error>> {
 //! let (mut owner, connection) = tokio_postgres::connect("host=localhost user=owner", tokio_postgres::NoTls).await?;

@@ -6,14 +6,15 @@ use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
 
+pub use crate::key::InvalidKey;
 use crate::{
-    IdempotencyKey, InvalidKey,
     grpc::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
+    key::IdempotencyKey,
 };
 use protobuf_canonical::CanonicalError;
 
 /// The `google.rpc.ErrorInfo` domain of every rejection.
-pub const ERROR_DOMAIN: &str = "tonic-idempotency";
+pub const DOMAIN: &str = "tonic-idempotency";
 
 /// Why the layer refused a call: the `google.rpc.ErrorInfo` reason of its rejection.
 ///
@@ -37,7 +38,7 @@ pub const ERROR_DOMAIN: &str = "tonic-idempotency";
 /// A client reads it from the status that it got:
 ///
 /// ```
-/// use tonic_idempotency::Reason;
+/// use tonic_idempotency::rejection::Reason;
 ///
 /// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
 ///     matches!(
@@ -71,7 +72,7 @@ pub enum Reason {
     /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
     RequestTooLarge,
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
-    ResponseNotStored,
+    NotStored,
     /// `IDEMPOTENCY_SHUTTING_DOWN`
     ShuttingDown,
     /// `IDEMPOTENCY_STORE_UNAVAILABLE`
@@ -90,7 +91,7 @@ impl Reason {
         Self::OutcomeUnknown,
         Self::RequestMalformed,
         Self::RequestTooLarge,
-        Self::ResponseNotStored,
+        Self::NotStored,
         Self::ShuttingDown,
         Self::StoreUnavailable,
     ];
@@ -98,7 +99,7 @@ impl Reason {
     /// The reason of a rejection by this layer; `None` for any other status.
     pub fn of(status: &Status) -> Option<Self> {
         let info = status.get_details_error_info()?;
-        if info.domain != ERROR_DOMAIN {
+        if info.domain != DOMAIN {
             return None;
         }
         info.reason.parse().ok()
@@ -117,7 +118,7 @@ impl Reason {
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
             Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
             Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
-            Self::ResponseNotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
+            Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
             Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
             Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
         }
@@ -181,7 +182,7 @@ pub(crate) enum Rejection {
     OutcomeUnknown,
     RequestMalformed(MalformedRequest),
     RequestTooLarge { limit: usize },
-    ResponseNotStored { resource: Option<Uuid> },
+    NotStored { resource: Option<Uuid> },
     ShuttingDown,
     StoreUnavailable,
 }
@@ -237,7 +238,7 @@ impl Rejection {
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
-            Self::ResponseNotStored { .. } => Reason::ResponseNotStored,
+            Self::NotStored { .. } => Reason::NotStored,
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreUnavailable => Reason::StoreUnavailable,
         }
@@ -249,7 +250,7 @@ impl Rejection {
             Self::Conflict | Self::InProgress { .. } => Code::Aborted,
             Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
             Self::NoUser => Code::Unauthenticated,
-            Self::OutcomeUnknown | Self::ResponseNotStored { .. } => Code::FailedPrecondition,
+            Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::NotCommitted => Code::Internal,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTooLarge { .. } => Code::ResourceExhausted,
@@ -284,7 +285,7 @@ impl Rejection {
             Self::RequestTooLarge { limit } => {
                 format!("the request is larger than the {limit} bytes that a call with an idempotency key may have")
             }
-            Self::ResponseNotStored { .. } => "the first call with this idempotency key succeeded, and its response \
+            Self::NotStored { .. } => "the first call with this idempotency key succeeded, and its response \
                                                was too large to keep; read the resource instead"
                 .to_owned(),
             Self::ShuttingDown => "the server shuts down; retry with the same key".to_owned(),
@@ -308,7 +309,7 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.message());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
-            Self::ResponseNotStored { resource: Some(id) } => {
+            Self::NotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
             Self::ShuttingDown => {
@@ -322,11 +323,11 @@ impl Rejection {
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
             | Self::RequestTooLarge { .. }
-            | Self::ResponseNotStored { resource: None } => {}
+            | Self::NotStored { resource: None } => {}
         }
         details.set_error_info(
             self.reason().as_str(),
-            ERROR_DOMAIN,
+            DOMAIN,
             metadata.into_iter().collect::<std::collections::HashMap<_, _>>(),
         );
         details
@@ -371,7 +372,7 @@ mod tests {
             (malformed(WireError::SecondMessage), Code::Unimplemented, "IDEMPOTENCY_REQUEST_MALFORMED"),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
-                Rejection::ResponseNotStored { resource: Some(resource) },
+                Rejection::NotStored { resource: Some(resource) },
                 Code::FailedPrecondition,
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),
@@ -391,7 +392,7 @@ mod tests {
             let metadata: Vec<_> = match &rejection {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
-                Rejection::ResponseNotStored { .. } => vec![("resource_id", resource.to_string())],
+                Rejection::NotStored { .. } => vec![("resource_id", resource.to_string())],
                 _ => vec![],
             };
 

@@ -17,19 +17,18 @@
 //! Each call with a key also emits [`tracing`] events of the level `TRACE` with the target `tonic_idempotency::step` and a
 //! field `step`, where it stands in the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, sync::Arc};
 
 use metrics::{Key, Label, Level, Metadata, counter, with_recorder};
 
-use crate::{Procedure, Reason, Recovered, StoreErrorKind};
-
-/// Why a call got less than the layer promises.
+/// The reason why a call got less than the layer promises.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Degradation {
     MetadataLost,
     NoUser,
     StatusUnknown,
-    Store(StoreErrorKind),
+    /// The kind of the store's error.
+    Store(&'static str),
     UnsupportedProtocol,
 }
 
@@ -39,38 +38,18 @@ impl Degradation {
             Self::MetadataLost => "metadata_lost",
             Self::NoUser => "no_user",
             Self::StatusUnknown => "status_unknown",
-            Self::Store(kind) => kind.as_str(),
+            Self::Store(kind) => kind,
             Self::UnsupportedProtocol => "unsupported_protocol",
         }
     }
 }
 
-/// The counters that every call with a key is counted by, of one procedure. The macro would put each together anew for each call.
-#[derive(Clone, PartialEq)]
-pub(crate) struct Calls {
-    degraded: Key,
-    first: Key,
-    rejected: Key,
-    replayed: Key,
-}
-
-impl Calls {
-    /// Those of the procedure with this path.
-    pub(crate) fn to(path: &str) -> Self {
-        let key = |outcome| {
-            let labels = vec![Label::new("procedure", path.to_owned()), Label::from_static_parts("outcome", outcome)];
-            Key::from_parts("idempotency_calls_total", labels)
-        };
-        Self { degraded: key("degraded"), first: key("first"), rejected: key("rejected"), replayed: key("replayed") }
-    }
-}
-
-/// Where a call stands in the protocol.
+/// The place of a call in the protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// The claim, or BEGIN, is about to be sent.
     BeforeClaim,
-    /// The key is the call's. Its handler has not begun.
+    /// The call holds its key. Its handler has not begun.
     AfterClaim,
     /// Its handler has ended. Nothing of the outcome has been sent.
     BeforeSettle,
@@ -88,130 +67,9 @@ pub(crate) fn step(step: Step) {
     tracing::trace!(target: "tonic_idempotency::step", step);
 }
 
-pub(crate) fn first(procedure: &Procedure) {
-    answered(&procedure.calls.first);
-    tracing::debug!(procedure = procedure.path(), "the key is reserved; the handler runs");
-}
-
-pub(crate) fn replayed(procedure: &Procedure) {
-    answered(&procedure.calls.replayed);
-    tracing::debug!(procedure = procedure.path(), "replayed the first response");
-}
-
-/// A replay that this process has given before, and gives from memory.
-pub(crate) fn asked_nobody(procedure: &Procedure) {
-    counter!("idempotency_cached_replays_total", "procedure" => procedure.path().to_owned()).increment(1);
-    tracing::debug!(procedure = procedure.path(), "a replay is known, the store is not asked");
-}
-
-pub(crate) fn rejected(procedure: &Procedure, reason: Reason) {
-    answered(&procedure.calls.rejected);
-    let path = procedure.path().to_owned();
-    counter!("idempotency_rejected_total", "procedure" => path, "reason" => reason.as_str()).increment(1);
-    tracing::debug!(procedure = procedure.path(), %reason, "refused a call");
-}
-
-/// A call that runs unprotected.
-pub(crate) fn unprotected(procedure: &Procedure, cause: Degradation, error: &dyn fmt::Display) {
-    answered(&procedure.calls.degraded);
-    degraded(procedure, cause);
-    tracing::warn!(
-        procedure = procedure.path(),
-        cause = cause.as_str(),
-        %error,
-        "a call with an idempotency key runs unprotected"
-    );
-}
-
-/// A replay whose status could not be found out.
-pub(crate) fn status_unknown(procedure: &Procedure, error: &dyn fmt::Display) {
-    degraded(procedure, Degradation::StatusUnknown);
-    tracing::warn!(
-        procedure = procedure.path(),
-        cause = Degradation::StatusUnknown.as_str(),
-        %error,
-        "the status of a replay is not known; it says processing"
-    );
-}
-
-/// A replay whose stored metadata cannot be read.
-pub(crate) fn metadata_lost(procedure: &Procedure) {
-    degraded(procedure, Degradation::MetadataLost);
-    tracing::warn!(
-        procedure = procedure.path(),
-        cause = Degradation::MetadataLost.as_str(),
-        "the stored metadata of a response cannot be read; it is replayed without"
-    );
-}
-
-/// A call refused because the store cannot be reached.
-pub(crate) fn store_unavailable(procedure: &Procedure, error: &dyn fmt::Display) {
-    rejected(procedure, Reason::StoreUnavailable);
-    tracing::warn!(procedure = procedure.path(), %error, "refused a call: the idempotency store does not answer");
-}
-
-/// An outcome that is not recorded, at least not yet.
-pub(crate) fn not_settled(procedure: &Procedure, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
-    let path = procedure.path().to_owned();
-    counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
-    let error = error.map(tracing::field::display);
-    tracing::warn!(procedure = procedure.path(), step, error, "{what}");
-}
-
-/// A reservation whose lease ended, taken over to run the handler again.
-pub(crate) fn taken_over(procedure: &Procedure) {
-    abandoned(procedure, "rerun");
-    tracing::warn!(
-        procedure = procedure.path(),
-        "the lease of a call ended without an outcome; its handler runs again"
-    );
-}
-
-/// What the reconciler said.
-pub(crate) fn reconciled(procedure: &Procedure, verdict: &'static str, problem: Option<&str>) {
-    abandoned(procedure, verdict);
-    match problem {
-        None => {
-            tracing::info!(procedure = procedure.path(), verdict, "a call that ended without an outcome was reconciled")
-        }
-        Some(error) => tracing::warn!(procedure = procedure.path(), verdict, error, "a call could not be reconciled"),
-    }
-}
-
-/// What a look of the background task came to.
-pub(crate) fn recovered(recovered: &Recovered) {
-    let Recovered { completed, not_executed, unknown } = recovered;
+/// The result of a look for calls that ended without an outcome.
+pub(crate) fn recovered(completed: u64, not_executed: u64, unknown: u64) {
     tracing::info!(completed, not_executed, unknown, "recovered calls that had ended without an outcome");
-}
-
-pub(crate) fn lease_lost(procedure: &Procedure, why: &dyn fmt::Display) {
-    counter!("idempotency_lease_lost_total", "procedure" => procedure.path().to_owned()).increment(1);
-    tracing::warn!(procedure = procedure.path(), %why, "the lease of a running call is lost; its outcome may not count");
-}
-
-pub(crate) fn lease_not_extended(procedure: &Procedure, error: &dyn fmt::Display) {
-    tracing::warn!(procedure = procedure.path(), %error, "the lease of a running call is not extended yet");
-}
-
-/// A transactional call whose client went away, rolled back as its policy says.
-pub(crate) fn hung_up(procedure: &Procedure) {
-    tracing::debug!(procedure = procedure.path(), "the client went away; the transaction is rolled back");
-}
-
-/// A handler that succeeded without its transaction: what it did is not undone where the commit fails.
-pub(crate) fn transaction_unused(procedure: &Procedure) {
-    tracing::warn!(
-        procedure = procedure.path(),
-        "the handler of a transactional procedure did not use its Transaction: what it wrote elsewhere is not part of it"
-    );
-}
-
-pub(crate) fn panicked(procedure: &Procedure) {
-    tracing::error!(procedure = procedure.path(), "the handler of a call with an idempotency key panicked");
-}
-
-pub(crate) fn no_resource_id(procedure: &Procedure, error: &dyn fmt::Display) {
-    tracing::warn!(procedure = procedure.path(), %error, "the record is kept without the created resource");
 }
 
 pub(crate) fn swept(deleted: u64) {
@@ -219,7 +77,160 @@ pub(crate) fn swept(deleted: u64) {
     tracing::info!(deleted, "deleted expired idempotency keys");
 }
 
-/// An error with its causes, in one line. Of what PostgreSQL says only the message: its details may quote the row.
+/// The log lines and counters of one procedure.
+///
+/// The counters of every call are prepared here: the macro would build their labels anew for each call.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProcedureTelemetry {
+    path: Arc<str>,
+    degraded: Key,
+    first: Key,
+    rejected: Key,
+    replayed: Key,
+}
+
+impl ProcedureTelemetry {
+    pub(crate) fn new(path: Arc<str>) -> Self {
+        let key = |outcome| {
+            let labels = vec![Label::new("procedure", path.to_string()), Label::from_static_parts("outcome", outcome)];
+            Key::from_parts("idempotency_calls_total", labels)
+        };
+        let [degraded, first, rejected, replayed] = ["degraded", "first", "rejected", "replayed"].map(key);
+        Self { path, degraded, first, rejected, replayed }
+    }
+
+    pub(crate) fn first(&self) {
+        count(&self.first);
+        tracing::debug!(procedure = &*self.path, "the key is reserved; the handler runs");
+    }
+
+    pub(crate) fn replayed(&self) {
+        count(&self.replayed);
+        tracing::debug!(procedure = &*self.path, "replayed the first response");
+    }
+
+    /// A replay that this process gave from memory.
+    pub(crate) fn cache_hit(&self) {
+        counter!("idempotency_cached_replays_total", "procedure" => self.path.to_string()).increment(1);
+        tracing::debug!(procedure = &*self.path, "replayed from memory, without a question to the store");
+    }
+
+    pub(crate) fn rejected(&self, reason: &'static str) {
+        count(&self.rejected);
+        counter!("idempotency_rejected_total", "procedure" => self.path.to_string(), "reason" => reason).increment(1);
+        tracing::debug!(procedure = &*self.path, %reason, "refused a call");
+    }
+
+    /// A call that runs unprotected.
+    pub(crate) fn unprotected(&self, cause: Degradation, error: &dyn fmt::Display) {
+        count(&self.degraded);
+        self.degraded(cause);
+        tracing::warn!(
+            procedure = &*self.path,
+            cause = cause.as_str(),
+            %error,
+            "a call with an idempotency key runs unprotected"
+        );
+    }
+
+    /// A replay whose status could not be found out.
+    pub(crate) fn status_unknown(&self, error: &dyn fmt::Display) {
+        self.degraded(Degradation::StatusUnknown);
+        tracing::warn!(
+            procedure = &*self.path,
+            cause = Degradation::StatusUnknown.as_str(),
+            %error,
+            "the status of a replay is unknown, and is reported as processing"
+        );
+    }
+
+    /// A replay whose stored metadata cannot be read.
+    pub(crate) fn metadata_lost(&self) {
+        self.degraded(Degradation::MetadataLost);
+        tracing::warn!(
+            procedure = &*self.path,
+            cause = Degradation::MetadataLost.as_str(),
+            "the stored metadata of a response cannot be read; the response is replayed without it"
+        );
+    }
+
+    /// A call that was refused because the store does not answer.
+    pub(crate) fn store_unavailable(&self, reason: &'static str, error: &dyn fmt::Display) {
+        self.rejected(reason);
+        tracing::warn!(procedure = &*self.path, %error, "refused a call: the idempotency store does not answer");
+    }
+
+    /// An outcome that is not recorded, at least not yet.
+    pub(crate) fn not_settled(&self, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
+        let path = self.path.to_string();
+        counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
+        let error = error.map(tracing::field::display);
+        tracing::warn!(procedure = &*self.path, step, error, "{what}");
+    }
+
+    /// A reservation whose lease ended, taken over to run the handler again.
+    pub(crate) fn taken_over(&self) {
+        self.abandoned("rerun");
+        tracing::warn!(procedure = &*self.path, "the lease of a call ended without an outcome; its handler runs again");
+    }
+
+    /// The answer of the reconciler.
+    pub(crate) fn reconciled(&self, verdict: &'static str, problem: Option<&str>) {
+        self.abandoned(verdict);
+        let procedure = &*self.path;
+        match problem {
+            None => tracing::info!(procedure, verdict, "a call that ended without an outcome was reconciled"),
+            Some(error) => tracing::warn!(procedure, verdict, error, "a call could not be reconciled"),
+        }
+    }
+
+    pub(crate) fn lease_lost(&self, why: &dyn fmt::Display) {
+        counter!("idempotency_lease_lost_total", "procedure" => self.path.to_string()).increment(1);
+        tracing::warn!(
+            procedure = &*self.path,
+            %why,
+            "the lease of a running call is lost; its outcome may not be recorded"
+        );
+    }
+
+    pub(crate) fn lease_not_extended(&self, error: &dyn fmt::Display) {
+        tracing::warn!(procedure = &*self.path, %error, "the lease of a running call is not renewed yet");
+    }
+
+    /// A transactional call that is rolled back because its client disconnected.
+    pub(crate) fn disconnected(&self) {
+        tracing::debug!(procedure = &*self.path, "the client disconnected; the transaction is rolled back");
+    }
+
+    /// A handler that succeeded without its transaction: its effect stays even if the commit fails.
+    pub(crate) fn transaction_unused(&self) {
+        tracing::warn!(
+            procedure = &*self.path,
+            "the handler of a transactional procedure did not use its Transaction: whatever it wrote elsewhere is not \
+             part of it"
+        );
+    }
+
+    pub(crate) fn panicked(&self) {
+        tracing::error!(procedure = &*self.path, "the handler of a call with an idempotency key panicked");
+    }
+
+    pub(crate) fn no_resource_id(&self, error: &dyn fmt::Display) {
+        tracing::warn!(procedure = &*self.path, %error, "the record is stored without the created resource");
+    }
+
+    fn abandoned(&self, verdict: &'static str) {
+        counter!("idempotency_abandoned_total", "procedure" => self.path.to_string(), "verdict" => verdict)
+            .increment(1);
+    }
+
+    fn degraded(&self, cause: Degradation) {
+        counter!("idempotency_degraded_total", "procedure" => self.path.to_string(), "cause" => cause.as_str())
+            .increment(1);
+    }
+}
+
+/// An error with its causes, in one line. Of an error of PostgreSQL's only the message: its details may quote the row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {
@@ -238,17 +249,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-fn abandoned(procedure: &Procedure, verdict: &'static str) {
-    let path = procedure.path().to_owned();
-    counter!("idempotency_abandoned_total", "procedure" => path, "verdict" => verdict).increment(1);
-}
-
-fn answered(key: &Key) {
+fn count(key: &Key) {
     static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
     with_recorder(|recorder| recorder.register_counter(key, &METADATA)).increment(1);
-}
-
-fn degraded(procedure: &Procedure, cause: Degradation) {
-    let path = procedure.path().to_owned();
-    counter!("idempotency_degraded_total", "procedure" => path, "cause" => cause.as_str()).increment(1);
 }

@@ -34,7 +34,7 @@ impl fmt::Debug for UserId {
 /// Default, [`UserFromExtensions`]: the [`UserId`] in the request's extensions.
 ///
 /// ```
-/// use tonic_idempotency::{UserFromExtensions, UserId, UserResolver};
+/// use tonic_idempotency::{UserId, layer::{UserFromExtensions, UserResolver}};
 ///
 /// let alice = UserId::new(uuid::Uuid::from_u128(1));
 /// let mut extensions = http::Extensions::new();
@@ -45,7 +45,7 @@ impl fmt::Debug for UserId {
 /// Customised, with what an application's own interceptor left there:
 ///
 /// ```
-/// use tonic_idempotency::{UserId, UserResolver};
+/// use tonic_idempotency::{UserId, layer::UserResolver};
 ///
 /// #[derive(Clone)]
 /// struct Claims { subject: uuid::Uuid }

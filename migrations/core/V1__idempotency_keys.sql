@@ -13,7 +13,7 @@
 --   unknown    reserved, with outcome_unknown, its lease ended: a call that held it has ended, and nobody knows whether it
 --              took effect. The mark stays when the reservation is taken over
 --   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata where there is some to replay
---   tombstone  completed, with response_omitted: the response was too large to keep
+--   not_stored completed, with response_not_stored: the response was too large to keep
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. A FUN-15 server takes it for reserved
 --   (absent)   no row, or expires <= now
 
@@ -69,7 +69,7 @@ ALTER TABLE tenant.idempotency_keys
     ADD COLUMN IF NOT EXISTS lease_expires     timestamptz,
     ADD COLUMN IF NOT EXISTS attempts          integer NOT NULL DEFAULT 1,
     ADD COLUMN IF NOT EXISTS outcome_unknown   boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS response_omitted  boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS response_not_stored  boolean NOT NULL DEFAULT false,
     ADD COLUMN IF NOT EXISTS response_metadata bytea,
     ADD COLUMN IF NOT EXISTS error_bytes       bytea;
 
@@ -96,17 +96,17 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (
-        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_tombstone'
+        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_not_stored'
     ) THEN
-        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_tombstone
-            CHECK (NOT response_omitted OR coalesce(length(response_bytes) = 0, false));
+        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_not_stored
+            CHECK (NOT response_not_stored OR coalesce(length(response_bytes) = 0, false));
     END IF;
 
     IF NOT EXISTS (
         SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_metadata'
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_metadata
-            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_omitted));
+            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_not_stored));
     END IF;
 
     IF NOT EXISTS (

@@ -28,7 +28,7 @@ $hooks$;
 --
 --   expired     it is as good as absent
 --   completed   with its response
---   tombstone   completed, its response too large to keep
+--   not_stored  completed, its response too large to keep
 --   failed      with the error that ended the operation
 --   unknown     the call ended, and nobody knows whether it took effect
 --   acquired    reserved by this very token
@@ -40,7 +40,7 @@ RETURNS text
 LANGUAGE sql VOLATILE AS $state$
     SELECT CASE
         WHEN k.expires <= clock_timestamp() THEN 'expired'
-        WHEN k.response_omitted THEN 'tombstone'
+        WHEN k.response_not_stored THEN 'not_stored'
         WHEN k.response_bytes IS NOT NULL THEN 'completed'
         WHEN k.error_bytes IS NOT NULL THEN 'failed'
         WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
@@ -211,7 +211,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_key             uuid,
     p_token           uuid,
     p_response        bytea,
-    p_omitted         boolean,
+    p_not_stored         boolean,
     p_error           bytea, -- in place of a response
     p_metadata        bytea, -- beside a response; NULL for none
     p_retention       double precision, -- seconds
@@ -223,7 +223,7 @@ BEGIN
     PERFORM set_config('app.current_user_id', p_user::text, true);
 
     IF tenant.idempotency_complete_row(
-        p_user, p_key, p_token, p_response, p_omitted, p_error, p_metadata, make_interval(secs => p_retention),
+        p_user, p_key, p_token, p_response, p_not_stored, p_error, p_metadata, make_interval(secs => p_retention),
         p_resource_column, p_resource
     ) THEN
         RETURN 'completed';

@@ -37,7 +37,7 @@ BEGIN
     EXECUTE format(
         $function$
         CREATE OR REPLACE FUNCTION tenant.idempotency_complete_row(
-            p_user uuid, p_key uuid, p_token uuid, p_response bytea, p_omitted boolean, p_error bytea,
+            p_user uuid, p_key uuid, p_token uuid, p_response bytea, p_not_stored boolean, p_error bytea,
             p_metadata bytea, p_retention interval, p_resource_column text, p_resource uuid
         ) RETURNS boolean
         LANGUAGE plpgsql AS $complete_row$
@@ -48,7 +48,7 @@ BEGIN
             UPDATE tenant.idempotency_keys
             SET response_bytes    = p_response,
                 response_metadata = p_metadata,
-                response_omitted  = p_omitted,
+                response_not_stored  = p_not_stored,
                 error_bytes       = p_error,
                 outcome_unknown   = false,
                 expires           = CASE
@@ -75,7 +75,7 @@ BEGIN
         $function$
         CREATE OR REPLACE FUNCTION tenant.idempotency_insert_row(
             p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_response bytea,
-            p_omitted boolean, p_error bytea, p_metadata bytea, p_retention interval, p_resource_column text,
+            p_not_stored boolean, p_error bytea, p_metadata bytea, p_retention interval, p_resource_column text,
             p_resource uuid
         ) RETURNS boolean
         LANGUAGE plpgsql AS $insert_row$
@@ -85,8 +85,8 @@ BEGIN
             END IF;
             INSERT INTO tenant.idempotency_keys
                 (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata,
-                 response_omitted, error_bytes, expires %s)
-            VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_omitted, p_error,
+                 response_not_stored, error_bytes, expires %s)
+            VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_not_stored, p_error,
                     clock_timestamp() + p_retention %s)
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
             RETURN FOUND;

@@ -148,7 +148,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_lease           double precision, -- seconds
     p_on_lease_ended  text,
     p_response        bytea,
-    p_omitted         boolean,
+    p_not_stored         boolean,
     p_error           bytea, -- in place of a response
     p_metadata        bytea, -- beside a response; NULL for none
     p_retention       double precision, -- seconds
@@ -165,7 +165,7 @@ BEGIN
 
     FOR v_round IN 1..2 LOOP
         IF tenant.idempotency_insert_row(
-            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_omitted, p_error, p_metadata,
+            p_user, p_key, p_token, p_procedure, p_request_hash, p_response, p_not_stored, p_error, p_metadata,
             make_interval(secs => p_retention), p_resource_column, p_resource
         ) THEN
             RETURN;

@@ -1,4 +1,10 @@
-use std::{future::ready, pin::Pin, sync::Arc};
+//! Makes translated calls.
+
+use std::{
+    future::ready,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytes::Bytes;
 use connectrpc::{
@@ -6,35 +12,49 @@ use connectrpc::{
     dispatcher::{MethodDescriptor as Route, RequestStream, StreamingResult, UnaryResult},
 };
 use protobuf_canonical::json::{Json, JsonError};
-use tonic::Status;
-use tower::ServiceExt as _;
+use tonic::{Status, body::Body, codegen::StdError};
+use tower::{Service, ServiceExt as _};
 
 use super::{
     error::Errors,
-    inner::Inner,
     methods::{Method, Methods},
     request, response,
 };
 
-/// Turns unary calls into gRPC ones, makes them, and turns the answers back.
-#[derive(Debug)]
-pub(super) struct Bridge {
-    pub(super) methods: Arc<Methods>,
-    pub(super) json: Arc<Json>,
-    pub(super) errors: Arc<Errors>,
+/// Turns unary calls into gRPC calls of a service, and the answers back.
+pub(super) struct Bridge<S> {
+    /// Cloned for each call. Behind a lock, because a service need not be `Sync`.
+    service: Mutex<S>,
+    methods: Arc<Methods>,
+    json: Arc<Json>,
+    errors: Arc<Errors>,
 }
 
-impl Dispatcher for Bridge {
+impl<S> Bridge<S> {
+    pub(super) fn new(service: S, methods: Arc<Methods>, json: Arc<Json>, errors: Arc<Errors>) -> Self {
+        Self { service: Mutex::new(service), methods, json, errors }
+    }
+}
+
+impl<S, R> Dispatcher for Bridge<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<R>> + Clone + Send + 'static,
+    S::Error: Into<StdError>,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
     fn lookup(&self, path: &str) -> Option<Route> {
         self.methods.get(path).map(|method| method.route)
     }
 
     fn call_unary(&self, path: &str, context: RequestContext, message: Payload, format: CodecFormat) -> UnaryResult {
-        // Asked for even where the procedure streams.
+        // Called for streaming procedures, too.
         let unary = self.methods.get(path).filter(|method| method.route.kind == MethodKind::Unary);
         let Some(method) = unary.cloned() else { return not_bridged(path) };
+        let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (json, errors) = (Arc::clone(&self.json), Arc::clone(&self.errors));
-        Box::pin(async move { call(&method, context, message, format, &json, &errors).await })
+        Box::pin(async move { call(service, &method, context, message, format, &json, &errors).await })
     }
 
     fn call_server_streaming(&self, path: &str, _: RequestContext, _: Bytes, _: CodecFormat) -> StreamingResult {
@@ -50,23 +70,28 @@ impl Dispatcher for Bridge {
     }
 }
 
-async fn call(
+async fn call<S, R>(
+    service: S,
     method: &Method,
-    mut context: RequestContext,
+    context: RequestContext,
     message: Payload,
     format: CodecFormat,
     json: &Json,
     errors: &Errors,
-) -> Result<Response<EncodedBody>, ConnectError> {
-    let inner =
-        Inner::take(context.extensions_mut()).ok_or_else(|| ConnectError::internal("there is no service to call"))?;
+) -> Result<Response<EncodedBody>, ConnectError>
+where
+    S: Service<http::Request<Body>, Response = http::Response<R>>,
+    S::Error: Into<StdError>,
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<StdError>,
+{
     let message = message.encoded()?;
     let message = match format {
         CodecFormat::Json => json.decode(&method.descriptor.input(), &message).map_err(invalid)?,
         _ => message,
     };
     let request = request::grpc(&method.descriptor, context, &message)?;
-    let response = inner.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error)))?;
+    let response = service.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error.into())))?;
     let mut response = response::connect(response, errors).await?;
     if format == CodecFormat::Json {
         let message = json.encode(method.descriptor.output(), response.body.into_contiguous()).map_err(unwritable)?;
@@ -85,7 +110,7 @@ fn unwritable(error: JsonError) -> ConnectError {
 
 fn not_bridged<T: Send + 'static>(path: &str) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
     let error = ConnectError::unimplemented(format!(
-        "{path} is a streaming procedure, and Connect is for unary ones here; use gRPC or gRPC-Web"
+        "{path} is a streaming procedure, and only unary ones can be called over Connect here; use gRPC or gRPC-Web"
     ));
     Box::pin(ready(Err(error)))
 }

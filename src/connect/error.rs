@@ -4,7 +4,7 @@ use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use tonic::{Code, Status};
 
-use crate::Reason;
+use crate::rejection::Reason;
 
 /// Turns statuses into errors of Connect.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Errors {
 
 /// As the `Status` of the same error.
 #[cfg(feature = "postgres")]
-impl From<crate::TransactionError> for ConnectError {
-    fn from(error: crate::TransactionError) -> Self {
+impl From<crate::store::TransactionError> for ConnectError {
+    fn from(error: crate::store::TransactionError) -> Self {
         let status = Status::from(error);
         let code = ErrorCode::from_grpc_code(code_number(status.code())).unwrap_or(ErrorCode::Unknown);
         Self::new(code, status.message())

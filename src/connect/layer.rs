@@ -1,13 +1,19 @@
+//! The layer that lets a tonic server answer Connect.
+
 use std::{fmt, time::Duration};
 
+use bytes::Bytes;
+use http::{Request, Response};
 use prost_reflect::DescriptorPool;
+use tonic::{body::Body, codegen::StdError};
 use tower_layer::Layer;
+use tower_service::Service;
 
 use super::{
     Connect,
     translator::{Settings, Translator},
 };
-use crate::{BuildError, Descriptors};
+use crate::{build_error::BuildError, descriptors::Descriptors};
 
 /// Lets a tonic server answer Connect: unary calls in binary and JSON, and GET for procedures without side effects.
 ///
@@ -20,10 +26,10 @@ use crate::{BuildError, Descriptors};
 /// use tonic_idempotency::connect::ConnectLayer;
 /// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
 ///
-/// # fn main() -> Result<(), tonic_idempotency::BuildError> {
+/// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
 /// let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?;
 /// // Server::builder().accept_http1(true).layer(connect).layer(authentication).layer(idempotency)…
-/// # let _: tonic_idempotency::connect::Connect<()> = tower_layer::Layer::layer(&connect, ());
+/// # tower_layer::Layer::layer(&connect, tonic::service::Routes::default());
 /// # Ok(())
 /// # }
 /// ```
@@ -35,12 +41,12 @@ use crate::{BuildError, Descriptors};
 /// # use tonic_idempotency::connect::ConnectLayer;
 /// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
 ///
-/// # fn main() -> Result<(), tonic_idempotency::BuildError> {
+/// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
 /// let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?
 ///     .max_message_bytes(16 << 20)
 ///     .max_timeout(Duration::from_secs(30))
 ///     .compress_from(usize::MAX);
-/// # let _: tonic_idempotency::connect::Connect<()> = tower_layer::Layer::layer(&connect, ());
+/// # tower_layer::Layer::layer(&connect, tonic::service::Routes::default());
 /// # Ok(())
 /// # }
 /// ```
@@ -56,7 +62,7 @@ impl ConnectLayer {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Descriptors`] where they cannot be read.
+    /// [`BuildError::Descriptors`] if they cannot be read.
     pub fn new(descriptors: impl Into<Descriptors>) -> Result<Self, BuildError> {
         Ok(Self { pool: descriptors.into().pool()?, settings: Settings::default() })
     }
@@ -96,11 +102,19 @@ impl ConnectLayer {
     }
 }
 
-impl<S> Layer<S> for ConnectLayer {
+impl<S, R> Layer<S> for ConnectLayer
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<StdError>,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
     type Service = Connect<S>;
 
     fn layer(&self, inner: S) -> Connect<S> {
-        Connect::new(inner, Translator::new(&self.pool, self.settings))
+        let translator = Translator::new(&self.pool, self.settings);
+        Connect::new(inner.clone(), translator.around(inner), translator)
     }
 }
 

@@ -31,7 +31,7 @@
 //! Built on [`connectrpc`](https://docs.rs/connectrpc), which holds the protocol's details. A service of its own, around
 //! which the idempotency layer is put, needs no `ConnectLayer`: calls with a key, and all to transactional procedures, reach it
 //! as gRPC with binary messages, whatever they came as; the others reach it as they came. Its handlers find what a call has to
-//! tell them in their `RequestContext`: [`Execution::from_extensions`](crate::Execution::from_extensions), and where the store is
+//! tell them in their `RequestContext`: [`Execution::from_extensions`](crate::execution::Execution::from_extensions), and where the store is
 //! PostgreSQL `Transaction::from_extensions`, whose errors `?` turns into a `ConnectError`.
 //!
 //! A timeout that such a service has of its own (`ConnectRpcService::with_deadline_policy`) drops the handler wherever it stands, and
@@ -39,7 +39,6 @@
 
 mod bridge;
 mod error;
-mod inner;
 mod layer;
 mod methods;
 mod request;
@@ -47,5 +46,5 @@ mod response;
 mod service;
 mod translator;
 
-pub(crate) use self::translator::{Settings, Translator};
+pub(crate) use self::translator::{Settings, Translated, Translator};
 pub use self::{layer::ConnectLayer, service::Connect};

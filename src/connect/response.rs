@@ -1,6 +1,7 @@
+use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, Response};
 use http::{HeaderMap, HeaderName, StatusCode, header};
-use tonic::{Code, Status, body::Body};
+use tonic::{Code, Status, codegen::StdError};
 
 use super::error::Errors;
 use crate::grpc::UnaryResponse;
@@ -17,10 +18,14 @@ const LEFT_OUT: [HeaderName; 7] = [
 ];
 
 /// The message and the metadata of a gRPC response, or its status as an error.
-pub(super) async fn connect(
-    response: http::Response<Body>,
+pub(super) async fn connect<B>(
+    response: http::Response<B>,
     errors: &Errors,
-) -> Result<Response<EncodedBody>, ConnectError> {
+) -> Result<Response<EncodedBody>, ConnectError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<StdError>,
+{
     let http = response.status();
     let response = UnaryResponse::read(response).await.map_err(|status| errors.connect(status))?;
     let outcome = match http {

@@ -1,5 +1,7 @@
+//! The service that answers Connect.
+
 use std::{
-    mem,
+    fmt,
     task::{Context, Poll},
 };
 
@@ -9,19 +11,20 @@ use http::{Request, Response};
 use tonic::{body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
-use super::Translator;
-use crate::ResponseFuture;
+use super::translator::{Translated, Translator};
+use crate::future::ResponseFuture;
 
 /// A gRPC service that answers Connect as well. Made by [`ConnectLayer`](super::ConnectLayer).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Connect<S> {
     inner: S,
+    translated: Translated<S>,
     translator: Translator,
 }
 
 impl<S> Connect<S> {
-    pub(super) fn new(inner: S, translator: Translator) -> Self {
-        Self { inner, translator }
+    pub(super) fn new(inner: S, translated: Translated<S>, translator: Translator) -> Self {
+        Self { inner, translated, translator }
     }
 }
 
@@ -48,13 +51,18 @@ where
         if !self.translator.is_connect(&request) {
             return ResponseFuture::pass_through(self.inner.call(request));
         }
-        // The one that is ready; a clone takes its place.
-        let clone = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, clone);
-        ResponseFuture::boxed(self.translator.call(request, inner).map(Ok))
+        // Gives back the readiness of the inner service: the translated call waits for its own.
+        self.inner = self.inner.clone();
+        ResponseFuture::boxed(self.translated.call(request).map(Ok))
     }
 }
 
 impl<S: NamedService> NamedService for Connect<S> {
     const NAME: &'static str = S::NAME;
+}
+
+impl<S: fmt::Debug> fmt::Debug for Connect<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect").field("inner", &self.inner).finish_non_exhaustive()
+    }
 }

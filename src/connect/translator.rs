@@ -1,24 +1,28 @@
-use std::{pin::Pin, sync::Arc, time::Duration};
+//! Translates calls in other protocols into gRPC, and the answers back.
+
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use connectrpc::{ConnectRpcService, Limits, Protocol, compression::CompressionPolicy, deadline::DeadlinePolicy};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header};
 use prost_reflect::DescriptorPool;
 use protobuf_canonical::json::Json;
 use tonic::{body::Body, codegen::StdError};
 use tower::Service;
 
-use super::{bridge::Bridge, error::Errors, inner::Inner, methods::Methods};
+use super::{bridge::Bridge, error::Errors, methods::Methods};
 
-/// Turns calls of other protocols into gRPC ones, for any service that speaks gRPC.
-#[derive(Clone)]
+/// Translates calls in other protocols into gRPC. Composed with a service once, by [`around`](Self::around).
+#[derive(Clone, Debug)]
 pub(crate) struct Translator {
     methods: Arc<Methods>,
-    service: ConnectRpcService<Bridge>,
+    json: Arc<Json>,
+    errors: Arc<Errors>,
+    settings: Settings,
 }
 
-/// What can be set of a translator.
+/// The settings of a translator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) compress_from: usize,
@@ -35,42 +39,29 @@ impl Default for Settings {
 
 impl Translator {
     pub(crate) fn new(pool: &DescriptorPool, settings: Settings) -> Self {
-        let methods = Arc::new(Methods::of(pool));
-        let json = Arc::new(Json::new(settings.ignore_unknown_fields));
-        let bridge = Bridge { methods: Arc::clone(&methods), json, errors: Arc::new(Errors::new(pool.clone())) };
-        let limits = Limits::unlimited()
-            .with_max_request_body_size(settings.max_message_bytes)
-            .with_max_message_size(settings.max_message_bytes);
-        let deadlines = match settings.max_timeout {
-            Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
-            None => DeadlinePolicy::new(),
-        };
-        let service = ConnectRpcService::new(bridge)
-            .with_limits(limits)
-            .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
-            .with_deadline_policy(deadlines);
-        Self { methods, service }
+        Self {
+            methods: Arc::new(Methods::of(pool)),
+            json: Arc::new(Json::new(settings.ignore_unknown_fields)),
+            errors: Arc::new(Errors::new(pool.clone())),
+            settings,
+        }
     }
 
-    /// Whether the request is a Connect call, right or wrong, of a procedure that is known.
+    /// Whether the request is a Connect call, valid or not, of a known procedure.
     pub(super) fn is_connect<B>(&self, request: &Request<B>) -> bool {
         *request.method() != Method::OPTIONS
             && !content_type(request.headers()).starts_with(b"application/grpc")
             && self.methods.get(request.uri().path()).is_some()
     }
 
-    /// Whether the request is a call in one of the protocols that are known here. What of these cannot be turned into a unary gRPC
-    /// call, such as a stream over Connect, is refused in its own protocol.
+    /// Whether the request is a call in one of the protocols that can be translated. A call that cannot be turned into a unary
+    /// gRPC call, such as a stream over Connect, is then refused in its own protocol.
     pub(crate) fn translates<B>(&self, request: &Request<B>) -> bool {
         Protocol::detect(request.headers()).is_some() || *request.method() == Method::GET
     }
 
-    /// Makes the call of a service that speaks gRPC.
-    pub(crate) fn call<S, R>(
-        &self,
-        mut request: Request<Body>,
-        service: S,
-    ) -> Pin<Box<dyn Future<Output = Response<Body>> + Send>>
+    /// Puts the translation around a service that speaks gRPC.
+    pub(crate) fn around<S, R>(&self, service: S) -> Translated<S>
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
         S::Error: Into<StdError>,
@@ -78,18 +69,49 @@ impl Translator {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
-        request.extensions_mut().insert(Inner::new(service));
+        let Self { methods, json, errors, settings } = self.clone();
+        let limits = Limits::unlimited()
+            .with_max_request_body_size(settings.max_message_bytes)
+            .with_max_message_size(settings.max_message_bytes);
+        let deadlines = match settings.max_timeout {
+            Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
+            None => DeadlinePolicy::new(),
+        };
+        let service = ConnectRpcService::new(Bridge::new(service, methods, json, errors))
+            .with_limits(limits)
+            .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
+            .with_deadline_policy(deadlines);
+        Translated { service }
+    }
+}
+
+/// A gRPC service that answers calls in other protocols.
+pub(crate) struct Translated<S> {
+    service: ConnectRpcService<Bridge<S>>,
+}
+
+impl<S> Translated<S> {
+    /// Translates the call, waits until the gRPC service is ready, and makes the call there.
+    pub(crate) fn call<R>(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>>
+    where
+        S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        S::Error: Into<StdError>,
+        S::Future: Send + 'static,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<StdError>,
+    {
         let response = self.service.clone().call(request);
         Box::pin(response.map(|Ok(response)| response.map(Body::new)))
     }
 }
 
-fn content_type(headers: &HeaderMap) -> &[u8] {
-    headers.get(header::CONTENT_TYPE).map_or(&[], |value| value.as_bytes())
+/// Shares the service: every call clones it anyway.
+impl<S> Clone for Translated<S> {
+    fn clone(&self) -> Self {
+        Self { service: self.service.clone() }
+    }
 }
 
-impl std::fmt::Debug for Translator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Translator").field("methods", &self.methods).finish_non_exhaustive()
-    }
+fn content_type(headers: &HeaderMap) -> &[u8] {
+    headers.get(header::CONTENT_TYPE).map_or(&[], |value| value.as_bytes())
 }

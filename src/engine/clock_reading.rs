@@ -1,25 +1,25 @@
-//! Points in time, by two clocks.
+//! The time, read off two clocks.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// A point in time. The monotonic clock stands still while the machine sleeps, and the other one is set: of two moments, the
-/// clock that says more is believed.
+/// The time, read off two clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can be set: of
+/// two intervals, the longer one is believed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) monotonic: Instant,
+pub(crate) struct ClockReading {
+    pub(super) monotonic: Instant,
     wall: SystemTime,
 }
 
-impl Moment {
-    pub(crate) fn now() -> Self {
+impl ClockReading {
+    pub(super) fn now() -> Self {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// How much time has passed between the two, at least as either clock says; `None` where a clock went back, and nobody
-    /// knows.
-    pub(crate) fn until(self, later: Self) -> Option<Duration> {
+    /// The time between two readings, by the clock that says more; `None` if a clock went back, so that neither can be
+    /// believed.
+    pub(super) fn until(self, later: Self) -> Option<Duration> {
         let monotonic = later.monotonic.checked_duration_since(self.monotonic)?;
         let wall = later.wall.duration_since(self.wall).ok()?;
         Some(monotonic.max(wall))
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn full_matrix() {
-        let then = Moment::now();
+        let then = ClockReading::now();
         let (instant, wall) = (then.monotonic, then.wall);
         for (monotonic, wall, passed) in [
             (instant, wall, Some(Duration::ZERO)),
@@ -48,7 +48,7 @@ mod tests {
             (instant + 60 * SECOND, wall - SECOND, None),
             (instant - SECOND, wall + SECOND, None),
         ] {
-            assert_eq!(then.until(Moment { monotonic, wall }), passed, "{monotonic:?} {wall:?}");
+            assert_eq!(then.until(ClockReading { monotonic, wall }), passed, "{monotonic:?} {wall:?}");
         }
     }
 }

@@ -1,55 +1,56 @@
-//! What to do where a call cannot be protected.
+//! Handles a call that cannot be protected, because the store did not answer its claim.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::{
+    call::Call,
+    disposition::{self, Disposition},
+    execute::{Outcome, handle},
+    handler::Handler,
+    held_key::Lease,
+    record::record_in_background,
+    replay::refuse_without_store,
+    state::Engine,
+};
 use crate::{
-    Execution, Mode, StorePolicy,
-    engine::{
-        Engine,
-        call::Call,
-        execute::{Outcome, handle},
-        handler::Handler,
-        held_key::Lease,
-        settle::Settlement,
-    },
+    execution::Execution,
     grpc::UnaryResponse,
+    policy::{Mode, StorePolicy},
     store::StoreError,
-    telemetry::{self, Chain, Degradation},
+    telemetry::{Chain, Degradation},
 };
 
-impl Engine {
-    /// What to do where the store does not answer the claim (FUN-15 section 5).
-    pub(crate) async fn degrade<E>(
-        &self,
-        call: Arc<Call>,
-        error: &StoreError,
-        mut handler: Handler<E>,
-    ) -> Result<UnaryResponse, E> {
-        let policies = call.procedure.policies();
-        let lease = Lease::from(Instant::now(), policies.lease);
-        if policies.mode == Mode::Transactional {
-            // There is no transaction to give to the handler, and nothing of one is left.
-            return self.refuse_without_store(&call, error);
-        }
-        if policies.on_store_unavailable == StorePolicy::Reject {
-            let refusal = self.refuse_without_store(&call, error);
-            if error.may_have_happened() {
-                self.settle_later(call, Settlement::Release, lease);
-            }
-            return refusal;
-        }
-        telemetry::unprotected(&call.procedure, Degradation::Store(error.kind()), &Chain(error));
-        let execution = Execution::new(call.deadline);
-        handler.extensions_mut().insert(execution.clone());
-        let response = handle(&call.procedure, handler).await;
-        let outcome = Outcome { response, effect_committed: execution.is_effect_committed() };
-        if error.may_have_happened() {
-            // The claim may stand: then its outcome is recorded like any other.
-            let settlement = self.settlement(&call, &outcome);
-            self.settle_later(call, settlement, lease);
-        }
-        outcome.response
+/// Refuses the call, or runs its handler unprotected if the procedure's policy says so, as the Go interceptor does.
+pub(super) async fn degrade<E>(
+    engine: &Engine,
+    call: Arc<Call>,
+    error: &StoreError,
+    mut handler: Handler<E>,
+) -> Result<UnaryResponse, E> {
+    let policies = call.procedure.policies();
+    let lease = Lease::from(Instant::now(), policies.lease);
+    if policies.mode == Mode::Transactional {
+        // There is no transaction to give to the handler, and nothing of one is left.
+        return refuse_without_store(&call, error);
     }
+    if policies.on_store_unavailable == StorePolicy::Reject {
+        let refusal = refuse_without_store(&call, error);
+        if error.may_have_happened() {
+            record_in_background(engine, call, Disposition::Release, lease);
+        }
+        return refusal;
+    }
+    call.procedure.telemetry().unprotected(Degradation::Store(error.kind().as_str()), &Chain(error));
+    let execution = Execution::new(call.deadline);
+    handler.extensions_mut().insert(execution.clone());
+    let response = handle(&call.procedure, handler).await;
+    let outcome = Outcome { response, effect_committed: execution.is_effect_committed() };
+    if error.may_have_happened() {
+        // The claim may stand: then its outcome is recorded like any other.
+        let disposition = disposition::of(engine, &call, &outcome);
+        record_in_background(engine, call, disposition, lease);
+    }
+    outcome.response
 }

@@ -1,4 +1,4 @@
-//! Handlers whose types are not known: so that the engine's do not name them, and what is moved is small.
+//! A handler without its type, so that the engine's types do not name it and little is moved around.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -11,22 +11,22 @@ use crate::grpc::UnaryResponse;
 /// The handler of a call, with its request. It has not begun.
 pub(crate) type Handler<E> = Box<dyn DynHandler<E>>;
 
-/// What a [`Handler`] is.
+/// A handler that can be run once.
 pub(crate) trait DynHandler<E>: Send {
-    /// What it finds in its request beside the message.
+    /// The extensions of its request.
     fn extensions_mut(&mut self) -> &mut Extensions;
 
     /// Runs it, to the end of its response.
     fn run(self: Box<Self>) -> BoxFuture<'static, Result<UnaryResponse, E>>;
 }
 
-/// A service that is ready, and the request that it is to answer.
-pub(crate) struct Ready<S> {
+/// A service that was polled ready, and the request for it.
+pub(crate) struct ReadyService<S> {
     pub(crate) service: S,
     pub(crate) request: Request<Body>,
 }
 
-impl<S, R> DynHandler<S::Error> for Ready<S>
+impl<S, R> DynHandler<S::Error> for ReadyService<S>
 where
     S: Service<Request<Body>, Response = Response<R>> + Send,
     S::Error: Send,

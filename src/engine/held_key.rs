@@ -1,45 +1,43 @@
-//! What a call holds its key by.
+//! A key that a call holds while its handler runs.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{
-    engine::clock_reading::Moment,
-    store::{ClaimOutcome, OpenTransaction},
-};
+use super::clock_reading::ClockReading;
+use crate::store::{ClaimOutcome, StoreTransaction};
 
-/// What a call holds its key by while its handler runs.
+/// A key that a call holds while its handler runs.
 #[derive(Debug)]
-pub(crate) enum Hold {
+pub(crate) enum HeldKey {
     Reservation(Lease),
-    Transaction(Box<dyn OpenTransaction>),
+    Transaction(Box<dyn StoreTransaction>),
 }
 
-/// What came of asking for a key.
+/// The answer to the question for a key.
 #[derive(Debug)]
 pub(crate) enum Claimed {
-    Acquired(Hold),
-    /// Acquired, and a call that held it before ended its lease without an outcome.
-    TakenOver(Hold),
+    Acquired(HeldKey),
+    /// Acquired from a call whose lease ended without an outcome.
+    TakenOver(HeldKey),
     Refused {
         outcome: ClaimOutcome,
-        /// When the store was asked.
-        asked: Moment,
+        /// The time at which the store was asked.
+        asked: ClockReading,
     },
 }
 
-/// How long a reservation is believed, as far as this process can tell: the store's clock decides, and this one started to
-/// count before the store did.
+/// The lease of a reservation, as far as this process can tell. The store's clock decides; this one started to count before
+/// the store did, and so ends first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
-    pub(crate) length: Duration,
-    pub(crate) ends: Instant,
+    pub(super) length: Duration,
+    pub(super) ends: Instant,
 }
 
 impl Lease {
-    /// A lease that was asked for at this time.
-    pub(crate) fn from(asked: Instant, length: Duration) -> Self {
+    /// The lease that was asked for at this time.
+    pub(super) fn from(asked: Instant, length: Duration) -> Self {
         Self { length, ends: asked + length }
     }
 }

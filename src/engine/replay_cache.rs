@@ -1,41 +1,35 @@
-//! Replays that this process has given before, and may give again without asking the store.
+//! Replays that this process has given before, and may give again without a question to the store.
 //!
-//! What goes in is a replay that the store has answered, and that will not change while the record lives: a final error, or a
-//! response whose status is final. Most first calls are never retried, so that keeping their responses would cost each of them
-//! memory for nothing: it is a call's second replay that asks nobody.
+//! An entry is a replay that the store has answered, and that stays the same until its record expires: a final error, or a
+//! response whose status is final. Most first calls are never retried, so that keeping their responses would cost memory for
+//! nothing: a call's second replay is the first one from memory.
 
 use std::{hash::RandomState, sync::Arc, time::Duration};
 
+use protobuf_canonical::RequestHash;
 use quick_cache::{
     OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle},
 };
 
-use crate::{
-    IdempotencyKey, Procedure, UserId,
-    engine::{
-        call::{Call, Recorded},
-        clock_reading::Moment,
-    },
-};
-use protobuf_canonical::RequestHash;
+use super::{call::Call, clock_reading::ClockReading, recorded::Recorded};
+use crate::{key::IdempotencyKey, policy::Procedure, user::UserId};
 
-/// Each has its own lock, and its own part of the capacity.
+/// The shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
 
-/// An entry takes at most the whole divided by this: half of a shard.
+/// The capacity divided by the size of the largest entry: an entry takes at most half of a shard.
 const LARGEST_ENTRY: usize = 2 * SHARDS;
 
-/// About the size of an entry in bytes, to guess how many there will be.
+/// The usual size of an entry in bytes, to estimate their number.
 const USUAL_ENTRY: usize = 2 << 10;
 
-/// What an entry takes in the cache's own tables, in bytes: its key, its place and its counts, and the trace of another that
-/// was pushed out.
-const PLACE: usize = 128;
+/// The size of an entry in the cache's own tables, in bytes: key, place and counts, and the trace of an evicted entry.
+const OVERHEAD: usize = 128;
 
 /// Final replays, by user and key.
 pub(crate) struct ReplayCache {
-    /// `None` where there is no room for any.
+    /// `None` if the capacity is zero.
     entries: Option<Cache<Id, Arc<Entry>, Size, RandomState>>,
     /// The largest entry, in bytes.
     largest: usize,
@@ -44,26 +38,25 @@ pub(crate) struct ReplayCache {
 
 type Id = (UserId, IdempotencyKey);
 
-/// A replay, and what call it is for.
+/// A replay, and the call that it belongs to.
 struct Entry {
     procedure: Arc<Procedure>,
     request_hash: RequestHash,
     recorded: Recorded,
-    /// When the store was asked, and for how long from then on its answer stands.
-    asked: Moment,
+    /// The time at which the store was asked, and how long its answer holds from then on.
+    asked: ClockReading,
     lives: Duration,
     size: usize,
 }
 
 impl ReplayCache {
-    /// A cache that takes at most so many bytes, and gives nothing that the store was asked for longer ago.
+    /// A cache of at most this many bytes, whose entries live at most `max_age`.
     pub(crate) fn new(bytes: usize, max_age: Duration) -> Self {
         let options = OptionsBuilder::new()
             .shards(SHARDS)
             .estimated_items_capacity(bytes / USUAL_ENTRY)
             .weight_capacity((bytes - bytes % SHARDS) as u64)
-            // Retries come soon after one another, and entries end by themselves: what is new has as much room as what is asked
-            // for often.
+            // Retries come soon after one another, and entries expire: new entries get as much room as those in frequent use.
             .hot_allocation(0.5)
             .build();
         let cache = |options| Cache::with_options(options, Size, RandomState::new(), DefaultLifecycle::default());
@@ -71,16 +64,16 @@ impl ReplayCache {
         Self { entries, largest: bytes / LARGEST_ENTRY, max_age }
     }
 
-    /// What is known to be recorded of this call; `None` where the store has to be asked.
-    pub(crate) fn get(&self, call: &Call) -> Option<Recorded> {
+    /// The record of this call; `None` if the store has to be asked.
+    pub(super) fn get(&self, call: &Call) -> Option<Recorded> {
         let entry = self.entries.as_ref()?.get(&id(call))?;
-        (entry.is_of(call) && entry.is_live(Moment::now())).then(|| entry.recorded.clone())
+        (entry.is_of(call) && entry.is_live(ClockReading::now())).then(|| entry.recorded.clone())
     }
 
-    /// Keeps what the store answered when it was asked at this moment, and what does not change while the record lives.
-    pub(crate) fn keep(&self, call: &Call, recorded: &Recorded, asked: Moment, lives: Duration) {
+    /// Keeps the store's answer of this time, which has to stay the same until the record expires.
+    pub(super) fn keep(&self, call: &Call, recorded: &Recorded, asked: ClockReading, lives: Duration) {
         let Some(entries) = &self.entries else { return };
-        let size = PLACE + size_of::<Entry>() + recorded.size();
+        let size = OVERHEAD + size_of::<Entry>() + recorded.size();
         if size > self.largest {
             return self.forget(call);
         }
@@ -95,8 +88,8 @@ impl ReplayCache {
         entries.insert(id(call), Arc::new(entry));
     }
 
-    /// Forgets what is kept of a key: the store says something else.
-    pub(crate) fn forget(&self, call: &Call) {
+    /// Forgets the entry of a key: the store says something else.
+    pub(super) fn forget(&self, call: &Call) {
         if let Some(entries) = &self.entries {
             entries.remove(&id(call));
         }
@@ -108,12 +101,12 @@ impl Entry {
         self.procedure.path() == call.procedure.path() && self.request_hash == call.request_hash
     }
 
-    fn is_live(&self, now: Moment) -> bool {
+    fn is_live(&self, now: ClockReading) -> bool {
         self.asked.until(now).is_some_and(|age| age < self.lives)
     }
 }
 
-/// What an entry counts for.
+/// Weighs entries by their size.
 #[derive(Clone)]
 struct Size;
 

@@ -1,50 +1,53 @@
+//! The report of a shutdown.
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{IdempotencyKey, Mode, UserId, engine::call::Call};
+use super::call::Call;
+use crate::{key::IdempotencyKey, policy::Mode, user::UserId};
 
-/// What [`IdempotencyLayer::shut_down`](crate::IdempotencyLayer::shut_down) left behind.
-#[derive(Clone, Debug)]
+/// The report of [`IdempotencyLayer::shutdown`](crate::IdempotencyLayer::shutdown).
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 #[must_use = "it says which calls were cut off"]
 pub struct Shutdown {
-    /// The calls that still ran when the time was up; none where all have ended.
-    pub left: Vec<LeftBehind>,
+    /// The calls that still ran when the time was up; empty if all have ended.
+    pub unfinished: Vec<UnfinishedCall>,
 }
 
-/// A call that a shutdown did not wait for.
+/// A call that still ran when a shutdown ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct LeftBehind {
+pub struct UnfinishedCall {
     /// The path of its procedure.
     pub procedure: String,
     /// Its user.
     pub user: UserId,
-    /// Its key. A reserved one stays so until its lease ends; of a transactional one nothing is left.
+    /// Its key. In reserved mode it stays reserved until its lease ends; of a transactional call nothing is left.
     pub key: IdempotencyKey,
     /// The mode of its procedure.
     pub mode: Mode,
-    /// What it was doing.
+    /// Its stage when the time was up.
     pub stage: Stage,
-    /// For how long.
+    /// The time that it has spent in this stage.
     pub since: Duration,
 }
 
-/// What a call does.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
-    /// It asks the store for its key, or a reconciler how the call ended that held it before. Its handler does not run.
+    /// Asks the store for its key, or a reconciler how the call ended that held the key before. Its handler does not run.
     Claiming,
-    /// Its handler runs.
+    /// Runs its handler.
     Handler,
     /// Its handler has ended, and its outcome is not recorded yet, because the store does not answer.
     Recording,
 }
 
-impl LeftBehind {
-    pub(crate) fn new(call: &Call, stage: Stage, since: Instant) -> Self {
+impl UnfinishedCall {
+    pub(super) fn new(call: &Call, stage: Stage, since: Instant) -> Self {
         Self {
             procedure: call.procedure.path().to_owned(),
             user: call.reservation.user,

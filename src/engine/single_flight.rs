@@ -1,4 +1,4 @@
-//! Calls of this process that are run once for all who wait for them.
+//! Identical calls of this process: one leads and runs, the others follow and get its response.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -7,84 +7,82 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::{
-    IdempotencyKey, UserId,
-    engine::call::{Call, Recorded},
-};
+use super::{call::Call, recorded::Recorded};
+use crate::{key::IdempotencyKey, user::UserId};
 
-/// The calls in flight, by user, key, hash of the request, and path of the procedure.
-pub(crate) struct Flights {
-    flights: Mutex<HashMap<Id, watch::Receiver<Landed>>>,
+/// The leaders of this process, by user, key, hash of the request, and path of the procedure.
+pub(crate) struct SingleFlight {
+    leaders: Mutex<HashMap<Id, watch::Receiver<Published>>>,
     waiting: Semaphore,
 }
 
-/// What has become of a call, once it is recorded. Shared, so that a flight is small that nobody waits for.
-type Landed = Option<Arc<Recorded>>;
+/// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
+type Published = Option<Arc<Recorded>>;
 
 type Id = (UserId, IdempotencyKey, [u8; 32], Arc<str>);
 
-/// What a call is to the others that are the same.
-pub(crate) enum Joined {
-    /// It runs, or finds out who does.
-    Leads(Arc<Flight>),
-    /// It waits for another of this process.
-    Follows(watch::Receiver<Landed>),
+/// The role of a call among those that are identical to it.
+pub(super) enum Role {
+    /// Runs, or finds out which process does.
+    Leader(Arc<Leader>),
+    /// Waits for the leader.
+    Follower(watch::Receiver<Published>),
 }
 
-impl Flights {
-    /// Flights for which at most so many calls wait.
+impl SingleFlight {
+    /// Lets at most `max_waiting` calls wait.
     pub(crate) fn new(max_waiting: usize) -> Arc<Self> {
         let waiting = Semaphore::new(max_waiting.min(Semaphore::MAX_PERMITS));
-        Arc::new(Self { flights: Mutex::default(), waiting })
+        Arc::new(Self { leaders: Mutex::default(), waiting })
     }
 
-    pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Joined {
+    pub(super) fn join(self: &Arc<Self>, call: &Call) -> Role {
         let id =
             (call.reservation.user, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
-            Entry::Occupied(entry) => Joined::Follows(entry.get().clone()),
+            Entry::Occupied(entry) => Role::Follower(entry.get().clone()),
             Entry::Vacant(entry) => {
                 let (sender, receiver) = watch::channel(None);
                 entry.insert(receiver);
-                Joined::Leads(Arc::new(Flight { flights: Arc::clone(self), id, sender }))
+                Role::Leader(Arc::new(Leader { single_flight: Arc::clone(self), id, sender }))
             }
         }
     }
 
-    /// A place among those who wait; `None` where all are taken.
-    pub(crate) fn place(&self) -> Option<SemaphorePermit<'_>> {
+    /// The permission to wait; `None` if too many calls wait already.
+    pub(super) fn wait_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.waiting.try_acquire().ok()
     }
 
-    /// No operation leaves the map half changed, so one that panicked does not matter to the next.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Landed>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning: no operation leaves the map half changed.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, watch::Receiver<Published>>> {
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A call that others may wait for. Dropped without having landed, it leaves them to find out for themselves.
-pub(crate) struct Flight {
-    flights: Arc<Flights>,
+/// A call that others may follow. Dropped without a published record, it makes one of its followers the leader.
+pub(super) struct Leader {
+    single_flight: Arc<SingleFlight>,
     id: Id,
-    sender: watch::Sender<Landed>,
+    sender: watch::Sender<Published>,
 }
 
-impl Flight {
-    /// Whether anybody waits. The map itself holds one receiver.
-    pub(crate) fn is_awaited(&self) -> bool {
+impl Leader {
+    /// Whether any call follows. The map itself holds one receiver.
+    pub(super) fn has_followers(&self) -> bool {
         self.sender.receiver_count() > 1
     }
 
-    /// Gives those who wait their response.
-    pub(crate) fn land(&self, recorded: &Recorded) {
-        if self.is_awaited() {
+    /// Gives the followers their response.
+    pub(super) fn publish(&self, recorded: &Recorded) {
+        if self.has_followers() {
             self.sender.send_replace(Some(Arc::new(recorded.clone())));
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for Leader {
     fn drop(&mut self) {
-        self.flights.lock().remove(&self.id);
+        self.single_flight.lock().remove(&self.id);
     }
 }

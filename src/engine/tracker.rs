@@ -1,4 +1,4 @@
-//! What runs, and how it is brought to an end.
+//! The calls that run, and how a shutdown waits for them.
 
 use std::{
     collections::HashMap,
@@ -12,90 +12,93 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    LeftBehind, Shutdown,
-    engine::{call::Call, shutdown::Stage},
+use super::{
+    call::Call,
+    shutdown::{Shutdown, Stage, UnfinishedCall},
 };
 
-/// The calls of one layer.
+/// The calls of one layer that run.
 #[derive(Default)]
-pub(crate) struct Running {
+pub(crate) struct CallTracker {
     tasks: TaskTracker,
-    stopping: CancellationToken,
+    shutting_down: CancellationToken,
     calls: Arc<Calls>,
     next: AtomicU64,
 }
 
 type Calls = Mutex<ByNumber>;
 
-/// What each does, and since when.
+/// The stage of each call, and since when.
 type ByNumber = HashMap<u64, (Arc<Call>, Stage, Instant)>;
 
-impl Running {
+impl CallTracker {
     /// The tasks that a shutdown waits for.
-    pub(crate) fn tasks(&self) -> &TaskTracker {
+    pub(super) fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
 
-    /// Cancelled when no call is to be accepted any more.
-    pub(crate) fn stopping(&self) -> &CancellationToken {
-        &self.stopping
+    /// Cancelled when the layer accepts no more calls.
+    pub(crate) fn shutting_down(&self) -> &CancellationToken {
+        &self.shutting_down
     }
 
-    /// Notes that a call asks for its key, until dropped.
-    pub(crate) fn claiming(&self, call: &Arc<Call>) -> Noted {
-        self.note(call, Stage::Claiming)
+    /// Tracks a call that asks for its key, until the result is dropped.
+    pub(super) fn claiming(&self, call: &Arc<Call>) -> TrackedCall {
+        self.track(call, Stage::Claiming)
     }
 
-    /// Notes that a call's outcome is being recorded, until dropped.
-    pub(crate) fn recording(&self, call: &Arc<Call>) -> Noted {
-        self.note(call, Stage::Recording)
+    /// Tracks a call whose outcome is being recorded, until the result is dropped.
+    pub(super) fn recording(&self, call: &Arc<Call>) -> TrackedCall {
+        self.track(call, Stage::Recording)
     }
 
-    /// Accepts nothing any more, and waits for what runs.
-    pub(crate) async fn shut_down(&self, bound: Duration) -> Shutdown {
-        self.stopping.cancel();
+    /// Accepts no more calls, and waits at most `bound` for those that run.
+    pub(crate) async fn shutdown(&self, bound: Duration) -> Shutdown {
+        self.shutting_down.cancel();
         self.tasks.close();
         if tokio::time::timeout(bound, self.tasks.wait()).await.is_ok() {
-            return Shutdown { left: Vec::new() };
+            return Shutdown::default();
         }
-        let left: Vec<_> =
-            lock(&self.calls).values().map(|(call, stage, since)| LeftBehind::new(call, *stage, *since)).collect();
-        if !left.is_empty() {
-            tracing::warn!(left = left.len(), "calls still run; reserved keys stay so until their leases end");
+        let calls = lock(&self.calls);
+        let unfinished: Vec<_> =
+            calls.values().map(|(call, stage, since)| UnfinishedCall::new(call, *stage, *since)).collect();
+        if !unfinished.is_empty() {
+            tracing::warn!(
+                unfinished = unfinished.len(),
+                "the shutdown ended before some calls did; their reserved keys stay reserved until their leases end"
+            );
         }
-        Shutdown { left }
+        Shutdown { unfinished }
     }
 
-    fn note(&self, call: &Arc<Call>, stage: Stage) -> Noted {
+    fn track(&self, call: &Arc<Call>, stage: Stage) -> TrackedCall {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.calls).insert(id, (Arc::clone(call), stage, Instant::now()));
-        Noted { calls: Arc::clone(&self.calls), id }
+        TrackedCall { calls: Arc::clone(&self.calls), id }
     }
 }
 
-/// A call that is noted while it runs.
-pub(crate) struct Noted {
+/// A call that is tracked until this is dropped.
+pub(super) struct TrackedCall {
     calls: Arc<Calls>,
     id: u64,
 }
 
-impl Noted {
-    /// Notes what the call does from now on.
-    pub(crate) fn turn_to(&self, next: Stage) {
+impl TrackedCall {
+    pub(super) fn set_stage(&self, next: Stage) {
         if let Some((_, stage, since)) = lock(&self.calls).get_mut(&self.id) {
             (*stage, *since) = (next, Instant::now());
         }
     }
 }
 
-impl Drop for Noted {
+impl Drop for TrackedCall {
     fn drop(&mut self) {
         lock(&self.calls).remove(&self.id);
     }
 }
 
-/// No operation leaves the map half changed, so one that panicked does not matter to the next.
+/// Ignores poisoning: no operation leaves the map half changed.
 fn lock(calls: &Calls) -> MutexGuard<'_, ByNumber> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,56 +1,51 @@
-//! Calls without a record to procedures whose handlers need a transaction.
+//! Calls without a key, or without a user, to transactional procedures: their handlers need a transaction all the same.
 
+use super::{handler::Handler, settle::not_committed, state::Engine};
 use crate::{
-    Procedure, UserId,
-    engine::{Engine, handler::Handler, settle::not_committed},
     grpc::UnaryResponse,
+    policy::Procedure,
     rejection::Rejection,
     store::{StoreErrorKind, TransactionOptions},
-    telemetry::{self, Chain},
+    telemetry::Chain,
+    user::UserId,
 };
 
-impl Engine {
-    /// Runs the handler in a transaction of its own, and commits what it wrote if it succeeds.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped, it is rolled back, unless it is being committed.
-    pub(crate) async fn in_transaction<E>(
-        &self,
-        procedure: &Procedure,
-        user: Option<UserId>,
-        mut handler: Handler<E>,
-    ) -> Result<UnaryResponse, E> {
-        let policies = procedure.policies();
-        let options = TransactionOptions { isolation: policies.isolation, savepoint: false };
-        let transaction = match self.store.begin_without_key(user, policies.lease, options).await {
-            Ok(transaction) => transaction,
-            Err(error) => {
-                telemetry::store_unavailable(procedure, &Chain(&error));
-                return Ok(refused(
-                    procedure,
-                    match error.kind() {
-                        StoreErrorKind::Conflict => Rejection::Conflict,
-                        _ => Rejection::StoreUnavailable,
-                    },
-                ));
-            }
-        };
-        transaction.hand_out(handler.extensions_mut());
-        let response = handler.run().await;
-        if !matches!(&response, Ok(response) if response.is_success()) {
-            let in_conflict = transaction.is_in_conflict();
-            transaction.roll_back().await;
-            return if in_conflict { Ok(refused(procedure, Rejection::Conflict)) } else { response };
+/// Runs the handler in a transaction without a record, and commits what it wrote if it succeeds.
+///
+/// # Cancel safety
+///
+/// Dropped, the transaction is rolled back, unless it is being committed.
+pub(crate) async fn run_without_key<E>(
+    engine: &Engine,
+    procedure: &Procedure,
+    user: Option<UserId>,
+    mut handler: Handler<E>,
+) -> Result<UnaryResponse, E> {
+    let policies = procedure.policies();
+    let options = TransactionOptions { isolation: policies.isolation, savepoint: false };
+    let transaction = match engine.store.begin_without_key(user, policies.lease, options).await {
+        Ok(transaction) => transaction,
+        Err(error) => {
+            let refusal = Rejection::StoreUnavailable;
+            procedure.telemetry().store_unavailable(refusal.reason().as_str(), &Chain(&error));
+            let conflict = error.kind() == StoreErrorKind::Conflict;
+            return Ok(refuse(procedure, if conflict { Rejection::Conflict } else { refusal }));
         }
-        match transaction.commit(None).await {
-            Ok(_) => response,
-            Err(error) => Ok(refused(procedure, not_committed(procedure, &error))),
-        }
+    };
+    transaction.hand_out(handler.extensions_mut());
+    let response = handler.run().await;
+    if !matches!(&response, Ok(response) if response.is_success()) {
+        let in_conflict = transaction.is_in_conflict();
+        transaction.roll_back().await;
+        return if in_conflict { Ok(refuse(procedure, Rejection::Conflict)) } else { response };
+    }
+    match transaction.commit(None).await {
+        Ok(_) => response,
+        Err(error) => Ok(refuse(procedure, not_committed(procedure, &error))),
     }
 }
 
-fn refused(procedure: &Procedure, rejection: Rejection) -> UnaryResponse {
-    telemetry::rejected(procedure, rejection.reason());
+fn refuse(procedure: &Procedure, rejection: Rejection) -> UnaryResponse {
+    procedure.telemetry().rejected(rejection.reason().as_str());
     UnaryResponse::failed(rejection.into())
 }

@@ -6,11 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use prost::Message;
 
-use super::WireError;
-use crate::{IdempotencyKey, IdempotencyStatus};
-
-/// The header that tells a replay.
-pub(super) const REPLAYED: &str = "idempotent-replayed";
+use super::{WireError, headers};
 
 /// Metadata that is never kept: of the connection, of the response's own making, or for the first caller alone.
 const NEVER_KEPT: [&str; 29] = [
@@ -40,9 +36,9 @@ const NEVER_KEPT: [&str; 29] = [
     "via",
     "www-authenticate",
     "x-powered-by",
-    IdempotencyKey::HEADER,
-    IdempotencyStatus::HEADER,
-    REPLAYED,
+    headers::KEY,
+    headers::STATUS,
+    headers::REPLAYED,
 ];
 
 /// What the names of whole families start with that are never kept: gRPC's and Connect's own, what describes a body, and what
@@ -57,13 +53,13 @@ pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
 
 /// Which metadata of the handler's is kept, and replayed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct MetadataFilter {
     /// These alone; `None` for any.
     pub(crate) only: Option<HashSet<HeaderName>>,
     pub(crate) except: HashSet<HeaderName>,
 }
 
-impl Kept {
+impl MetadataFilter {
     fn keeps(&self, name: &HeaderName) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(name)) && !self.except.contains(name) && !is_never_kept(name)
     }
@@ -89,15 +85,15 @@ struct Field {
 
 /// Metadata in its places.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct HeadersAndTrailers {
     pub(super) headers: HeaderMap,
     pub(super) trailers: HeaderMap,
 }
 
 impl Metadata {
     /// What is kept of a response's metadata.
-    pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, kept: &Kept) -> Self {
-        Self { headers: fields(headers, kept), trailers: fields(trailers, kept) }
+    pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, filter: &MetadataFilter) -> Self {
+        Self { headers: fields(headers, filter), trailers: fields(trailers, filter) }
     }
 
     /// The metadata in its bytes; `None` where there is none.
@@ -110,29 +106,29 @@ impl Metadata {
     }
 
     /// The metadata in its places again, without what is not kept any more.
-    pub(super) fn into_places(self, kept: &Kept) -> Result<Places, WireError> {
-        Ok(Places { headers: map(self.headers, kept)?, trailers: map(self.trailers, kept)? })
+    pub(super) fn into_headers_and_trailers(self, filter: &MetadataFilter) -> Result<HeadersAndTrailers, WireError> {
+        Ok(HeadersAndTrailers { headers: map(self.headers, filter)?, trailers: map(self.trailers, filter)? })
     }
 }
 
-fn fields(metadata: &HeaderMap, kept: &Kept) -> Vec<Field> {
+fn fields(metadata: &HeaderMap, filter: &MetadataFilter) -> Vec<Field> {
     let connection: Vec<_> = metadata.get_all(header::CONNECTION).iter().filter_map(|it| it.to_str().ok()).collect();
     let is_of_the_connection = |name: &HeaderName| {
         connection.iter().flat_map(|names| names.split(',')).any(|it| it.trim().eq_ignore_ascii_case(name.as_str()))
     };
     metadata
         .iter()
-        .filter(|(name, _)| kept.keeps(name) && !is_of_the_connection(name))
+        .filter(|(name, _)| filter.keeps(name) && !is_of_the_connection(name))
         .map(|(name, value)| Field { name: name.as_str().to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) })
         .collect()
 }
 
-fn map(fields: Vec<Field>, kept: &Kept) -> Result<HeaderMap, WireError> {
+fn map(fields: Vec<Field>, filter: &MetadataFilter) -> Result<HeaderMap, WireError> {
     let mut map = HeaderMap::new();
     for Field { name, value } in fields {
         let name: HeaderName = name.parse().map_err(|_| WireError::NoMetadata)?;
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| WireError::NoMetadata)?;
-        if kept.keeps(&name) {
+        if filter.keeps(&name) {
             map.try_append(name, value).map_err(|_| WireError::NoMetadata)?;
         }
     }
@@ -155,9 +151,10 @@ mod tests {
     fn comes_back_in_its_places_with_repeated_values_in_their_order() {
         let sent = headers(&[("shop-note", "one"), ("shop-trace-bin", "AHRyYWNl"), ("shop-note", "two")]);
         let trailers = headers(&[("shop-note", "three"), ("shop-cost", "7")]);
-        let kept = Kept::default();
-        let stored = Metadata::of(&sent, &trailers, &kept).to_bytes().expect("there is some");
-        let places = Metadata::from_bytes(&stored).and_then(|it| it.into_places(&kept)).expect("metadata");
+        let filter = MetadataFilter::default();
+        let stored = Metadata::of(&sent, &trailers, &filter).to_bytes().expect("there is some");
+        let places =
+            Metadata::from_bytes(&stored).and_then(|it| it.into_headers_and_trailers(&filter)).expect("metadata");
         assert_eq!((places.headers, places.trailers), (sent, trailers));
     }
 
@@ -177,22 +174,25 @@ mod tests {
             ("idempotency-status", "completed"),
             ("idempotent-replayed", "true"),
         ]);
-        assert_eq!(Metadata::of(&sent, &sent, &Kept::default()).to_bytes(), None);
+        assert_eq!(Metadata::of(&sent, &sent, &MetadataFilter::default()).to_bytes(), None);
     }
 
     #[test]
     fn that_is_not_kept_any_more_is_not_given_back() {
-        let metadata =
-            Metadata::of(&headers(&[("a", "1"), ("b", "2"), ("c", "3")]), &HeaderMap::new(), &Kept::default());
+        let metadata = Metadata::of(
+            &headers(&[("a", "1"), ("b", "2"), ("c", "3")]),
+            &HeaderMap::new(),
+            &MetadataFilter::default(),
+        );
         let names = |names: &[&'static str]| names.iter().copied().map(HeaderName::from_static).collect();
-        let kept = Kept { only: Some(names(&["a", "b"])), except: names(&["b"]) };
-        let places = metadata.into_places(&kept).expect("metadata");
+        let filter = MetadataFilter { only: Some(names(&["a", "b"])), except: names(&["b"]) };
+        let places = metadata.into_headers_and_trailers(&filter).expect("metadata");
         assert_eq!(places.headers, headers(&[("a", "1")]));
 
         // Whoever wrote it.
         let field = |name: &str| Field { name: name.to_owned(), value: "5".into() };
         let written = Metadata { headers: vec![], trailers: vec![field("grpc-status"), field("shop-cost")] };
-        let places = written.into_places(&Kept::default()).expect("metadata");
+        let places = written.into_headers_and_trailers(&MetadataFilter::default()).expect("metadata");
         assert_eq!(places.trailers, headers(&[("shop-cost", "5")]));
     }
 
@@ -202,7 +202,11 @@ mod tests {
         for (name, value) in [("", "1"), ("no name", "1"), ("name", "a\r\nb: c")] {
             let field = Field { name: name.to_owned(), value: value.into() };
             let written = Metadata { headers: vec![field], trailers: vec![] };
-            assert_eq!(written.into_places(&Kept::default()).err(), Some(WireError::NoMetadata), "{name:?}");
+            assert_eq!(
+                written.into_headers_and_trailers(&MetadataFilter::default()).err(),
+                Some(WireError::NoMetadata),
+                "{name:?}"
+            );
         }
     }
 }

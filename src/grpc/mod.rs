@@ -1,9 +1,10 @@
 //! Unary gRPC as bytes: framing, compression, and responses taken apart and put together.
 
+mod body_buffer;
 mod compression;
 mod frame;
+pub(crate) mod headers;
 mod metadata;
-mod pieces;
 mod request;
 mod response;
 mod stored_error;
@@ -13,7 +14,7 @@ pub(crate) use self::frame::Frame;
 pub(crate) use self::{
     compression::{Encoding, GRPC_ACCEPT_ENCODING},
     frame::WireError,
-    metadata::{Kept, is_never_kept},
+    metadata::{MetadataFilter, is_never_kept},
     request::{RequestError, UnaryRequest, drain, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
 };

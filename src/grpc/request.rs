@@ -7,9 +7,9 @@ use tonic::{Status, body::Body};
 
 use super::{
     WireError,
+    body_buffer::BodyBuffer,
     compression::{DecompressError, Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, decompress},
     frame::{Frame, Header},
-    pieces::Pieces,
 };
 
 /// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
@@ -111,7 +111,7 @@ impl UnaryRequest {
 
 /// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
-    let mut pieces = Pieces::default();
+    let mut pieces = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
         pieces.push(data);

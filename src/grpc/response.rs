@@ -9,17 +9,17 @@ use tonic::{Code, Status, body::Body};
 
 use super::{
     WireError,
+    body_buffer::BodyBuffer,
     compression::{DecompressError, Encoding, GRPC_ENCODING, decompress},
     frame::{Frame, HEADER_LEN},
-    metadata::{self, Kept, Metadata, Places},
-    pieces::Pieces,
+    headers,
+    metadata::{HeadersAndTrailers, Metadata, MetadataFilter},
     stored_error::{self, Restored},
 };
-use crate::{IdempotencyStatus, store::StoredMessage};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const REPLAYED: HeaderName = HeaderName::from_static(metadata::REPLAYED);
-const STATUS: HeaderName = HeaderName::from_static(IdempotencyStatus::HEADER);
+const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
+const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
 
 /// About what a place for a header takes, in bytes.
 const HEADER: usize = 112;
@@ -56,7 +56,7 @@ impl UnaryResponse {
         B::Error: Into<tonic::codegen::StdError>,
     {
         let (parts, body) = response.into_parts();
-        let (mut body, mut data, mut trailers) = (pin!(body), Pieces::default(), HeaderMap::new());
+        let (mut body, mut data, mut trailers) = (pin!(body), BodyBuffer::default(), HeaderMap::new());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Status::from_error(error.into()))?;
             match frame.into_data() {
@@ -75,23 +75,24 @@ impl UnaryResponse {
 
     /// The response that gives a stored message back. The message counts for more than its metadata.
     pub(crate) fn replay(
-        stored: &StoredMessage,
-        kept: &Kept,
-        status: IdempotencyStatus,
+        message: &[u8],
+        metadata: Option<&[u8]>,
+        filter: &MetadataFilter,
+        status: HeaderValue,
     ) -> Result<Replayed, WireError> {
-        let metadata = stored.metadata.as_deref().map_or(Ok(Metadata::default()), Metadata::from_bytes);
-        let places = metadata.and_then(|metadata| metadata.into_places(kept));
+        let metadata = metadata.map_or(Ok(Metadata::default()), Metadata::from_bytes);
+        let places = metadata.and_then(|metadata| metadata.into_headers_and_trailers(filter));
         let metadata_lost = places.is_err();
-        let Places { headers, mut trailers } = places.unwrap_or_default();
+        let HeadersAndTrailers { headers, mut trailers } = places.unwrap_or_default();
         trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
-        let body = Frame::encode(&stored.message)?;
+        let body = Frame::encode(message)?;
         let response = Self { parts: replayed_parts(headers), body, trailers, replayed: true }.with_status(status);
         Ok(Replayed { response, metadata_lost })
     }
 
     /// The response that gives a stored error back.
-    pub(crate) fn replay_error(stored: &[u8], kept: &Kept) -> Result<Replayed, WireError> {
-        let Restored { status, headers, metadata_lost } = stored_error::decode(stored, kept)?;
+    pub(crate) fn replay_error(stored: &[u8], filter: &MetadataFilter) -> Result<Replayed, WireError> {
+        let Restored { status, headers, metadata_lost } = stored_error::decode(stored, filter)?;
         let response = match headers {
             None => {
                 let mut response = Self::failed(status);
@@ -108,17 +109,17 @@ impl UnaryResponse {
     }
 
     /// What is kept of the metadata of a response that says that the call succeeded; `None` where there is none.
-    pub(crate) fn to_stored_metadata(&self, kept: &Kept) -> Option<Bytes> {
-        Metadata::of(&self.parts.headers, &self.trailers, kept).to_bytes()
+    pub(crate) fn to_stored_metadata(&self, filter: &MetadataFilter) -> Option<Bytes> {
+        Metadata::of(&self.parts.headers, &self.trailers, filter).to_bytes()
     }
 
     /// What is kept of a response that says that the call failed.
-    pub(crate) fn to_stored_error(&self, kept: &Kept) -> Bytes {
+    pub(crate) fn to_stored_error(&self, filter: &MetadataFilter) -> Bytes {
         let (headers, trailers) = match self.trailers.contains_key(GRPC_STATUS) {
             true => (Some(&self.parts.headers), &self.trailers),
             false => (None, &self.parts.headers),
         };
-        stored_error::encode(&self.status(), headers, trailers, kept)
+        stored_error::encode(&self.status(), headers, trailers, filter)
     }
 
     /// The status of a response that says that the call failed.
@@ -186,8 +187,8 @@ impl UnaryResponse {
         Frame::encode_compressed(&encoding.compress(&frame.message)?).ok()
     }
 
-    pub(crate) fn with_status(mut self, status: IdempotencyStatus) -> Self {
-        self.parts.headers.insert(STATUS, status.header_value());
+    pub(crate) fn with_status(mut self, status: HeaderValue) -> Self {
+        self.parts.headers.insert(STATUS, status);
         self
     }
 
@@ -244,8 +245,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_replay_is_a_message_and_its_trailers() {
-        let stored = StoredMessage { message: Bytes::from_static(b"abc"), metadata: None };
-        let replayed = UnaryResponse::replay(&stored, &Kept::default(), IdempotencyStatus::Failed).expect("it fits");
+        let (filter, status) = (MetadataFilter::default(), HeaderValue::from_static("failed"));
+        let replayed = UnaryResponse::replay(b"abc", None, &filter, status).expect("it fits");
         let response = replayed.response.into_response();
         assert!(!response.body().is_end_stream());
         assert_eq!(response.headers()["idempotency-status"], "failed");

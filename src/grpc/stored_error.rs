@@ -7,7 +7,7 @@ use tonic::{Code, Status, metadata::MetadataMap};
 
 use super::{
     WireError,
-    metadata::{Kept, Metadata, Places},
+    metadata::{HeadersAndTrailers, Metadata, MetadataFilter},
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,12 +27,17 @@ struct StoredError {
 }
 
 /// What is kept of an error: its code, message, details, and metadata. The headers are those that went before it.
-pub(super) fn encode(status: &Status, headers: Option<&HeaderMap>, trailers: &HeaderMap, kept: &Kept) -> Bytes {
+pub(super) fn encode(
+    status: &Status,
+    headers: Option<&HeaderMap>,
+    trailers: &HeaderMap,
+    filter: &MetadataFilter,
+) -> Bytes {
     let stored = StoredError {
         code: status.code().into(),
         message: status.message().to_owned(),
         details: Bytes::copy_from_slice(status.details()),
-        metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, kept)),
+        metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, filter)),
         has_headers: headers.is_some(),
     };
     stored.encode_to_vec().into()
@@ -49,16 +54,16 @@ pub(super) struct Restored {
 }
 
 /// The error again; its code, message and details count for more than its metadata.
-pub(super) fn decode(stored: &[u8], kept: &Kept) -> Result<Restored, WireError> {
+pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored, WireError> {
     let StoredError { code, message, details, metadata, has_headers } =
         StoredError::decode(stored).map_err(|_| WireError::NoError)?;
     let code = Code::from_i32(code);
     if code == Code::Ok {
         return Err(WireError::NoError);
     }
-    let places = metadata.unwrap_or_default().into_places(kept);
+    let places = metadata.unwrap_or_default().into_headers_and_trailers(filter);
     let metadata_lost = places.is_err();
-    let Places { headers, trailers } = places.unwrap_or_default();
+    let HeadersAndTrailers { headers, trailers } = places.unwrap_or_default();
     let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
     Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost })
 }

@@ -1,54 +1,36 @@
-use std::{collections::HashMap, error, fmt, sync::Arc, time::Duration};
+//! Builds a layer.
 
-use prost_reflect::{DescriptorError, DescriptorPool};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use protobuf_canonical::Canonical;
+
+use super::{
+    layer::IdempotencyLayer,
+    shared::{Protected, Shared},
+};
 #[cfg(feature = "connect")]
 use crate::connect::{Settings, Translator};
 use crate::{
-    IdempotencyLayer, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler,
-    ReplayedMetadata, StatusResolver, Store, UserFromExtensions, UserResolver,
-    engine::{Engine, reconcile::Reconcilers, replay_cache::ReplayCache, single_flight::Flights, tracker::Running},
-    layer::layer::{Protected, Shared},
-    policy::{self, read_options, resolve},
-    status::resolver::DynStatusResolver,
-    store::DynStore,
+    build_error::BuildError,
+    descriptors::Descriptors,
+    engine::{
+        reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight, state::Engine,
+        tracker::CallTracker,
+    },
+    policy::{
+        self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler, ReplayedMetadata,
+        read_options, resolve,
+    },
+    status::{DynStatusResolver, StatusResolver},
+    store::{DynStore, Store},
+    user::{UserFromExtensions, UserResolver},
 };
-use protobuf_canonical::Canonical;
 
-/// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
-pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
-
-impl From<&[u8]> for Descriptors {
-    fn from(encoded: &[u8]) -> Self {
-        Self(DescriptorPool::decode(encoded))
-    }
-}
-
-impl<const N: usize> From<&[u8; N]> for Descriptors {
-    fn from(encoded: &[u8; N]) -> Self {
-        encoded.as_slice().into()
-    }
-}
-
-impl From<DescriptorPool> for Descriptors {
-    fn from(pool: DescriptorPool) -> Self {
-        Self(Ok(pool))
-    }
-}
-
-impl Descriptors {
-    pub(crate) fn pool(self) -> Result<DescriptorPool, BuildError> {
-        self.0.map_err(BuildError::Descriptors)
-    }
-}
-
-/// The names of the services alone: a pool's own `Debug` follows messages that contain themselves until the stack is
-/// used up.
-impl fmt::Debug for Descriptors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let services =
-            self.0.as_ref().map(|pool| pool.services().map(|it| it.full_name().to_owned()).collect::<Vec<_>>());
-        f.debug_tuple("Descriptors").field(&services).finish()
+impl IdempotencyLayer {
+    /// Builds a layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
+    /// [`DescriptorPool`](prost_reflect::DescriptorPool).
+    pub fn builder(descriptors: impl Into<Descriptors>) -> IdempotencyLayerBuilder {
+        IdempotencyLayerBuilder::new(descriptors.into())
     }
 }
 
@@ -63,7 +45,7 @@ pub struct IdempotencyLayerBuilder {
     reconcilers: Reconcilers,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
-    user: Box<dyn UserResolver>,
+    user_resolver: Box<dyn UserResolver>,
     replayed_metadata: ReplayedMetadata,
     compress_replays_from: usize,
     max_request_bytes: usize,
@@ -86,7 +68,7 @@ impl IdempotencyLayerBuilder {
             reconcilers: Reconcilers::default(),
             store: None,
             status_resolver: None,
-            user: Box::new(UserFromExtensions),
+            user_resolver: Box::new(UserFromExtensions),
             replayed_metadata: ReplayedMetadata::custom(),
             compress_replays_from: 1 << 10,
             max_request_bytes: 4 << 20,
@@ -115,7 +97,7 @@ impl IdempotencyLayerBuilder {
     /// leaving them alone.
     ///
     /// ```
-    /// # use tonic_idempotency::{IdempotencyLayer, Mode, proto::FILE_DESCRIPTOR_SET};
+    /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
     /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
     ///     .adjust_procedures(|procedure| procedure.mode(Mode::Reserved));
     /// # drop(builder);
@@ -149,8 +131,8 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Finds the authenticated user. Defaults to [`UserFromExtensions`].
-    pub fn user(mut self, user: impl UserResolver) -> Self {
-        self.user = Box::new(user);
+    pub fn user_resolver(mut self, user: impl UserResolver) -> Self {
+        self.user_resolver = Box::new(user);
         self
     }
 
@@ -238,15 +220,13 @@ impl IdempotencyLayerBuilder {
     /// be.
     pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
         let pool = self.descriptors.pool()?;
-        let kept_metadata = self.replayed_metadata.resolve()?;
-        let resource_types = self.store.as_ref().and_then(|store| store.resource_types());
-
+        let metadata_filter = self.replayed_metadata.resolve()?;
         let described = read_options(&pool)?.into_iter().chain(self.procedures);
         // The later ones, which the code gave, win.
         let described: HashMap<_, _> = described.map(|procedure| (procedure.path().to_owned(), procedure)).collect();
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
-            let procedure = resolve((self.adjust)(described), &pool, &self.policies, resource_types)?;
+            let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
             check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
             let canonical = Canonical::new(&procedure.method().input());
             procedures.insert(path, Arc::new(Protected { procedure: Arc::new(procedure), canonical }));
@@ -260,12 +240,12 @@ impl IdempotencyLayerBuilder {
                 store,
                 status_resolver: self.status_resolver,
                 reconcilers: self.reconcilers,
-                kept_metadata,
+                metadata_filter,
                 compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,
-                flights: Flights::new(self.max_waiting),
-                replays: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
-                running: Running::default(),
+                single_flight: SingleFlight::new(self.max_waiting),
+                replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
+                tracker: CallTracker::default(),
             })
         });
         #[cfg(feature = "connect")]
@@ -280,7 +260,7 @@ impl IdempotencyLayerBuilder {
         let shared = Shared {
             procedures,
             engine,
-            user: self.user,
+            user_resolver: self.user_resolver,
             max_request_bytes: self.max_request_bytes,
             #[cfg(feature = "connect")]
             translator,
@@ -307,6 +287,15 @@ fn check_parts(
 ) -> Result<(), ProcedureError> {
     let (path, policies) = (procedure.path(), procedure.policies());
     let Some(store) = store else { return Ok(()) };
+    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types())
+        && known.get(&creates.resource_type).is_none()
+    {
+        return Err(ProcedureError::UnknownResourceType {
+            procedure: path.to_owned(),
+            resource_type: creates.resource_type.clone(),
+            known: known.iter().map(|known| known.name().to_owned()).collect(),
+        });
+    }
     if policies.mode == Mode::Transactional && !store.has_transactions() {
         return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });
     }
@@ -314,64 +303,4 @@ fn check_parts(
         return Err(ProcedureError::NoReconciler { procedure: path.to_owned() });
     }
     Ok(())
-}
-
-/// A layer that cannot be built.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The descriptors cannot be read.
-    Descriptors(DescriptorError),
-    /// What is to be replayed, or is not, has this name, which is none of metadata.
-    MetadataName {
-        /// The name.
-        name: String,
-    },
-    /// What is to be replayed is never kept; see [`ReplayedMetadata`].
-    MetadataNeverReplayed {
-        /// The name.
-        name: String,
-    },
-    /// No procedure is opted in.
-    NoProcedures,
-    /// A procedure is described that cannot be.
-    Procedure(ProcedureError),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Descriptors(_) => f.write_str("the descriptors cannot be read"),
-            Self::MetadataName { name } => write!(f, "replayed_metadata: {name:?} is no name of metadata"),
-            Self::MetadataNeverReplayed { name } => write!(
-                f,
-                "replayed_metadata: {name:?} is never kept: it belongs to the connection, the protocol or the first caller \
-                 alone; take it out of ReplayedMetadata::only"
-            ),
-            Self::NoProcedures => f.write_str(
-                "no procedure is opted in: give one the option (idempotency.v1.procedure) or describe it in code; if \
-                 there is one, the descriptor set has lost its options, as a round trip through prost-types does: write \
-                 it with protoc, or with protox::Compiler::encode_file_descriptor_set",
-            ),
-            Self::Procedure(error) => error.fmt(f),
-        }
-    }
-}
-
-impl error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Descriptors(error) => Some(error),
-            Self::MetadataName { .. }
-            | Self::MetadataNeverReplayed { .. }
-            | Self::NoProcedures
-            | Self::Procedure(_) => None,
-        }
-    }
-}
-
-impl From<ProcedureError> for BuildError {
-    fn from(error: ProcedureError) -> Self {
-        Self::Procedure(error)
-    }
 }

@@ -1,6 +1,8 @@
+//! Parses the key for handlers behind no layer.
+
 use tonic::{Request, Status, service::Interceptor};
 
-use crate::{IdempotencyKey, rejection::Rejection};
+use crate::{key::IdempotencyKey, rejection::Rejection};
 
 /// Parses the key into the request's extensions, so that handlers can read it, and refuses a malformed one.
 ///
@@ -9,7 +11,7 @@ use crate::{IdempotencyKey, rejection::Rejection};
 ///
 /// ```
 /// use tonic::{Request, service::Interceptor};
-/// use tonic_idempotency::{IdempotencyKey, KeyInterceptor};
+/// use tonic_idempotency::{IdempotencyKey, layer::KeyInterceptor};
 ///
 /// let mut request = Request::new(());
 /// request.metadata_mut().insert("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324".parse().unwrap());

@@ -1,14 +1,15 @@
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+//! The layer.
 
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tonic::{body::Body, codegen::StdError};
 use tower_layer::Layer;
+use tower_service::Service;
 
-#[cfg(feature = "connect")]
-use crate::connect::Translator;
-use crate::{
-    Idempotency, IdempotencyLayerBuilder, Procedure, Recovery, Shutdown, UserResolver, engine::Engine,
-    layer::builder::Descriptors,
-};
-use protobuf_canonical::Canonical;
+use super::{service::Idempotency, shared::Shared};
+use crate::{engine::shutdown::Shutdown, maintenance::Recovery, policy::Procedure};
 
 /// Protects the procedures that are opted in: wraps one generated server, or all routes of a tonic server.
 ///
@@ -16,10 +17,10 @@ use protobuf_canonical::Canonical;
 /// the outermost.
 ///
 /// ```
-/// use tonic_idempotency::{IdempotencyLayer, MemoryStore, Procedure};
+/// use tonic_idempotency::{IdempotencyLayer, store::MemoryStore, policy::Procedure};
 /// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
 ///
-/// # fn main() -> Result<(), tonic_idempotency::BuildError> {
+/// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
 /// // Default: what the descriptors opt in, with a store.
 /// let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build();
 /// // These descriptors opt nothing in, and that is an error rather than a layer that does nothing.
@@ -33,37 +34,10 @@ use protobuf_canonical::Canonical;
 /// ```
 #[derive(Clone)]
 pub struct IdempotencyLayer {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// What the services of one layer share.
-pub(crate) struct Shared {
-    /// By path.
-    pub(crate) procedures: HashMap<String, Arc<Protected>>,
-    /// `None` where no store is configured.
-    pub(crate) engine: Option<Arc<Engine>>,
-    pub(crate) user: Box<dyn UserResolver>,
-    /// The largest request message, in bytes.
-    pub(crate) max_request_bytes: usize,
-    /// For calls that are not gRPC, where the service speaks more than that.
-    #[cfg(feature = "connect")]
-    pub(crate) translator: Translator,
-}
-
-/// A procedure, and what hashes its requests.
-#[derive(Debug)]
-pub(crate) struct Protected {
-    pub(crate) procedure: Arc<Procedure>,
-    pub(crate) canonical: Canonical,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl IdempotencyLayer {
-    /// A layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
-    /// [`DescriptorPool`](prost_reflect::DescriptorPool).
-    pub fn builder(descriptors: impl Into<Descriptors>) -> IdempotencyLayerBuilder {
-        IdempotencyLayerBuilder::new(descriptors.into())
-    }
-
     /// The procedures that take keys, in no particular order.
     pub fn procedures(&self) -> impl Iterator<Item = &Procedure> {
         self.shared.procedures.values().map(|protected| &*protected.procedure)
@@ -72,7 +46,8 @@ impl IdempotencyLayer {
     /// Finds out in the background how calls ended that did not say so, for the procedures with the policy
     /// [`LeasePolicy::Reconcile`](crate::LeasePolicy::Reconcile).
     pub fn recovery(&self) -> Recovery {
-        Recovery::new(Arc::clone(&self.shared))
+        let procedures = self.shared.procedures.values().map(|protected| Arc::clone(&protected.procedure));
+        Recovery::new(self.shared.engine.clone(), procedures)
     }
 
     /// Shuts the layer down, and all its clones: refuses new calls with a key or to a transactional procedure, and those that
@@ -83,15 +58,22 @@ impl IdempotencyLayer {
     /// # Cancel safety
     ///
     /// Dropped, it stops waiting. New calls stay refused; it can be called again.
-    pub async fn shut_down(&self, bound: Duration) -> Shutdown {
+    pub async fn shutdown(&self, bound: Duration) -> Shutdown {
         match &self.shared.engine {
-            Some(engine) => engine.running.shut_down(bound).await,
-            None => Shutdown { left: Vec::new() },
+            Some(engine) => engine.tracker.shutdown(bound).await,
+            None => Shutdown::default(),
         }
     }
 }
 
-impl<S> Layer<S> for IdempotencyLayer {
+impl<S, R> Layer<S> for IdempotencyLayer
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<StdError> + Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
     type Service = Idempotency<S>;
 
     fn layer(&self, inner: S) -> Idempotency<S> {

@@ -1,5 +1,10 @@
-//! Work in the background: expired records are swept, calls without an outcome recovered.
+//! Work in the background: the [`Sweeper`] deletes expired records, [`Recovery`] finds calls that ended without an outcome.
 
 mod background;
-pub(crate) mod recovery;
-pub(crate) mod sweeper;
+mod recovery;
+mod sweeper;
+
+pub use self::{
+    recovery::{Recovered, Recovery, RecoveryHandle},
+    sweeper::{Sweeper, SweeperHandle},
+};

@@ -1,4 +1,7 @@
+//! Finds calls that ended without an outcome, and asks their reconcilers.
+
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -9,12 +12,19 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+use super::background::Background;
 use crate::{
-    LeasePolicy, Mode, StoreError,
-    engine::{call::Call, held_key::Claimed, reconcile::Verdict, settle::Settlement},
-    layer::layer::Shared,
-    maintenance::background::Background,
-    store::{AbandonedKey, Reservation, Search},
+    engine::{
+        call::Call,
+        claim::claim,
+        disposition::Disposition,
+        held_key::Claimed,
+        reconcile::{Verdict, reconcile},
+        record::let_go,
+        state::Engine,
+    },
+    policy::{LeasePolicy, Mode, Procedure},
+    store::{AbandonedKey, AbandonedQuery, Reservation, StoreError},
     telemetry::{self, Chain},
 };
 
@@ -43,7 +53,9 @@ use crate::{
 #[derive(Clone)]
 #[must_use = "it does nothing until `spawn` or `recover`"]
 pub struct Recovery {
-    shared: Arc<Shared>,
+    engine: Option<Arc<Engine>>,
+    /// The procedures that are reconciled, by path.
+    procedures: Arc<HashMap<String, Arc<Procedure>>>,
     interval: Duration,
     batch: u32,
     lookback: Duration,
@@ -63,9 +75,14 @@ pub struct Recovered {
 }
 
 impl Recovery {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(engine: Option<Arc<Engine>>, procedures: impl Iterator<Item = Arc<Procedure>>) -> Self {
+        let reconciled = procedures.filter(|procedure| {
+            let policies = procedure.policies();
+            policies.on_lease_ended == LeasePolicy::Reconcile && policies.mode == Mode::Reserved
+        });
         Self {
-            shared,
+            engine,
+            procedures: Arc::new(reconciled.map(|procedure| (procedure.path().to_owned(), procedure)).collect()),
             interval: Duration::from_secs(60),
             batch: 100,
             lookback: Duration::from_secs(60 * 60),
@@ -100,9 +117,9 @@ impl Recovery {
     }
 
     /// Looks at once and again after each interval, in a task of its own, until stopped.
-    pub fn spawn(self) -> Recovering {
+    pub fn spawn(self) -> RecoveryHandle {
         let (recovery, first) = (Arc::new(self), Arc::new(AtomicBool::new(true)));
-        Recovering {
+        RecoveryHandle {
             background: Background::spawn(recovery.interval, move |stop| {
                 let (recovery, first) = (Arc::clone(&recovery), Arc::clone(&first));
                 async move {
@@ -134,52 +151,54 @@ impl Recovery {
 
     async fn look(&self, lookback: Option<Duration>, stopped: &CancellationToken) -> Result<Recovered, StoreError> {
         let mut recovered = Recovered::default();
-        let Some(engine) = &self.shared.engine else { return Ok(recovered) };
-        let reconciled = self.shared.procedures.values().map(|protected| &protected.procedure).filter(|procedure| {
-            let policies = procedure.policies();
-            policies.on_lease_ended == LeasePolicy::Reconcile && policies.mode == Mode::Reserved
-        });
-        let procedures: Vec<_> = reconciled.map(|procedure| procedure.path().to_owned()).collect();
-        if procedures.is_empty() {
+        let Some(engine) = &self.engine else { return Ok(recovered) };
+        if self.procedures.is_empty() {
             return Ok(recovered);
         }
-        let search = Search { procedures, lookback, max_attempts: self.max_attempts, batch: self.batch };
-        for abandoned in engine.store.abandoned(&search).await? {
+        let query = AbandonedQuery {
+            procedures: self.procedures.keys().cloned().collect(),
+            lookback,
+            max_attempts: self.max_attempts,
+            batch: self.batch,
+        };
+        for abandoned in engine.store.abandoned(&query).await? {
             if stopped.is_cancelled() {
                 break;
             }
-            self.recover_one(abandoned, &mut recovered).await?;
+            self.recover_one(engine, abandoned, &mut recovered).await?;
         }
         if recovered != Recovered::default() {
-            telemetry::recovered(&recovered);
+            telemetry::recovered(recovered.completed, recovered.not_executed, recovered.unknown);
         }
         Ok(recovered)
     }
 
-    /// Asks about one call, unless somebody else is faster.
-    async fn recover_one(&self, abandoned: AbandonedKey, recovered: &mut Recovered) -> Result<(), StoreError> {
-        let (Some(engine), Some(protected)) = (&self.shared.engine, self.shared.procedures.get(&abandoned.procedure))
-        else {
-            return Ok(());
-        };
+    /// Asks about one call, unless another process is faster.
+    async fn recover_one(
+        &self,
+        engine: &Engine,
+        abandoned: AbandonedKey,
+        recovered: &mut Recovered,
+    ) -> Result<(), StoreError> {
+        let Some(procedure) = self.procedures.get(&abandoned.procedure) else { return Ok(()) };
         let call = Arc::new(Call {
-            procedure: Arc::clone(&protected.procedure),
+            procedure: Arc::clone(procedure),
             reservation: Reservation::new(abandoned.user, abandoned.key),
             request_hash: abandoned.request_hash,
             request: None,
             deadline: None,
-            hung_up: None,
+            disconnected: None,
         });
-        match engine.claim(&call).await? {
-            // It went away in the meantime.
-            Claimed::Acquired(hold) => engine.let_go(&call, hold, Settlement::Release).await,
+        match claim(engine, &call).await? {
+            // Released in the meantime.
+            Claimed::Acquired(key) => let_go(engine, &call, key, Disposition::Release).await,
             Claimed::Refused { .. } => {}
-            Claimed::TakenOver(hold) => match engine.reconcile(&call, hold).await {
-                Verdict::NotExecuted(hold) => {
-                    engine.let_go(&call, hold, Settlement::Release).await;
+            Claimed::TakenOver(key) => match reconcile(engine, &call, key).await {
+                Verdict::NotExecuted(key) => {
+                    let_go(engine, &call, key, Disposition::Release).await;
                     recovered.not_executed += 1;
                 }
-                // It is recorded in the background, or asked about again.
+                // Recorded in the background, or asked about again.
                 Verdict::NotRecorded => {}
                 Verdict::Recorded => recovered.completed += 1,
                 Verdict::Unknown => recovered.unknown += 1,
@@ -202,11 +221,11 @@ impl fmt::Debug for Recovery {
 
 /// A [`Recovery`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
 #[derive(Debug)]
-pub struct Recovering {
+pub struct RecoveryHandle {
     background: Background,
 }
 
-impl Recovering {
+impl RecoveryHandle {
     /// Stops after the call that is being asked about, and waits until then.
     ///
     /// # Cancel safety

@@ -1,21 +1,23 @@
+//! Deletes expired records.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
+use super::background::Background;
 use crate::{
-    Store,
-    maintenance::background::Background,
+    store::{Store, StoreError},
     telemetry::{self, Chain},
 };
 
-/// Deletes expired records in the background (FUN-15 section 2.7).
+/// Deletes expired records in the background.
 ///
 /// Correctness does not depend on it: an expired record is no record, swept or not. It keeps the table small. Several
 /// processes may sweep one table.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tonic_idempotency::{MemoryStore, Sweeper};
+/// use tonic_idempotency::{store::MemoryStore, maintenance::Sweeper};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// // Default: once an hour, a thousand records at a time, and after these a rest for as long as they took.
@@ -64,9 +66,9 @@ impl<S: Store> Sweeper<S> {
     }
 
     /// Sweeps at once and again after each interval, in a task of its own, until stopped.
-    pub fn spawn(self) -> Sweeping {
+    pub fn spawn(self) -> SweeperHandle {
         let sweeper = Arc::new(self);
-        Sweeping {
+        SweeperHandle {
             background: Background::spawn(sweeper.interval, move |stop| {
                 let sweeper = Arc::clone(&sweeper);
                 async move {
@@ -82,12 +84,12 @@ impl<S: Store> Sweeper<S> {
     ///
     /// # Errors
     ///
-    /// [`StoreError`](crate::StoreError) where the store does not answer; what was deleted before stays deleted.
+    /// [`StoreError`](StoreError) where the store does not answer; what was deleted before stays deleted.
     ///
     /// # Cancel safety
     ///
     /// Dropped, it stops after some batch.
-    pub async fn sweep(&self) -> Result<u64, crate::StoreError> {
+    pub async fn sweep(&self) -> Result<u64, StoreError> {
         let mut deleted = 0;
         loop {
             let started = Instant::now();
@@ -107,11 +109,11 @@ impl<S: Store> Sweeper<S> {
 
 /// A [`Sweeper`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
 #[derive(Debug)]
-pub struct Sweeping {
+pub struct SweeperHandle {
     background: Background,
 }
 
-impl Sweeping {
+impl SweeperHandle {
     /// Stops sweeping, and waits until it has stopped.
     ///
     /// # Cancel safety

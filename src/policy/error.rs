@@ -1,6 +1,6 @@
 use std::{error, fmt, time::Duration};
 
-use super::NotFinal;
+use super::InvalidFinalError;
 
 /// A procedure that cannot be opted in as it is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +54,11 @@ pub enum ProcedureError {
         procedure: String,
     },
     /// An error is to be final that cannot be.
-    NotFinal {
+    InvalidFinalError {
         /// The procedure's path.
         procedure: String,
         /// Which, and why.
-        error: NotFinal,
+        error: InvalidFinalError,
     },
     /// The procedure streams; only unary ones can be replayed.
     Streaming {
@@ -112,7 +112,7 @@ impl fmt::Display for ProcedureError {
                 f,
                 "{procedure}: it is transactional, and the store has no transactions; use PostgresStore, or mode reserved"
             ),
-            Self::NotFinal { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
+            Self::InvalidFinalError { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
             Self::Streaming { procedure } => {
                 write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
             }

@@ -10,14 +10,14 @@ use tonic::Code;
 ///
 /// ```
 /// use tonic::Code;
-/// use tonic_idempotency::FinalErrors;
+/// use tonic_idempotency::policy::FinalErrors;
 ///
 /// assert!(!FinalErrors::default().contains(Code::NotFound));
 ///
 /// let errors = FinalErrors::new([Code::FailedPrecondition, Code::NotFound])?;
 /// assert!(errors.contains(Code::NotFound));
 /// assert!(FinalErrors::new([Code::Unavailable]).is_err());
-/// # Ok::<_, tonic_idempotency::NotFinal>(())
+/// # Ok::<_, tonic_idempotency::policy::InvalidFinalError>(())
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct FinalErrors {
@@ -33,11 +33,11 @@ impl FinalErrors {
     ///
     /// # Errors
     ///
-    /// [`NotFinal`] for `OK`, and for a code that says that the same call may succeed later.
-    pub fn new(codes: impl IntoIterator<Item = Code>) -> Result<Self, NotFinal> {
+    /// [`InvalidFinalError`] for `OK`, and for a code that says that the same call may succeed later.
+    pub fn new(codes: impl IntoIterator<Item = Code>) -> Result<Self, InvalidFinalError> {
         codes.into_iter().try_fold(Self::NONE, |errors, code| match may_be_final(code) {
             true => Ok(Self { codes: errors.codes | bit(code) }),
-            false => Err(NotFinal { code }),
+            false => Err(InvalidFinalError { code }),
         })
     }
 
@@ -86,18 +86,18 @@ fn may_be_final(code: Code) -> bool {
 
 /// A code that no final error can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotFinal {
+pub struct InvalidFinalError {
     code: Code,
 }
 
-impl NotFinal {
+impl InvalidFinalError {
     /// The code.
     pub fn code(&self) -> Code {
         self.code
     }
 }
 
-impl fmt::Display for NotFinal {
+impl fmt::Display for InvalidFinalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} cannot be a final error: ", self.code)?;
         f.write_str(match self.code {
@@ -107,7 +107,7 @@ impl fmt::Display for NotFinal {
     }
 }
 
-impl error::Error for NotFinal {}
+impl error::Error for InvalidFinalError {}
 
 #[cfg(test)]
 mod tests {

@@ -8,9 +8,11 @@ mod error;
 mod field;
 mod final_errors;
 mod option;
+#[expect(clippy::module_inception, reason = "the policies proper, among all that is said of a procedure")]
 mod policy;
+mod reconciler;
 mod redact;
-pub(crate) mod replayed_metadata;
+mod replayed_metadata;
 mod resolve;
 mod resource_id;
 
@@ -21,15 +23,17 @@ use tonic::Code;
 
 pub use self::{
     error::ProcedureError,
-    final_errors::{FinalErrors, NotFinal},
+    final_errors::{FinalErrors, InvalidFinalError},
     policy::{
-        EffectPolicy, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies, StorePolicy,
-        UserPolicy,
+        DisconnectPolicy, EffectPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies,
+        StorePolicy, UserPolicy,
     },
+    reconciler::{Abandoned, Reconciler, Reconciliation},
+    replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
-pub(crate) use self::{option::read_options, resolve::resolve};
-use crate::telemetry::Calls;
+pub(crate) use self::{option::read_options, replayed_metadata::InvalidMetadataName, resolve::resolve};
+use crate::telemetry::ProcedureTelemetry;
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
@@ -39,7 +43,7 @@ pub struct Procedure {
     creates: Option<Creates>,
     policies: Policies,
     redact: Vec<String>,
-    pub(crate) calls: Calls,
+    telemetry: ProcedureTelemetry,
 }
 
 impl Procedure {
@@ -56,6 +60,11 @@ impl Procedure {
     /// The same, to be kept.
     pub(crate) fn shared_path(&self) -> Arc<str> {
         Arc::clone(&self.path)
+    }
+
+    /// Its log lines and counters.
+    pub(crate) fn telemetry(&self) -> &ProcedureTelemetry {
+        &self.telemetry
     }
 
     /// The procedure's descriptor.
@@ -82,7 +91,7 @@ impl Procedure {
 /// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, policies, redact, calls: _ } = self;
+        let Self { path, method: _, creates, policies, redact, telemetry: _ } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
@@ -113,7 +122,7 @@ pub struct Creates {
 /// Default, for a procedure that creates no tracked resource:
 ///
 /// ```
-/// use tonic_idempotency::Procedure;
+/// use tonic_idempotency::policy::Procedure;
 ///
 /// let refund = Procedure::builder("/shop.v1.Payments/Refund");
 /// ```
@@ -122,11 +131,11 @@ pub struct Creates {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tonic_idempotency::{KeyPolicy, Procedure, StorePolicy};
+/// use tonic_idempotency::policy::{KeyPolicy, Procedure, StorePolicy};
 ///
 /// let pay = Procedure::builder("/shop.v1.Payments/Pay")
 ///     .creates("payment", "payment.id")
-///     .key(KeyPolicy::Required)
+///     .key_policy(KeyPolicy::Required)
 ///     .on_store_unavailable(StorePolicy::Reject)
 ///     .retention(Duration::from_secs(7 * 24 * 3600));
 /// ```
@@ -138,11 +147,11 @@ pub struct ProcedureBuilder {
     effect: Option<EffectPolicy>,
     final_errors: Option<Vec<Code>>,
     isolation: Option<Isolation>,
-    key: Option<KeyPolicy>,
+    key_policy: Option<KeyPolicy>,
     lease: Option<Duration>,
     max_wait: Option<Duration>,
     mode: Option<Mode>,
-    on_hang_up: Option<HangUpPolicy>,
+    on_disconnect: Option<DisconnectPolicy>,
     on_in_progress: Option<InProgressPolicy>,
     on_lease_ended: Option<LeasePolicy>,
     on_no_user: Option<UserPolicy>,
@@ -190,8 +199,8 @@ impl ProcedureBuilder {
     }
 
     /// What to do with a transactional call whose client goes away.
-    pub fn on_hang_up(mut self, policy: HangUpPolicy) -> Self {
-        self.on_hang_up = Some(policy);
+    pub fn on_disconnect(mut self, policy: DisconnectPolicy) -> Self {
+        self.on_disconnect = Some(policy);
         self
     }
 
@@ -202,8 +211,8 @@ impl ProcedureBuilder {
     }
 
     /// What to do without a key.
-    pub fn key(mut self, policy: KeyPolicy) -> Self {
-        self.key = Some(policy);
+    pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
+        self.key_policy = Some(policy);
         self
     }
 

@@ -6,8 +6,8 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
 use tonic::Code;
 
 use super::{
-    EffectPolicy, HangUpPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure, ProcedureBuilder,
-    ProcedureError, StorePolicy, UserPolicy,
+    DisconnectPolicy, EffectPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure,
+    ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
 use crate::proto::v1;
@@ -53,7 +53,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::Isolation::RepeatableRead => Some(Isolation::RepeatableRead),
         v1::Isolation::Serializable => Some(Isolation::Serializable),
     };
-    procedure.key = match v1::KeyPolicy::try_from(option.key).map_err(|_| unknown("key"))? {
+    procedure.key_policy = match v1::KeyPolicy::try_from(option.key_policy).map_err(|_| unknown("key_policy"))? {
         v1::KeyPolicy::Unspecified => None,
         v1::KeyPolicy::Optional => Some(KeyPolicy::Optional),
         v1::KeyPolicy::Required => Some(KeyPolicy::Required),
@@ -63,11 +63,12 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::Mode::Reserved => Some(Mode::Reserved),
         v1::Mode::Transactional => Some(Mode::Transactional),
     };
-    procedure.on_hang_up = match v1::HangUpPolicy::try_from(option.on_hang_up).map_err(|_| unknown("on_hang_up"))? {
-        v1::HangUpPolicy::Unspecified => None,
-        v1::HangUpPolicy::Finish => Some(HangUpPolicy::Finish),
-        v1::HangUpPolicy::RollBack => Some(HangUpPolicy::RollBack),
-    };
+    procedure.on_disconnect =
+        match v1::DisconnectPolicy::try_from(option.on_disconnect).map_err(|_| unknown("on_disconnect"))? {
+            v1::DisconnectPolicy::Unspecified => None,
+            v1::DisconnectPolicy::Finish => Some(DisconnectPolicy::Finish),
+            v1::DisconnectPolicy::RollBack => Some(DisconnectPolicy::RollBack),
+        };
     let on_in_progress = v1::InProgressPolicy::try_from(option.on_in_progress);
     procedure.on_in_progress = match on_in_progress.map_err(|_| unknown("on_in_progress"))? {
         v1::InProgressPolicy::Unspecified => None,

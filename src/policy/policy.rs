@@ -30,7 +30,7 @@ pub enum EffectPolicy {
 /// What to do with a transactional call whose client hangs up, resets its stream or runs into its deadline. A reserved call
 /// always runs to its end: how much of it has happened cannot be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HangUpPolicy {
+pub enum DisconnectPolicy {
     /// Run it to its end. The default: the client's retry finds the response.
     #[default]
     Finish,
@@ -75,7 +75,7 @@ pub enum KeyPolicy {
 /// from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeasePolicy {
-    /// Ask the procedure's [`Reconciler`](crate::Reconciler), which looks into the business tables: give the response that it
+    /// Ask the procedure's [`Reconciler`](crate::policy::Reconciler), which looks into the business tables: give the response that it
     /// finds, run the handler if it never took effect, or refuse.
     Reconcile,
     /// Refuse: `FAILED_PRECONDITION`, `IDEMPOTENCY_OUTCOME_UNKNOWN`, until the record expires.
@@ -91,7 +91,7 @@ pub enum LeasePolicy {
 /// | mode | the reservation | the handler's writes | after a crash in between | extra commits |
 /// |---|---|---|---|---|
 /// | `Reserved` | committed before the handler runs | wherever it likes | the key stays reserved until its lease ends, then [`LeasePolicy`] decides | 2 |
-/// | `Transactional` | a lock that its transaction holds | through the [`Transaction`](crate::Transaction) that it is given | nothing is left: all of it rolled back | 0 |
+/// | `Transactional` | a lock that its transaction holds | through the [`Transaction`](crate::store::Transaction) that it is given | nothing is left: all of it rolled back | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Works with any handler. The default (FUN-15).
@@ -127,7 +127,7 @@ pub enum UserPolicy {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tonic_idempotency::{Policies, StorePolicy};
+/// use tonic_idempotency::policy::{Policies, StorePolicy};
 ///
 /// let defaults = Policies::default();
 /// assert_eq!(defaults.lease, Duration::from_secs(5 * 60));
@@ -146,7 +146,7 @@ pub struct Policies {
     /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
     pub isolation: Isolation,
     /// What to do without a key. Defaults to [`KeyPolicy::Optional`].
-    pub key: KeyPolicy,
+    pub key_policy: KeyPolicy,
     /// How long a reservation is believed after its holder was last heard of: while a handler runs, its lease is renewed
     /// each third of it. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
     /// years. Defaults to 5 minutes.
@@ -156,8 +156,8 @@ pub struct Policies {
     pub max_wait: Duration,
     /// Where the handler's writes and the record meet. Defaults to [`Mode::Reserved`].
     pub mode: Mode,
-    /// What to do with a transactional call whose client goes away. Defaults to [`HangUpPolicy::Finish`].
-    pub on_hang_up: HangUpPolicy,
+    /// What to do with a transactional call whose client goes away. Defaults to [`DisconnectPolicy::Finish`].
+    pub on_disconnect: DisconnectPolicy,
     /// What to do with a call whose key is in use by a call that still runs. Defaults to [`InProgressPolicy::Abort`].
     pub on_in_progress: InProgressPolicy,
     /// What to do with a key whose first call ended its lease without an outcome. Defaults to [`LeasePolicy::Rerun`].
@@ -177,11 +177,11 @@ impl Default for Policies {
             effect: EffectPolicy::default(),
             final_errors: FinalErrors::NONE,
             isolation: Isolation::default(),
-            key: KeyPolicy::default(),
+            key_policy: KeyPolicy::default(),
             lease: Duration::from_secs(5 * 60),
             max_wait: Duration::from_secs(30),
             mode: Mode::default(),
-            on_hang_up: HangUpPolicy::default(),
+            on_disconnect: DisconnectPolicy::default(),
             on_in_progress: InProgressPolicy::default(),
             on_lease_ended: LeasePolicy::default(),
             on_no_user: UserPolicy::default(),

@@ -1,17 +1,16 @@
+//! Which of the handler's response metadata a replay has.
+
 use std::collections::HashSet;
 
 use http::HeaderName;
 
-use crate::{
-    BuildError,
-    grpc::{Kept, is_never_kept},
-};
+use crate::grpc::{MetadataFilter, is_never_kept};
 
 /// Which of the handler's response metadata a replay has: its headers as headers and its trailers as trailers, binary ones
 /// (`-bin`) and repeated values included; of errors that are replayed, too.
 ///
 /// It is stored with the response, and counts towards
-/// [`max_response_bytes`](crate::IdempotencyLayerBuilder::max_response_bytes). The setting holds when a response is stored and
+/// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). The setting holds when a response is stored and
 /// again when it is replayed. Name in [`except`](Self::except) what is secret, and what tells of one call alone, such as its
 /// cost or the id of its trace.
 ///
@@ -26,7 +25,7 @@ use crate::{
 /// | of this layer | `idempotency-key`, `idempotency-status`, `idempotent-replayed` |
 ///
 /// ```
-/// use tonic_idempotency::{IdempotencyLayer, ReplayedMetadata};
+/// use tonic_idempotency::{IdempotencyLayer, policy::ReplayedMetadata};
 /// # use tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
 /// # let builder = || IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).allow_no_procedures();
 ///
@@ -70,15 +69,21 @@ impl ReplayedMetadata {
         self
     }
 
-    pub(crate) fn resolve(self) -> Result<Kept, BuildError> {
+    pub(crate) fn resolve(self) -> Result<MetadataFilter, InvalidMetadataName> {
         let only = self.only.map(parse).transpose()?;
         if let Some(name) = only.iter().flatten().find(|name| is_never_kept(name)) {
-            return Err(BuildError::MetadataNeverReplayed { name: name.to_string() });
+            return Err(InvalidMetadataName::NeverReplayed(name.to_string()));
         }
-        Ok(Kept { only, except: parse(self.except)? })
+        Ok(MetadataFilter { only, except: parse(self.except)? })
     }
 }
 
-fn parse(names: Vec<String>) -> Result<HashSet<HeaderName>, BuildError> {
-    names.into_iter().map(|name| name.parse().map_err(|_| BuildError::MetadataName { name })).collect()
+/// A name of metadata that cannot be asked for.
+pub(crate) enum InvalidMetadataName {
+    Malformed(String),
+    NeverReplayed(String),
+}
+
+fn parse(names: Vec<String>) -> Result<HashSet<HeaderName>, InvalidMetadataName> {
+    names.into_iter().map(|name| name.parse().map_err(|_| InvalidMetadataName::Malformed(name))).collect()
 }

@@ -1,11 +1,13 @@
 //! Holds a described procedure against its descriptor.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
-use super::{Creates, FinalErrors, HangUpPolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field};
-use crate::{store::ResourceTypes, telemetry::Calls};
+use super::{
+    Creates, DisconnectPolicy, FinalErrors, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field,
+};
+use crate::telemetry::ProcedureTelemetry;
 
 /// The longest lease and retention, ten years: longer ones are mistakes, and clocks overflow.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -13,12 +15,11 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60
 /// The longest wait for another call: no client waits longer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// The procedure that `described` comes to. `resource_types` are those that the store knows, or `None` where it takes any.
+/// Checks a described procedure against its descriptor, and fills in the defaults.
 pub(crate) fn resolve(
     described: ProcedureBuilder,
     pool: &DescriptorPool,
     defaults: &Policies,
-    resource_types: Option<&ResourceTypes>,
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
     let ProcedureBuilder { path, creates, redact, .. } = described;
@@ -27,14 +28,14 @@ pub(crate) fn resolve(
         return Err(ProcedureError::Streaming { procedure: path });
     }
     if let Some(creates) = &creates {
-        check_resource_type(&path, creates, resource_types)?;
         check_id_field(&path, creates, &method)?;
     }
     for name in &redact {
         field::find(&path, &method, name)?;
     }
-    let calls = Calls::to(&path);
-    Ok(Procedure { path: path.into(), method, creates, policies, redact, calls })
+    let path: Arc<str> = path.into();
+    let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
+    Ok(Procedure { path, method, creates, policies, redact, telemetry })
 }
 
 /// What is described, and for the rest the defaults.
@@ -43,24 +44,24 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
     let final_errors = match &described.final_errors {
         None => defaults.final_errors,
         Some(codes) => FinalErrors::new(codes.iter().copied())
-            .map_err(|error| ProcedureError::NotFinal { procedure: path.clone(), error })?,
+            .map_err(|error| ProcedureError::InvalidFinalError { procedure: path.clone(), error })?,
     };
     let policies = Policies {
         effect: described.effect.unwrap_or(defaults.effect),
         final_errors,
         isolation: described.isolation.unwrap_or(defaults.isolation),
-        key: described.key.unwrap_or(defaults.key),
+        key_policy: described.key_policy.unwrap_or(defaults.key_policy),
         lease: bounded(path, "lease", described.lease.unwrap_or(defaults.lease), MAX_DURATION)?,
         max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,
         mode: described.mode.unwrap_or(defaults.mode),
-        on_hang_up: described.on_hang_up.unwrap_or(defaults.on_hang_up),
+        on_disconnect: described.on_disconnect.unwrap_or(defaults.on_disconnect),
         on_in_progress: described.on_in_progress.unwrap_or(defaults.on_in_progress),
         on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
         on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
         on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
         retention: bounded(path, "retention", described.retention.unwrap_or(defaults.retention), MAX_DURATION)?,
     };
-    if policies.mode == Mode::Reserved && described.on_hang_up == Some(HangUpPolicy::RollBack) {
+    if policies.mode == Mode::Reserved && described.on_disconnect == Some(DisconnectPolicy::RollBack) {
         return Err(ProcedureError::NoRollBack { procedure: path.clone() });
     }
     Ok(policies)
@@ -69,21 +70,6 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
 fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
     let (service, method) = path.strip_prefix('/')?.split_once('/')?;
     pool.get_service_by_name(service)?.methods().find(|candidate| candidate.name() == method)
-}
-
-fn check_resource_type(
-    path: &str,
-    creates: &Creates,
-    resource_types: Option<&ResourceTypes>,
-) -> Result<(), ProcedureError> {
-    match resource_types {
-        Some(known) if known.get(&creates.resource_type).is_none() => Err(ProcedureError::UnknownResourceType {
-            procedure: path.to_owned(),
-            resource_type: creates.resource_type.clone(),
-            known: known.iter().map(|known| known.name().to_owned()).collect(),
-        }),
-        _ => Ok(()),
-    }
 }
 
 fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> Result<(), ProcedureError> {

@@ -1,4 +1,14 @@
-//! The status of the work behind a created resource, and where it comes from.
+//! The status of the work behind a created resource, and the places that it can come from.
 
-pub(crate) mod resolver;
-pub(crate) mod types;
+mod idempotency_status;
+mod outbox_status;
+mod resolver;
+mod resource;
+
+pub(crate) use self::resolver::DynStatusResolver;
+pub use self::{
+    idempotency_status::IdempotencyStatus,
+    outbox_status::{OutboxStatus, UnknownOutboxStatus},
+    resolver::StatusResolver,
+    resource::Resource,
+};

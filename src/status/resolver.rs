@@ -1,24 +1,23 @@
 //! Where the status of a resource comes from, if not from the store.
 
-use std::{error::Error, pin::Pin};
+use std::error::Error;
 
-use crate::{
-    UserId,
-    status::types::OutboxStatus,
-    store::{Resource, Store},
-};
+use futures_util::future::BoxFuture;
+
+use super::{OutboxStatus, Resource};
+use crate::user::UserId;
 
 /// Finds out how far the asynchronous work behind a resource has come.
 ///
 /// Without one, a replay reports what the store's claim brought along: with `PostgresStore` what the SQL function
 /// `tenant.idempotency_resource_status` says, in the same round trip. A resolver is asked after the claim, at each replay of
 /// a call that created a resource, and instead of the store. What it says last, `completed` or `failed`, is believed for a while
-/// ([`replay_cache_max_age`](crate::IdempotencyLayerBuilder::replay_cache_max_age)).
+/// ([`replay_cache_max_age`](crate::layer::IdempotencyLayerBuilder::replay_cache_max_age)).
 ///
 /// It fails softly: an error is logged, and the status is `processing`.
 ///
 /// ```
-/// use tonic_idempotency::{OutboxStatus, Resource, StatusResolver, UserId};
+/// use tonic_idempotency::{UserId, status::{OutboxStatus, Resource, StatusResolver}};
 ///
 /// struct Workflows;
 ///
@@ -47,29 +46,23 @@ pub trait StatusResolver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<OutboxStatus>, Self::Error>> + Send;
 }
 
-/// A [`Store`] asked on its own, in a round trip of its own: for records that live in one store while the outbox is in
-/// another.
-#[derive(Clone, Debug)]
-pub struct StatusFromStore<S>(pub S);
+type BoxError = Box<dyn Error + Send + Sync>;
 
-impl<S: Store> StatusResolver for StatusFromStore<S> {
-    type Error = crate::StoreError;
-
-    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, Self::Error> {
-        self.0.status(user, resource).await
-    }
-}
-
-type BoxedStatus<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<OutboxStatus>, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
-
-/// A [`StatusResolver`] whose type is not known.
+/// A [`StatusResolver`] without its type.
 pub(crate) trait DynStatusResolver: Send + Sync {
-    fn status<'a>(&'a self, user: UserId, resource: &'a Resource) -> BoxedStatus<'a>;
+    fn status<'a>(
+        &'a self,
+        user: UserId,
+        resource: &'a Resource,
+    ) -> BoxFuture<'a, Result<Option<OutboxStatus>, BoxError>>;
 }
 
 impl<R: StatusResolver> DynStatusResolver for R {
-    fn status<'a>(&'a self, user: UserId, resource: &'a Resource) -> BoxedStatus<'a> {
+    fn status<'a>(
+        &'a self,
+        user: UserId,
+        resource: &'a Resource,
+    ) -> BoxFuture<'a, Result<Option<OutboxStatus>, BoxError>> {
         Box::pin(async move { StatusResolver::status(self, user, resource).await.map_err(Into::into) })
     }
 }

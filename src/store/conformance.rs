@@ -3,7 +3,7 @@
 //! [`store_suite!`](crate::store_suite) makes a test of each case:
 //!
 //! ```
-//! use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::conformance::Harness};
+//! use tonic_idempotency::{store::{MemoryStore, conformance::Harness}, status::{OutboxStatus, Resource}};
 //!
 //! struct Memory;
 //!
@@ -34,10 +34,16 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::{
-    AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-    Replay, Reservation, Resource, Search, Store, StoredMessage, StoredResponse,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+    ReleaseOutcome, Replay, Reservation, Store, StoredMessage, StoredResponse,
 };
-use crate::{EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, OutboxStatus, UserId};
+use crate::{
+    key::IdempotencyKey,
+    policy::{EffectPolicy, LeasePolicy},
+    rejection::Mismatch,
+    status::{OutboxStatus, Resource},
+    user::UserId,
+};
 use protobuf_canonical::RequestHash;
 
 /// Makes stores for the suite.
@@ -499,10 +505,11 @@ pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     let resource = harness.resource(&store, &fixture, None).await;
     let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
     acquire(&store, &first).await;
-    let omitted = Completion { response: StoredResponse::Omitted, resource: Some(resource.clone()), retention: HOUR };
-    complete(&store, &first, &omitted).await;
+    let not_stored =
+        Completion { response: StoredResponse::NotStored, resource: Some(resource.clone()), retention: HOUR };
+    complete(&store, &first, &not_stored).await;
     let replay = replay(&store, &again(&first)).await;
-    assert_eq!((replay.response, replay.resource), (StoredResponse::Omitted, Some(resource.id)));
+    assert_eq!((replay.response, replay.resource), (StoredResponse::NotStored, Some(resource.id)));
 }
 
 /// An error that ended the operation is a final outcome like a response.
@@ -522,8 +529,8 @@ pub async fn completes_with_an_error(harness: &impl Harness) {
 /// A replay says how long its record still lives, whatever it is of: a little less than its retention.
 pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
-    let omitted = Completion { response: StoredResponse::Omitted, ..completion(b"") };
-    for completion in [completion(b"first"), failure(b"first"), omitted] {
+    let not_stored = Completion { response: StoredResponse::NotStored, ..completion(b"") };
+    for completion in [completion(b"first"), failure(b"first"), not_stored] {
         for retention in [HOUR, 2 * HOUR] {
             let first = Claim { retention, ..claim() };
             acquire(&store, &first).await;
@@ -716,12 +723,12 @@ pub async fn does_not_abandon_a_completed_record(harness: &impl Harness) {
     replay(&store, &again(&first)).await;
 }
 
-fn search(procedures: &[&str]) -> Search {
+fn search(procedures: &[&str]) -> AbandonedQuery {
     let procedures = procedures.iter().map(|&procedure| procedure.to_owned()).collect();
-    Search { procedures, lookback: None, max_attempts: 3, batch: 100 }
+    AbandonedQuery { procedures, lookback: None, max_attempts: 3, batch: 100 }
 }
 
-async fn found(store: &impl Store, search: &Search) -> Vec<AbandonedKey> {
+async fn found(store: &impl Store, search: &AbandonedQuery) -> Vec<AbandonedKey> {
     store.abandoned(search).await.expect("the store answers a search")
 }
 
@@ -743,9 +750,9 @@ pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
     let procedure = claim().procedure;
     let all = search(&["/other.v1.Service/Create", &procedure]);
     assert_eq!(found(&store, &all).await, expected);
-    assert_eq!(found(&store, &Search { batch: 2, ..all.clone() }).await, expected[..2]);
-    assert_eq!(found(&store, &Search { lookback: Some(HOUR), ..all.clone() }).await, expected);
-    assert_eq!(found(&store, &Search { lookback: Some(NONE), ..all }).await, []);
+    assert_eq!(found(&store, &AbandonedQuery { batch: 2, ..all.clone() }).await, expected[..2]);
+    assert_eq!(found(&store, &AbandonedQuery { lookback: Some(HOUR), ..all.clone() }).await, expected);
+    assert_eq!(found(&store, &AbandonedQuery { lookback: Some(NONE), ..all }).await, []);
 }
 
 /// Nothing else is found: neither what runs nor what has ended, nor other procedures, nor what was tried often enough.
@@ -769,7 +776,7 @@ pub async fn does_not_find_what_is_not_abandoned(harness: &impl Harness) {
     assert_eq!(found(&store, &search(&["/other.v1.Service/Create"])).await, []);
     let tried = tried.reservation.key;
     assert_eq!(found(&store, &all).await.iter().map(|found| found.key).collect::<Vec<_>>(), [tried]);
-    assert_eq!(found(&store, &Search { max_attempts: 2, ..all }).await, []);
+    assert_eq!(found(&store, &AbandonedQuery { max_attempts: 2, ..all }).await, []);
 }
 
 /// Expired records go, of all users, no more than a batch at a time.

@@ -1,10 +1,10 @@
 use std::{pin::Pin, time::Duration};
 
 use super::{
-    AbandonOutcome, AbandonedKey, Begun, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-    OpenTransaction, ReleaseOutcome, Reservation, ResourceTypes, Search, Store, StoreError, TransactionOptions,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
+    ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction, TransactionOptions,
 };
-use crate::UserId;
+use crate::user::UserId;
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -24,20 +24,20 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn abandon<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, AbandonOutcome>;
 
-    fn abandoned<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Vec<AbandonedKey>>;
+    fn abandoned<'a>(&'a self, search: &'a AbandonedQuery) -> BoxFuture<'a, Vec<AbandonedKey>>;
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
     fn has_transactions(&self) -> bool;
 
-    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, Begun>;
+    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, BeginOutcome>;
 
     fn begin_without_key(
         &self,
         user: Option<UserId>,
         idle: Duration,
         options: TransactionOptions,
-    ) -> BoxFuture<'_, Box<dyn OpenTransaction>>;
+    ) -> BoxFuture<'_, Box<dyn StoreTransaction>>;
 }
 
 impl<S: Store> DynStore for S {
@@ -65,7 +65,7 @@ impl<S: Store> DynStore for S {
         Box::pin(Store::abandon(self, reservation))
     }
 
-    fn abandoned<'a>(&'a self, search: &'a Search) -> BoxFuture<'a, Vec<AbandonedKey>> {
+    fn abandoned<'a>(&'a self, search: &'a AbandonedQuery) -> BoxFuture<'a, Vec<AbandonedKey>> {
         Box::pin(Store::abandoned(self, search))
     }
 
@@ -77,7 +77,7 @@ impl<S: Store> DynStore for S {
         Store::has_transactions(self)
     }
 
-    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, Begun> {
+    fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, BeginOutcome> {
         Box::pin(Store::begin(self, claim, options))
     }
 
@@ -86,7 +86,7 @@ impl<S: Store> DynStore for S {
         user: Option<UserId>,
         idle: Duration,
         options: TransactionOptions,
-    ) -> BoxFuture<'_, Box<dyn OpenTransaction>> {
+    ) -> BoxFuture<'_, Box<dyn StoreTransaction>> {
         Box::pin(Store::begin_without_key(self, user, idle, options))
     }
 }

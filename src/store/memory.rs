@@ -8,10 +8,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-    Replay, Reservation, Resource, Search, Store, StoreError, StoredResponse,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+    ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
 };
-use crate::{IdempotencyKey, LeasePolicy, UserId, status::types::OutboxStatus};
+use crate::{
+    key::IdempotencyKey,
+    policy::LeasePolicy,
+    status::{OutboxStatus, Resource},
+    user::UserId,
+};
 use protobuf_canonical::RequestHash;
 
 /// Keeps records in this process, for tests and for trying things out: they are gone with it, and no other process sees
@@ -222,7 +227,7 @@ impl Store for MemoryStore {
         Ok(AbandonOutcome::Abandoned)
     }
 
-    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+    async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
         let now = Instant::now();
         let state = self.lock();
         let mut found: Vec<_> = state

@@ -1,13 +1,4 @@
-use uuid::Uuid;
-
-/// A resource that a call created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
-    /// The name of its type, such as `project`.
-    pub resource_type: String,
-    /// Its id.
-    pub id: Uuid,
-}
+//! The resource types that a store can record.
 
 /// A type of resource whose creation is recorded: its name, its column in `tenant.idempotency_keys`, and the table whose
 /// `id` that column references.
@@ -22,7 +13,7 @@ impl ResourceType {
     /// A resource type. None of the names has to be quoted; the table's carries its schema.
     ///
     /// ```
-    /// use tonic_idempotency::ResourceType;
+    /// use tonic_idempotency::store::ResourceType;
     ///
     /// let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
     /// assert_eq!(
@@ -55,7 +46,7 @@ impl ResourceType {
 /// The resource types that a store can record.
 ///
 /// ```
-/// use tonic_idempotency::{ResourceType, ResourceTypes};
+/// use tonic_idempotency::store::{ResourceType, ResourceTypes};
 ///
 /// let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
 /// assert_eq!(types.get("invoice").unwrap().column(), "invoice_id");

@@ -3,7 +3,7 @@
 use std::{fmt, pin::Pin};
 
 use super::{ClaimOutcome, Completion, StoreError};
-use crate::Isolation;
+use crate::policy::Isolation;
 
 /// How a transaction is begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub struct TransactionOptions {
 
 /// What came of beginning a transaction with a claim.
 #[derive(Debug)]
-pub enum Begun {
+pub enum BeginOutcome {
     /// The key is this transaction's.
     Open {
         /// The transaction.
-        transaction: Box<dyn OpenTransaction>,
+        transaction: Box<dyn StoreTransaction>,
         /// Whether a call that held the key before ended its lease without an outcome.
         taken_over: bool,
     },
@@ -29,7 +29,7 @@ pub enum Begun {
 }
 
 /// A transaction that a handler writes in. Dropped, it is rolled back, and its connection closed.
-pub trait OpenTransaction: fmt::Debug + Send {
+pub trait StoreTransaction: fmt::Debug + Send {
     /// Puts what the handler writes with into the request's extensions.
     fn hand_out(&self, extensions: &mut http::Extensions);
 

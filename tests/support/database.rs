@@ -4,7 +4,11 @@ use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, Recycling
 use scratch_postgres::{PgBouncer, TestDatabase};
 use tokio::{net::lookup_host, sync::OnceCell};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
-use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, ResourceTypes, migrations};
+use tonic_idempotency::{
+    migrations,
+    status::{OutboxStatus, Resource},
+    store::{PostgresStore, ResourceTypes},
+};
 use uuid::Uuid;
 
 use crate::Proxy;

@@ -88,7 +88,7 @@ impl Counting {
 
     /// Does what the request's name says, step by step; `shop.proto` has the steps.
     async fn work<T>(&self, request: &Request<T>, name: &str) -> Result<(), Status> {
-        let execution = Execution::of(request);
+        let execution = Execution::from_request(request);
         let started = self.inner.started.fetch_add(1, Ordering::SeqCst) + 1;
         for step in name.split(" and ") {
             match step {

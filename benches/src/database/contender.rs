@@ -1,6 +1,6 @@
 //! The contenders: the ways to answer a CreateProject that are compared.
 
-use tonic_idempotency::{EffectPolicy, Mode};
+use tonic_idempotency::policy::{EffectPolicy, Mode};
 
 use super::go_interceptor::Statements;
 

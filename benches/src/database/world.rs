@@ -21,7 +21,10 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, PostgresStore, ResourceTypes, UserId};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId,
+    store::{PostgresStore, ResourceTypes},
+};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;

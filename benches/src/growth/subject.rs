@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use organization::ALICE;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    EffectPolicy, IdempotencyKey, LeasePolicy, PostgresStore, ResourceTypes, UserId,
-    store::{Claim, ClaimOutcome, Reservation, Store as _},
+    IdempotencyKey, UserId,
+    policy::{EffectPolicy, LeasePolicy},
+    store::{Claim, ClaimOutcome, PostgresStore, Reservation, ResourceTypes, Store as _},
 };
 use uuid::Uuid;
 

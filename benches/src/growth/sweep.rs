@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tokio_util::task::AbortOnDropHandle;
-use tonic_idempotency::{PostgresStore, ResourceTypes, Sweeper};
+use tonic_idempotency::{
+    maintenance::Sweeper,
+    store::{PostgresStore, ResourceTypes},
+};
 
 use super::table::{PAYLOAD, Rows, Table};
 use crate::{

@@ -20,7 +20,7 @@ use tonic::{
     server::NamedService,
     transport::{Channel, Endpoint, Server, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, Procedure, Store, UserId};
+use tonic_idempotency::{IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, policy::Procedure, store::Store};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
@@ -108,7 +108,7 @@ pub(super) fn remembering<T: Store>(handler: &Saying, store: T) -> Result<impl S
 fn around(handler: &Saying, layer: IdempotencyLayerBuilder) -> Result<impl Served + use<>, Error> {
     let layer = layer
         .procedure(Procedure::builder(SAY))
-        .user(|_: &http::HeaderMap, _: &http::Extensions| Some(UserId::new(Uuid::from_u128(1))))
+        .user_resolver(|_: &http::HeaderMap, _: &http::Extensions| Some(UserId::new(Uuid::from_u128(1))))
         .build()?;
     Ok(layer.layer(bare(handler)))
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::{runtime, task::yield_now};
-use tonic_idempotency::MemoryStore;
+use tonic_idempotency::store::MemoryStore;
 
 use super::{
     echo::{Saying, Served, bare, call, proto::SayRequest, request, wrapped},

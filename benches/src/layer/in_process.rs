@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use tokio::runtime;
-use tonic_idempotency::MemoryStore;
+use tonic_idempotency::store::MemoryStore;
 
 use super::{
     echo::{Saying, Served, bare, call, proto::SayRequest, remembering, request, wrapped},

@@ -8,7 +8,7 @@ use std::{
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
-use tonic_idempotency::MemoryStore;
+use tonic_idempotency::store::MemoryStore;
 
 use super::{
     echo::{Saying, bare, connect, message, proto::echo_client::EchoClient, remembering, serve, wrapped},

@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tonic_idempotency::MemoryStore;
+use tonic_idempotency::store::MemoryStore;
 
 use super::{
     echo::{Saying, bare, connect, message, proto::HeldRequest, serve, wrapped},

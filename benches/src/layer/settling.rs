@@ -10,10 +10,11 @@ use std::{
 };
 
 use tonic_idempotency::{
-    MemoryStore, OutboxStatus, Resource, Store, StoreError, UserId,
+    UserId,
+    status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-        Reservation, Search,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
     },
 };
 
@@ -53,8 +54,8 @@ impl Store for Settling {
         self.inner.abandon(reservation).await
     }
 
-    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
-        self.inner.abandoned(search).await
+    async fn abandoned(&self, query: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
+        self.inner.abandoned(query).await
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {

@@ -36,9 +36,9 @@ impl Call {
         Ok(Self {
             caller: Caller::of(request)?,
             delay: delay(request.metadata()),
-            execution: Execution::of(request),
+            execution: Execution::from_request(request),
             key: request.extensions().get::<IdempotencyKey>().map(|key| *key.as_uuid()),
-            transaction: Transaction::of(request).ok(),
+            transaction: Transaction::from_request(request).ok(),
         })
     }
 }

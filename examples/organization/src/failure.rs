@@ -3,7 +3,7 @@
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
-use tonic_idempotency::{TransactionError, TransactionErrorKind};
+use tonic_idempotency::store::{TransactionError, TransactionErrorKind};
 use tonic_types::{ErrorDetails, StatusExt};
 
 pub(crate) fn of_pool(error: &PoolError) -> Status {

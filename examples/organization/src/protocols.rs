@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderName, Method, header},
 };
 use tonic::service::Routes;
-use tonic_idempotency::{BuildError, connect::ConnectLayer};
+use tonic_idempotency::{connect::ConnectLayer, layer::BuildError};
 use tonic_web::GrpcWebLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_layer::Layer;

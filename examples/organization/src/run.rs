@@ -92,7 +92,7 @@ async fn until_stopped(
         () = signals.first() => {}
     }
     tracing::info!("stopping; Ctrl-C again does not wait for the calls that still run");
-    let (served, ()) = tokio::join!(time::timeout(GRACE, serving), service.shut_down(GRACE));
+    let (served, ()) = tokio::join!(time::timeout(GRACE, serving), service.shutdown(GRACE));
     served.unwrap_or(Ok(()))
 }
 

@@ -10,8 +10,10 @@ use tonic::{
     transport::{Server, server::TcpIncoming},
 };
 use tonic_idempotency::{
-    IdempotencyLayer, LeasePolicy, Mode, PostgresStore, ProcedureBuilder, Recovering, ResourceTypes, StorePolicy,
-    Sweeper, Sweeping,
+    IdempotencyLayer,
+    maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
+    policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
+    store::{PostgresStore, ResourceTypes},
 };
 use tower_layer::Layer;
 
@@ -36,9 +38,9 @@ use crate::{
 pub(crate) struct Service {
     idempotency: IdempotencyLayer,
     pools: [Pool; 2],
-    recovering: Recovering,
+    recovering: RecoveryHandle,
     routes: Routes,
-    sweeping: Sweeping,
+    sweeping: SweeperHandle,
 }
 
 impl Service {
@@ -90,8 +92,8 @@ impl Service {
 
     /// Refuses new calls with a key, and waits, at most that long, for those that run: also for those whose clients have hung
     /// up.
-    pub(crate) async fn shut_down(&self, at_most: Duration) {
-        for call in self.idempotency.shut_down(at_most).await.left {
+    pub(crate) async fn shutdown(&self, at_most: Duration) {
+        for call in self.idempotency.shutdown(at_most).await.unfinished {
             tracing::warn!(procedure = call.procedure, mode = ?call.mode, stage = ?call.stage, "a call was cut off");
         }
     }

@@ -15,12 +15,17 @@ use uuid::Uuid;
 pub use self::transaction::{Savepoint, Transaction, TransactionError, TransactionErrorKind};
 use self::{connection::Connections, transaction::Open};
 use super::{
-    AbandonOutcome, AbandonedKey, Begun, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-    OpenTransaction, ReleaseOutcome, Replay, Reservation, Resource, ResourceTypes, Search, StatusError, Store,
-    StoreError, StoreErrorKind, StoredMessage, StoredResponse, TransactionOptions,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
+    ExtendOutcome, ReleaseOutcome, Replay, Reservation, ResourceTypes, StatusError, Store, StoreError, StoreErrorKind,
+    StoreTransaction, StoredMessage, StoredResponse, TransactionOptions,
 };
 use crate::{
-    EffectPolicy, IdempotencyKey, LeasePolicy, Mismatch, UserId, status::types::OutboxStatus, telemetry::Chain,
+    key::IdempotencyKey,
+    policy::{EffectPolicy, LeasePolicy},
+    rejection::Mismatch,
+    status::{OutboxStatus, Resource},
+    telemetry::Chain,
+    user::UserId,
 };
 use protobuf_canonical::RequestHash;
 
@@ -34,7 +39,7 @@ use protobuf_canonical::RequestHash;
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
 /// use std::time::Duration;
-/// use tonic_idempotency::{PostgresStore, ResourceTypes};
+/// use tonic_idempotency::store::{PostgresStore, ResourceTypes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let manager = Manager::new("host=localhost user=my_api dbname=my_app".parse()?, tokio_postgres::NoTls);
@@ -101,7 +106,7 @@ impl PostgresStore {
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
                     (&outcome.response, Type::BYTEA),
-                    (&outcome.omitted, Type::BOOL),
+                    (&outcome.not_stored, Type::BOOL),
                     (&outcome.error, Type::BYTEA),
                     (&outcome.metadata, Type::BYTEA),
                     (&completion.retention.as_secs_f64(), Type::FLOAT8),
@@ -216,7 +221,7 @@ impl Store for PostgresStore {
         }
     }
 
-    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
+    async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
         let rows = self
             .connections
             .query(
@@ -261,7 +266,7 @@ impl Store for PostgresStore {
         true
     }
 
-    async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<Begun, StoreError> {
+    async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
         Open::begin(&self.connections, &self.resource_types, claim, options).await
     }
 
@@ -270,7 +275,7 @@ impl Store for PostgresStore {
         user: Option<UserId>,
         idle: Duration,
         options: TransactionOptions,
-    ) -> Result<Box<dyn OpenTransaction>, StoreError> {
+    ) -> Result<Box<dyn StoreTransaction>, StoreError> {
         Open::begin_without_key(&self.connections, user, idle, options).await
     }
 }
@@ -278,20 +283,20 @@ impl Store for PostgresStore {
 /// What of a response goes into which column.
 struct Columns<'a> {
     response: Option<&'a [u8]>,
-    omitted: bool,
+    not_stored: bool,
     error: Option<&'a [u8]>,
     metadata: Option<&'a [u8]>,
 }
 
 impl<'a> Columns<'a> {
     fn of(response: &'a StoredResponse) -> Self {
-        let none = Self { response: None, omitted: false, error: None, metadata: None };
+        let none = Self { response: None, not_stored: false, error: None, metadata: None };
         match response {
             StoredResponse::Error(error) => Self { error: Some(error), ..none },
             StoredResponse::Message(StoredMessage { message, metadata }) => {
                 Self { response: Some(message), metadata: metadata.as_deref(), ..none }
             }
-            StoredResponse::Omitted => Self { response: Some(&[]), omitted: true, ..none },
+            StoredResponse::NotStored => Self { response: Some(&[]), not_stored: true, ..none },
         }
     }
 }
@@ -338,7 +343,7 @@ fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
             replay(row, StoredResponse::Error(error.to_vec().into()))
         }
         "reserved" => in_flight(row),
-        "tombstone" => replay(row, StoredResponse::Omitted),
+        "not_stored" => replay(row, StoredResponse::NotStored),
         other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
     }
 }

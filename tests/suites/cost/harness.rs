@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
 use tokio::runtime::{self, Runtime};
 use tonic::body::Body;
-use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, UserId};
+use tonic_idempotency::{IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, store::MemoryStore};
 use tonic_idempotency_tests::shop::{
     Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_server::ShopServer,
 };

@@ -14,9 +14,12 @@ use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
-    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, Mode, PostgresStore, Procedure, Reason,
-    Reconciliation, ResourceTypes, Store as _, UserId,
-    store::{Begun, Claim, ClaimOutcome, Reservation, TransactionOptions},
+    IdempotencyKey, IdempotencyLayer, UserId,
+    policy::{EffectPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
+    rejection::Reason,
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, ResourceTypes, Store as _, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tower_layer::Layer as _;
@@ -149,7 +152,7 @@ async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
     let mut server = service.server(Mode::Transactional);
     let other = store(service.database.pool(1));
     let held = other.begin(&service.claim(), TransactionOptions::default()).await;
-    assert!(matches!(held, Ok(Begun::Open { .. })), "{held:?}");
+    assert!(matches!(held, Ok(BeginOutcome::Open { .. })), "{held:?}");
     let (duplicate, trips) = service.call(&mut server, Some(service.key)).await;
     assert_eq!(reason(&duplicate), Some(Reason::InProgress));
     assert!(trips <= 2, "claim, and at most a ROLLBACK behind the answer: {trips}");

@@ -13,7 +13,7 @@ use prost::Message as _;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, body::Body};
-use tonic_idempotency::{IdempotencyLayerBuilder, MemoryStore, Reason};
+use tonic_idempotency::{layer::IdempotencyLayerBuilder, rejection::Reason, store::MemoryStore};
 use tonic_idempotency_tests::{shop, until};
 use uuid::Uuid;
 
@@ -233,7 +233,7 @@ async fn that_breaks_off_is_no_call() {
     for (case, start) in beginnings() {
         for resets in [true, false] {
             let (arrived, user) = arrivals();
-            let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).user(user);
+            let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).user_resolver(user);
             let shop = Arc::new(Shop::with(build).await);
             let (sender, body) = pieces();
             sender.send(piece(start.clone())).expect("it is read");

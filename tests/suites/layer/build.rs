@@ -5,9 +5,13 @@ use std::{fs, path::PathBuf, time::Duration};
 use prost_reflect::DescriptorPool;
 use tonic::Code;
 use tonic_idempotency::{
-    BuildError, Descriptors, EffectPolicy, HangUpPolicy, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy,
-    KeyPolicy, LeasePolicy, MemoryStore, Mode, Policies, PostgresStore, Procedure, ProcedureBuilder, ResourceTypes,
-    StorePolicy, UserPolicy,
+    IdempotencyLayer,
+    layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
+    policy::{
+        DisconnectPolicy, EffectPolicy, InProgressPolicy, KeyPolicy, LeasePolicy, Mode, Policies, Procedure,
+        ProcedureBuilder, StorePolicy, UserPolicy,
+    },
+    store::{MemoryStore, PostgresStore, ResourceTypes},
 };
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
@@ -74,7 +78,7 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
         .procedure(
             Procedure::builder("shop.v1.Shop/Pay")
                 .creates("payment", "payment_id")
-                .key(KeyPolicy::Required)
+                .key_policy(KeyPolicy::Required)
                 .on_no_user(UserPolicy::Reject)
                 .on_store_unavailable(StorePolicy::Reject)
                 .on_lease_ended(LeasePolicy::Refuse)
@@ -101,7 +105,7 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
 #[test]
 fn the_code_wins_over_the_option() {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
-        .procedure(Procedure::builder("/shop.v1.Shop/Pay").key(KeyPolicy::Optional))
+        .procedure(Procedure::builder("/shop.v1.Shop/Pay").key_policy(KeyPolicy::Optional))
         .build()
         .expect("a layer");
     let pay = procedure(&layer, "/shop.v1.Shop/Pay");
@@ -110,7 +114,7 @@ fn the_code_wins_over_the_option() {
 
 #[test]
 fn what_a_procedure_leaves_out_is_the_layers() {
-    let policies = Policies { lease: Duration::from_secs(7), key: KeyPolicy::Required, ..Policies::default() };
+    let policies = Policies { lease: Duration::from_secs(7), key_policy: KeyPolicy::Required, ..Policies::default() };
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
     assert_eq!(*procedure(&layer, "/shop.v1.Shop/CreateOrder").policies(), policies);
     assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().lease, Duration::from_secs(60));
@@ -262,22 +266,22 @@ fn refuses_a_transactional_procedure_where_the_store_has_no_transactions() {
 #[test]
 fn refuses_to_roll_back_what_is_not_transactional() {
     let in_proto = "rpc Create(Request) returns (Response) {
-                      option (idempotency.v1.procedure) = { on_hang_up: HANG_UP_POLICY_ROLL_BACK }; }";
+                      option (idempotency.v1.procedure) = { on_disconnect: DISCONNECT_POLICY_ROLL_BACK }; }";
     for (message, path) in [
-        (error_of(Procedure::builder(CREATE).on_hang_up(HangUpPolicy::RollBack)), CREATE),
-        (error_of(Procedure::builder(CREATE).on_hang_up(HangUpPolicy::RollBack).mode(Mode::Reserved)), CREATE),
+        (error_of(Procedure::builder(CREATE).on_disconnect(DisconnectPolicy::RollBack)), CREATE),
+        (error_of(Procedure::builder(CREATE).on_disconnect(DisconnectPolicy::RollBack).mode(Mode::Reserved)), CREATE),
         (error_in_proto(in_proto), "/written.v1.Service/Create"),
     ] {
         assert!(message.contains(path) && message.contains("only a transactional procedure"), "{message}");
         assert!(message.contains("make it transactional, or"), "it says what to do: {message}");
     }
-    for on_hang_up in [HangUpPolicy::RollBack, HangUpPolicy::Finish] {
-        let transactional = Procedure::builder(CREATE).on_hang_up(on_hang_up).mode(Mode::Transactional);
+    for on_disconnect in [DisconnectPolicy::RollBack, DisconnectPolicy::Finish] {
+        let transactional = Procedure::builder(CREATE).on_disconnect(on_disconnect).mode(Mode::Transactional);
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(transactional).build().expect("a layer");
-        assert_eq!(procedure(&layer, CREATE).policies().on_hang_up, on_hang_up);
+        assert_eq!(procedure(&layer, CREATE).policies().on_disconnect, on_disconnect);
     }
     // As the default of a layer it is for the procedures that are transactional, and changes no other.
-    let policies = Policies { on_hang_up: HangUpPolicy::RollBack, ..Policies::default() };
+    let policies = Policies { on_disconnect: DisconnectPolicy::RollBack, ..Policies::default() };
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
 }
 
@@ -305,7 +309,7 @@ fn adjusts_what_procedures_say_of_themselves_in_proto_and_in_code() {
         assert_eq!((policies.lease.as_secs(), policies.on_in_progress), (9, InProgressPolicy::Abort));
     }
     // What is not adjusted stays.
-    assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().key, KeyPolicy::Required);
+    assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().key_policy, KeyPolicy::Required);
     let touch = *procedure(&layer, "/shop.v1.Shop/Touch").policies();
     assert_eq!(touch, Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
 }
@@ -315,11 +319,11 @@ fn does_not_adjust_procedures_that_are_not_opted_in() {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
         .adjust_procedures(|procedure| {
             assert_ne!(procedure.path(), "/shop.v1.Shop/GetOrder");
-            procedure.key(KeyPolicy::Required)
+            procedure.key_policy(KeyPolicy::Required)
         })
         .build()
         .expect("a layer");
-    assert!(layer.procedures().all(|procedure| procedure.policies().key == KeyPolicy::Required));
+    assert!(layer.procedures().all(|procedure| procedure.policies().key_policy == KeyPolicy::Required));
     assert_eq!(layer.procedures().count(), 4);
 }
 

@@ -8,7 +8,9 @@ use std::{
 use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::{Code, codec::CompressionEncoding};
-use tonic_idempotency::{IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Reason};
+use tonic_idempotency::{
+    layer::IdempotencyLayerBuilder, policy::InProgressPolicy, rejection::Reason, store::MemoryStore,
+};
 use tonic_idempotency_tests::{
     shop::{
         self,
@@ -213,7 +215,7 @@ async fn does_not_make_a_response_small_enough_to_keep() {
         let (encoding, first) = message(&first);
         assert_eq!(encoding, sent);
         let status = call(&shop, CREATE, &long(), "identity", sent).await.status();
-        assert_rejected(&status, Code::FailedPrecondition, Reason::ResponseNotStored);
+        assert_rejected(&status, Code::FailedPrecondition, Reason::NotStored);
         let details = tonic_types::StatusExt::get_details_error_info(&status).expect("an ErrorInfo");
         let order = CreateOrderReply::decode(first.as_slice()).expect("a reply").order.expect("an order");
         assert_eq!(details.metadata["resource_id"], order.id, "{sent}");

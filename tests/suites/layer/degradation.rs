@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::Code;
-use tonic_idempotency::{Policies, PostgresStore, Reason, Stage, StoreErrorKind};
+use tonic_idempotency::{
+    layer::Stage,
+    policy::Policies,
+    rejection::Reason,
+    store::{PostgresStore, StoreErrorKind},
+};
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
 
@@ -99,11 +104,11 @@ async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
     proxy.cut();
     shop.handler.open(1);
     call.await.expect("no panic").expect("the handler succeeded");
-    let left = shop.layer.shut_down(Duration::from_millis(50)).await.left;
+    let left = shop.layer.shutdown(Duration::from_millis(50)).await.unfinished;
     assert_eq!(left.iter().map(|call| call.stage).collect::<Vec<_>>(), [Stage::Recording]);
 
     proxy.mend();
-    assert!(shop.layer.shut_down(Duration::from_secs(30)).await.left.is_empty());
+    assert!(shop.layer.shutdown(Duration::from_secs(30)).await.unfinished.is_empty());
     let completed = owner.query("SELECT FROM tenant.idempotency_keys WHERE response_bytes IS NOT NULL", &[]).await;
     assert_eq!(completed.expect("the rows").len(), 1);
 }
@@ -156,7 +161,7 @@ async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(store.asked(Operation::Complete) > 1);
     store.mend(Operation::Complete);
-    assert!(shop.layer.shut_down(Duration::from_secs(60)).await.left.is_empty());
+    assert!(shop.layer.shutdown(Duration::from_secs(60)).await.unfinished.is_empty());
     let next = Shop { user: shop.user, key: shop.key, ..Shop::in_memory(|builder| builder.store(store)).await };
     let replay = next.create("a").await.expect("a replay");
     replay.assert("processing", true);
@@ -171,7 +176,7 @@ async fn gives_up_recording_at_the_end_of_the_lease() {
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("the first call");
     let began = Instant::now();
-    assert!(shop.layer.shut_down(Duration::from_secs(3600)).await.left.is_empty());
+    assert!(shop.layer.shutdown(Duration::from_secs(3600)).await.unfinished.is_empty());
     let tried = began.elapsed();
     assert!(tried > policies.lease / 2 && tried <= policies.lease, "{tried:?}");
     let attempts = store.asked(Operation::Complete);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tonic::Code;
-use tonic_idempotency::{MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store};
+use tonic_idempotency::store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store};
 use tonic_idempotency_tests::{Database, until};
 
 use crate::harness::Shop;

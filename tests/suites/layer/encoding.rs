@@ -6,7 +6,7 @@ use tonic::{
     Code, Request, Status,
     codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::shop::{self, proto::CreateOrderRequest};
 
 use crate::harness::{Seen, Shop};

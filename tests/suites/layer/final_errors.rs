@@ -6,8 +6,11 @@ use http::HeaderMap;
 use prost_reflect::DescriptorPool;
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    FinalErrors, IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, Policies, PostgresStore, Procedure, Reason,
-    Store,
+    IdempotencyLayer,
+    layer::IdempotencyLayerBuilder,
+    policy::{FinalErrors, Policies, Procedure},
+    rejection::Reason,
+    store::{MemoryStore, PostgresStore, Store},
 };
 use tonic_idempotency_tests::{
     Database,

@@ -11,9 +11,11 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    EffectPolicy, IdempotencyKey, IdempotencyLayer, IdempotencyLayerBuilder, LeasePolicy, MemoryStore, Reason, Store,
-    UserId,
-    store::{Claim, Reservation},
+    IdempotencyKey, IdempotencyLayer, UserId,
+    layer::IdempotencyLayerBuilder,
+    policy::{EffectPolicy, LeasePolicy},
+    rejection::Reason,
+    store::{Claim, MemoryStore, Reservation, Store},
 };
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient};
 use tonic_types::StatusExt as _;

@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    IdempotencyLayerBuilder, LeasePolicy, Policies, PostgresStore, Reason, Store, StoreErrorKind,
-    store::{CompleteOutcome, Completion, Reservation, StoredResponse},
+    layer::IdempotencyLayerBuilder,
+    policy::{LeasePolicy, Policies},
+    rejection::Reason,
+    store::{CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoredResponse},
 };
 use tonic_idempotency_tests::{
     Database,

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use tonic::Code;
-use tonic_idempotency::{EffectPolicy, MemoryStore, Policies};
+use tonic_idempotency::{
+    policy::{EffectPolicy, Policies},
+    store::MemoryStore,
+};
 use uuid::Uuid;
 
 use crate::{harness::Shop, watched::Watched};

@@ -14,8 +14,11 @@ use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::{Code, body::Body, server::NamedService};
 use tonic_idempotency::{
-    BuildError, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Mode, PostgresStore,
-    ProcedureBuilder, Reason, ReplayedMetadata, Store,
+    IdempotencyLayer,
+    layer::{BuildError, IdempotencyLayerBuilder},
+    policy::{InProgressPolicy, Mode, ProcedureBuilder, ReplayedMetadata},
+    rejection::Reason,
+    store::{MemoryStore, PostgresStore, Store},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -366,7 +369,7 @@ async fn counts_towards_what_is_kept_of_a_response() {
         let again = call(&shop, TOUCH, "all", "a").await;
         match stored {
             true => assert_replays(&first, &again, "it fits"),
-            false => assert_rejected(&again.status(), Code::FailedPrecondition, Reason::ResponseNotStored),
+            false => assert_rejected(&again.status(), Code::FailedPrecondition, Reason::NotStored),
         }
         // Without its metadata it fits.
         let plain = shop.with_key(Some(Uuid::new_v4()));

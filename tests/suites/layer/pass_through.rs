@@ -1,7 +1,12 @@
 //! Calls that are none of the layer's business.
 
 use tonic::{Code, Status};
-use tonic_idempotency::{IdempotencyLayer, MemoryStore, Policies, Reason, UserId, UserPolicy};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId,
+    policy::{Policies, UserPolicy},
+    rejection::Reason,
+    store::MemoryStore,
+};
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET};
 use tower::ServiceExt as _;
 use tower_layer::Layer as _;
@@ -121,7 +126,7 @@ async fn refuses_a_call_in_a_protocol_that_it_does_not_understand_where_the_proc
 async fn takes_the_user_from_wherever_it_is_told() {
     let alice = Uuid::new_v4();
     let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).user(move |headers: &http::HeaderMap, _: &http::Extensions| {
+        builder.store(MemoryStore::new()).user_resolver(move |headers: &http::HeaderMap, _: &http::Extensions| {
             headers.contains_key("x-alice").then(|| UserId::new(alice))
         })
     })

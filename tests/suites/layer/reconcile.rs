@@ -5,8 +5,12 @@ use std::time::Duration;
 use tokio::{runtime, task::JoinSet, time::Instant};
 use tonic::Code;
 use tonic_idempotency::{
-    BuildError, IdempotencyLayer, IdempotencyLayerBuilder, InProgressPolicy, LeasePolicy, MemoryStore, OutboxStatus,
-    Policies, PostgresStore, ProcedureError, Reason, Store, StoreErrorKind,
+    IdempotencyLayer,
+    layer::{BuildError, IdempotencyLayerBuilder},
+    policy::{InProgressPolicy, LeasePolicy, Policies, ProcedureError},
+    rejection::Reason,
+    status::OutboxStatus,
+    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
 };
 use tonic_idempotency_tests::{Database, shop::FILE_DESCRIPTOR_SET, until};
 use uuid::Uuid;

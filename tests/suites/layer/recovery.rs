@@ -4,7 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::types::Type;
 use tonic::Code;
-use tonic_idempotency::{MemoryStore, PostgresStore, Reason, Recovered, Store, StoreErrorKind};
+use tonic_idempotency::{
+    maintenance::Recovered,
+    rejection::Reason,
+    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
+};
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tonic::{Code, Status, metadata::MetadataValue};
-use tonic_idempotency::{MemoryStore, Reason};
+use tonic_idempotency::{rejection::Reason, store::MemoryStore};
 use tonic_idempotency_tests::{shop, until};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
@@ -90,7 +90,7 @@ async fn a_key_whose_first_response_was_too_large_to_keep() {
     let first = shop.create("a long name, longer than forty bytes").await.expect("the first caller gets it");
     first.assert("processing", false);
     let status = shop.create("a long name, longer than forty bytes").await.expect_err("refused");
-    assert_rejected(&status, Code::FailedPrecondition, Reason::ResponseNotStored);
+    assert_rejected(&status, Code::FailedPrecondition, Reason::NotStored);
     let resource = &status.get_details_error_info().expect("an ErrorInfo").metadata["resource_id"];
     assert!(first.message.contains(resource), "{first:?}");
     assert_eq!(shop.handler.finished(), 1);

@@ -6,9 +6,11 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    IdempotencyLayerBuilder, MemoryStore, OutboxStatus, PostgresStore, Reason, Resource, StatusResolver, Store,
-    StoreErrorKind, UserId,
-    store::{Completion, StoredMessage, StoredResponse},
+    UserId,
+    layer::IdempotencyLayerBuilder,
+    rejection::Reason,
+    status::{OutboxStatus, Resource, StatusResolver},
+    store::{Completion, MemoryStore, PostgresStore, Store, StoreErrorKind, StoredMessage, StoredResponse},
 };
 use tonic_idempotency_tests::{Database, shop, until};
 use uuid::Uuid;
@@ -135,7 +137,7 @@ async fn what_is_not_whole_asks_each_time() {
     shop.create("a").await.expect("the first call");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.create("a")).await;
-        assert_rejected(&refused.expect_err("not kept"), Code::FailedPrecondition, Reason::ResponseNotStored);
+        assert_rejected(&refused.expect_err("not kept"), Code::FailedPrecondition, Reason::NotStored);
         assert_eq!(claims, 1);
     }
     // Nobody knows how it ended.
@@ -432,7 +434,7 @@ fn story(rng: &mut StdRng) -> Vec<Step> {
 async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| {
-        let policies = |procedure: tonic_idempotency::ProcedureBuilder| {
+        let policies = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
             procedure.retention(Duration::from_secs(45)).final_errors([Code::FailedPrecondition])
         };
         builder.adjust_procedures(policies).replay_cache_bytes(cache)
@@ -481,7 +483,7 @@ async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
     (seen, store.asked(Operation::Claim))
 }
 
-/// Begun before the server stops, and come to its end after that.
+/// BeginOutcome before the server stops, and come to its end after that.
 #[tokio::test(start_paused = true)]
 async fn is_refused_while_the_layer_shuts_down() {
     let shop = shop_on(MemoryStore::new()).await;
@@ -500,7 +502,7 @@ async fn is_refused_while_the_layer_shuts_down() {
         tokio::spawn(async move { raw::send(&shop, request).await })
     };
     quiet().await;
-    assert!(shop.layer.shut_down(MINUTE).await.left.is_empty());
+    assert!(shop.layer.shutdown(MINUTE).await.unfinished.is_empty());
     sender.send(data(rest)).await.expect("it is read");
     drop(sender);
     let refused = call.await.expect("no panic").expect("an answer").status();

@@ -12,7 +12,11 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    IdempotencyLayer, LeftBehind, MemoryStore, Mode, Reason, Shutdown, Stage, Store, StoreErrorKind,
+    IdempotencyLayer,
+    layer::{Shutdown, Stage, UnfinishedCall},
+    policy::Mode,
+    rejection::Reason,
+    store::{MemoryStore, Store, StoreErrorKind},
 };
 use tonic_idempotency_tests::shop::{
     self,
@@ -43,7 +47,7 @@ async fn next_process(shop: &Shop, store: impl Store) -> Shop {
 
 fn spawn_shut_down(layer: &IdempotencyLayer, bound: Duration) -> JoinHandle<Shutdown> {
     let layer = layer.clone();
-    tokio::spawn(async move { layer.shut_down(bound).await })
+    tokio::spawn(async move { layer.shutdown(bound).await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,7 +55,7 @@ async fn refuses_new_calls_with_a_key() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     shop.create("a").await.expect("the first call");
-    assert!(shop.layer.shut_down(LONG).await.left.is_empty());
+    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     // Replays too: the retry finds another server.
     for shop in [shop.with_key(shop.key), shop.with_key(Some(Uuid::new_v4()))] {
         let status = shop.create("a").await.expect_err("refused");
@@ -69,7 +73,7 @@ async fn refuses_new_calls_with_a_key() {
 #[tokio::test(start_paused = true)]
 async fn does_not_refuse_calls_without_a_key_nor_procedures_that_take_none() {
     let shop = shop_on(MemoryStore::new()).await;
-    assert!(shop.layer.shut_down(LONG).await.left.is_empty());
+    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     shop.with_key(None).create("a").await.expect("a call without a key");
     let request = shop::request("a", shop.user, shop.key);
     shop.client.clone().get_order(request).await.map(Seen::of).expect("a procedure that is not opted in");
@@ -79,7 +83,7 @@ async fn does_not_refuse_calls_without_a_key_nor_procedures_that_take_none() {
 #[tokio::test(start_paused = true)]
 async fn without_a_store_there_is_nothing_to_shut_down() {
     let shop = Shop::in_memory(|builder| builder).await;
-    assert!(shop.layer.shut_down(LONG).await.left.is_empty());
+    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     shop.create("a").await.expect("a call");
 }
 
@@ -95,7 +99,7 @@ async fn waits_for_the_calls_that_run_and_for_their_records() {
         assert!(!shutdown.is_finished(), "it waits when {opened} of two have ended");
         shop.handler.open(1);
     }
-    assert!(shutdown.await.expect("no panic").left.is_empty());
+    assert!(shutdown.await.expect("no panic").unfinished.is_empty());
     for call in calls {
         call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     }
@@ -112,7 +116,7 @@ async fn waits_for_a_call_whose_client_went_away() {
     quiet().await;
     assert!(!shutdown.is_finished());
     shop.handler.open(1);
-    assert!(shutdown.await.expect("no panic").left.is_empty());
+    assert!(shutdown.await.expect("no panic").unfinished.is_empty());
     assert_eq!(shop.handler.finished(), 1);
 }
 
@@ -122,11 +126,11 @@ async fn does_not_wait_for_calls_without_a_key() {
     let _call = shop.with_key(None).spawn_create("hold");
     quiet().await;
     assert_eq!(shop.handler.started(), 1);
-    assert!(spawn_shut_down(&shop.layer, LONG).await.expect("no panic").left.is_empty());
+    assert!(spawn_shut_down(&shop.layer, LONG).await.expect("no panic").unfinished.is_empty());
 }
 
-fn assert_left(left: &LeftBehind, shop: &Shop, stage: Stage, since: Duration) {
-    let LeftBehind { procedure, user, key, mode, stage: found, since: found_since, .. } = left;
+fn assert_left(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration) {
+    let UnfinishedCall { procedure, user, key, mode, stage: found, since: found_since, .. } = left;
     assert_eq!((procedure.as_str(), *mode, *found), (CREATE, Mode::Reserved, stage), "{left:?}");
     assert_eq!(*user.as_uuid(), shop.user.expect("a user"));
     assert_eq!(*key.as_uuid(), shop.key.expect("a key"));
@@ -142,20 +146,20 @@ async fn says_what_it_leaves_behind_when_the_time_is_up() {
     let before = Duration::from_secs(2);
     tokio::time::sleep(before).await;
     let began = tokio::time::Instant::now();
-    let left = shop.layer.shut_down(BOUND).await.left;
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(began.elapsed().as_secs(), BOUND.as_secs());
     assert_eq!(left.len(), 1, "{left:?}");
     assert_left(&left[0], &shop, Stage::Handler, before + BOUND);
     ends.await.expect("no panic").expect("it had ended");
 
     // Asked again, it waits again.
-    let left = shop.layer.shut_down(BOUND).await.left;
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_left(&left[0], &shop, Stage::Handler, before + BOUND * 2);
 
     // As long as the process lives, the call goes on, and is recorded.
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
-    assert!(shop.layer.shut_down(BOUND).await.left.is_empty());
+    assert!(shop.layer.shutdown(BOUND).await.unfinished.is_empty());
     next_process(&shop, store).await.create("hold and a").await.expect("a replay").assert("processing", true);
 }
 
@@ -167,12 +171,12 @@ async fn leaves_an_unprotected_call_behind_too() {
     let call = shop.spawn_create("hold");
     quiet().await;
     assert_eq!(shop.handler.started(), 1);
-    let left = shop.layer.shut_down(BOUND).await.left;
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_left(&left[0], &shop, Stage::Handler, BOUND);
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end");
-    assert!(shop.layer.shut_down(BOUND).await.left.is_empty());
+    assert!(shop.layer.shutdown(BOUND).await.unfinished.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +187,7 @@ async fn leaves_a_call_behind_that_has_not_got_its_key() {
     shop.die(&store, CREATE, "a").await;
     let _call = shop.spawn_create("a");
     quiet().await;
-    let left = shop.layer.shut_down(BOUND).await.left;
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_left(&left[0], &shop, Stage::Claiming, BOUND);
 }
@@ -195,19 +199,19 @@ async fn calls_it_recording_while_the_store_is_away_or_does_not_answer() {
     let other = shop.with_key(Some(Uuid::new_v4()));
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     shop.create("a").await.expect("it succeeded");
-    let left = shop.layer.shut_down(BOUND).await.left;
+    let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_left(&left[0], &shop, Stage::Recording, BOUND);
 
     store.mend(Operation::Complete);
-    assert!(shop.layer.shut_down(LONG).await.left.is_empty());
+    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     next_process(&shop, store.clone()).await.create("a").await.expect("a replay").assert("processing", true);
 
     let other = Shop { key: other.key, user: other.user, ..shop_on(store.clone()).await };
     store.hang(Operation::Complete);
     let _call = other.spawn_create("a");
     quiet().await;
-    let left = other.layer.shut_down(BOUND).await.left;
+    let left = other.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
     assert_left(&left[0], &other, Stage::Recording, BOUND);
 }
@@ -218,7 +222,7 @@ async fn dropped_it_stops_waiting_and_nothing_else() {
     let shop = shop_on(store.clone()).await;
     let call = shop.spawn_create("hold");
     quiet().await;
-    tokio::time::timeout(BOUND, shop.layer.shut_down(LONG)).await.expect_err("it waits for the call");
+    tokio::time::timeout(BOUND, shop.layer.shutdown(LONG)).await.expect_err("it waits for the call");
 
     let status = shop.with_key(Some(Uuid::new_v4())).create("a").await.expect_err("refused");
     assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
@@ -228,7 +232,7 @@ async fn dropped_it_stops_waiting_and_nothing_else() {
     assert!(!again.is_finished() && !at_once.is_finished());
     shop.handler.open(1);
     for shutdown in [again, at_once] {
-        assert!(shutdown.await.expect("no panic").left.is_empty());
+        assert!(shutdown.await.expect("no panic").unfinished.is_empty());
     }
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     next_process(&shop, store).await.create("hold").await.expect("a replay").assert("processing", true);
@@ -255,7 +259,7 @@ async fn refuses_a_call_whose_message_comes_too_late() {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
     let shop = Shop::in_memory(|builder| {
-        builder.store(store.clone()).user(move |_: &http::HeaderMap, extensions: &http::Extensions| {
+        builder.store(store.clone()).user_resolver(move |_: &http::HeaderMap, extensions: &http::Extensions| {
             counter.fetch_add(1, Ordering::SeqCst);
             extensions.get().copied()
         })
@@ -273,7 +277,7 @@ async fn refuses_a_call_whose_message_comes_too_late() {
     let (sender, call) = spawn_slow(&late).await;
     quiet().await;
     assert_eq!(arrived.load(Ordering::SeqCst), 2);
-    assert!(shop.layer.shut_down(LONG).await.left.is_empty());
+    assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     // The process may end any moment now.
     sender.send(message).await.expect("the call reads it");
     drop(sender);

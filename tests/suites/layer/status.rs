@@ -2,7 +2,11 @@
 
 use std::convert::Infallible;
 
-use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, StatusFromStore, StatusResolver, UserId};
+use tonic_idempotency::{
+    UserId,
+    status::{OutboxStatus, Resource, StatusResolver},
+    store::{MemoryStore, StatusFromStore},
+};
 
 use crate::harness::{Shop, order_id};
 

@@ -14,7 +14,10 @@ use tokio::{
 };
 use tonic::{Code, Status, service::interceptor::InterceptedService};
 use tonic_idempotency::{
-    IdempotencyLayerBuilder, InProgressPolicy, MemoryStore, Policies, PostgresStore, Reason, Store, UserResolver,
+    layer::{IdempotencyLayerBuilder, UserResolver},
+    policy::{InProgressPolicy, Policies},
+    rejection::Reason,
+    store::{MemoryStore, PostgresStore, Store},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -108,7 +111,7 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
     let owner = database.owner().await;
     let store = PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30));
     let (arrived, user) = arrivals();
-    let shop = Shop::with(|builder| wait(builder).store(store).user(user)).await;
+    let shop = Shop::with(|builder| wait(builder).store(store).user_resolver(user)).await;
     let calls = spawn(&shop, 1000, "hold");
     until("all have come", async || arrived.load(Ordering::SeqCst) == 1000).await;
     until("one handler runs", async || shop.handler.started() == 1).await;
@@ -314,7 +317,7 @@ async fn waiters_get_what_a_retry_gets() {
     shop.handler.open(1);
     let refused: Vec<_> = calls.join_all().await.into_iter().filter_map(Result::err).collect();
     assert_eq!(refused.len(), 1);
-    assert_rejected(&refused[0], Code::FailedPrecondition, Reason::ResponseNotStored);
+    assert_rejected(&refused[0], Code::FailedPrecondition, Reason::NotStored);
 }
 
 #[tokio::test(start_paused = true)]
@@ -504,9 +507,9 @@ async fn a_shutdown_wakes_those_that_wait() {
     assert_eq!(waiters.len(), 4);
 
     let began = Instant::now();
-    assert!(other.layer.shut_down(MAX_WAIT).await.left.is_empty(), "those that wait are nothing to wait for");
+    assert!(other.layer.shutdown(MAX_WAIT).await.unfinished.is_empty(), "those that wait are nothing to wait for");
     let layer = shop.layer.clone();
-    let shutdown = tokio::spawn(async move { layer.shut_down(MAX_WAIT).await });
+    let shutdown = tokio::spawn(async move { layer.shutdown(MAX_WAIT).await });
     for refused in waiters.join_all().await {
         let status = refused.expect_err("the servers shut down");
         assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
@@ -517,5 +520,5 @@ async fn a_shutdown_wakes_those_that_wait() {
     assert!(!shutdown.is_finished());
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);
-    assert!(shutdown.await.expect("no panic").left.is_empty());
+    assert!(shutdown.await.expect("no panic").unfinished.is_empty());
 }

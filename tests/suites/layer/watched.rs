@@ -5,10 +5,12 @@ use std::{
 };
 
 use tonic_idempotency::{
-    EffectPolicy, MemoryStore, OutboxStatus, Resource, Store, StoreError, StoreErrorKind, UserId,
+    UserId,
+    policy::EffectPolicy,
+    status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-        Reservation, Search,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
     },
 };
 use uuid::Uuid;
@@ -145,8 +147,8 @@ impl Store for Watched {
         self.watch(Operation::Abandon, self.store.abandon(reservation)).await
     }
 
-    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
-        self.store.abandoned(search).await
+    async fn abandoned(&self, query: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
+        self.store.abandoned(query).await
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {

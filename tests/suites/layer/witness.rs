@@ -5,7 +5,7 @@ use std::{
 
 use prost::Message as _;
 use tokio::sync::Semaphore;
-use tonic_idempotency::{Abandoned, Reconciler, Reconciliation};
+use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 use tonic_idempotency_tests::shop::proto::{CreateOrderReply, Order};
 use uuid::Uuid;
 

@@ -5,7 +5,11 @@ use tonic::{
     service::{InterceptorLayer, Routes, interceptor::InterceptedService},
     transport::Server,
 };
-use tonic_idempotency::{Idempotency, IdempotencyLayer, KeyInterceptor, MemoryStore};
+use tonic_idempotency::{
+    IdempotencyLayer,
+    layer::{Idempotency, KeyInterceptor},
+    store::MemoryStore,
+};
 use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_server::ShopServer};
 use tower_layer::Layer as _;
 use uuid::Uuid;
@@ -60,5 +64,8 @@ async fn the_key_interceptor_refuses_what_the_layer_does_not_look_at() {
     let mut request = shop::request("a", None, None);
     request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
     let status = shop::client(address).await.get_order(request).await.expect_err("refused");
-    assert_eq!(tonic_idempotency::Reason::of(&status), Some(tonic_idempotency::Reason::KeyInvalid));
+    assert_eq!(
+        tonic_idempotency::rejection::Reason::of(&status),
+        Some(tonic_idempotency::rejection::Reason::KeyInvalid)
+    );
 }

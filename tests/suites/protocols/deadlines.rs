@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message as _;
 use tokio::time::timeout;
 use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, MemoryStore, Mode, connect::ConnectLayer};
+use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, policy::Mode, store::MemoryStore};
 use tonic_idempotency_tests::{
     catalog::{
         FILE_DESCRIPTOR_SET,

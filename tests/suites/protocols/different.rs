@@ -1,6 +1,6 @@
 //! Messages that differ in the least are not the same request.
 
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use uuid::Uuid;
 
 use crate::{

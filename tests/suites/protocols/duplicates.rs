@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tonic::Code;
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::until;
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! What goes wrong, as each protocol says it.
 
 use tonic::Code;
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
@@ -98,9 +98,9 @@ async fn has_details_that_people_can_read() {
 async fn is_the_layers_refusal() {
     for kind in Kind::BOTH {
         let server = Server::with(kind, |builder| {
-            builder.policies(tonic_idempotency::Policies {
-                key: tonic_idempotency::KeyPolicy::Required,
-                ..tonic_idempotency::Policies::default()
+            builder.policies(tonic_idempotency::policy::Policies {
+                key_policy: tonic_idempotency::policy::KeyPolicy::Required,
+                ..tonic_idempotency::policy::Policies::default()
             })
         })
         .await;

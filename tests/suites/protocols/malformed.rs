@@ -129,7 +129,7 @@ async fn json_is_refused() {
 #[tokio::test]
 async fn json_is_taken_where_unknown_fields_are_ignored() {
     for kind in Kind::BOTH {
-        use tonic_idempotency::{IdempotencyLayer, MemoryStore, Mode, connect::ConnectLayer};
+        use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, policy::Mode, store::MemoryStore};
         use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
 
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)

@@ -14,7 +14,9 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::Server as TonicServer,
 };
-use tonic_idempotency::{IdempotencyLayer, IdempotencyLayerBuilder, MemoryStore, Mode, UserId, connect::ConnectLayer};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId, connect::ConnectLayer, layer::IdempotencyLayerBuilder, policy::Mode, store::MemoryStore,
+};
 use tonic_idempotency_tests::{
     catalog::{Desk, FILE_DESCRIPTOR_SET, proto::catalog_server::CatalogServer},
     shop,
@@ -82,7 +84,7 @@ impl Server {
     pub(crate) async fn layered(
         kind: Kind,
         layer: IdempotencyLayer,
-        connect: Result<ConnectLayer, tonic_idempotency::BuildError>,
+        connect: Result<ConnectLayer, tonic_idempotency::layer::BuildError>,
     ) -> Self {
         let (desk, watch) = (Desk::default(), Watch::default());
         let address = match kind {

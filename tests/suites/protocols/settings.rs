@@ -1,7 +1,7 @@
 //! What can be set of Connect in front of a tonic server.
 
 use tonic::Code;
-use tonic_idempotency::{BuildError, IdempotencyLayer, MemoryStore, Mode, connect::ConnectLayer};
+use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, layer::BuildError, policy::Mode, store::MemoryStore};
 use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
 use uuid::Uuid;
 

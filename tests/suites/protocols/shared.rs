@@ -2,7 +2,12 @@
 
 use prost::Message as _;
 use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, PostgresStore, Reason, ResourceTypes, connect::ConnectLayer};
+use tonic_idempotency::{
+    IdempotencyLayer,
+    connect::ConnectLayer,
+    rejection::Reason,
+    store::{PostgresStore, ResourceTypes},
+};
 use tonic_idempotency_tests::{
     Database,
     catalog::{FILE_DESCRIPTOR_SET, proto::Created},

@@ -8,8 +8,9 @@ use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
 use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
-    OutboxStatus, PostgresStore, Resource, ResourceTypes, StoreErrorKind, migrations,
-    store::{ClaimOutcome, Completion, Store, conformance::Harness},
+    migrations,
+    status::{OutboxStatus, Resource},
+    store::{ClaimOutcome, Completion, PostgresStore, ResourceTypes, Store, StoreErrorKind, conformance::Harness},
 };
 use tonic_idempotency_tests::{API_LOGIN, Database, until};
 use uuid::Uuid;

@@ -6,8 +6,9 @@ use deadpool_postgres::{Manager, Pool};
 use scratch_postgres::{Server, Source, skip};
 use tokio_postgres::{Client, NoTls, types::Type};
 use tonic_idempotency::{
-    EffectPolicy, PostgresStore, ResourceTypes, migrations,
-    store::{Claim, ClaimOutcome, Store},
+    migrations,
+    policy::EffectPolicy,
+    store::{Claim, ClaimOutcome, PostgresStore, ResourceTypes, Store},
 };
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
-    OutboxStatus,
+    status::OutboxStatus,
     store::{ClaimOutcome, Store, StoredResponse},
 };
 use tonic_idempotency_tests::Database;

@@ -1,6 +1,9 @@
 //! The suite, against [`MemoryStore`].
 
-use tonic_idempotency::{MemoryStore, OutboxStatus, Resource, store::conformance::Harness};
+use tonic_idempotency::{
+    status::{OutboxStatus, Resource},
+    store::{MemoryStore, conformance::Harness},
+};
 use uuid::Uuid;
 
 struct Memory;

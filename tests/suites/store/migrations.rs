@@ -4,8 +4,9 @@ use std::{fs, path::Path};
 
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    PostgresStore, Resource, ResourceType, ResourceTypes, migrations,
-    store::{Claim, ClaimOutcome, Completion, Store},
+    migrations,
+    status::Resource,
+    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Store},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
@@ -273,7 +274,7 @@ async fn a_row_has_metadata_only_beside_a_response() {
     for outcome in [
         "response_bytes) SELECT id, id, '/a/b', '', now(), 'm', NULL::bytea",
         "error_bytes) SELECT id, id, '/a/b', '', now(), 'm', 'e'",
-        "response_omitted, response_bytes) SELECT id, id, '/a/b', '', now(), 'm', true, ''",
+        "response_not_stored, response_bytes) SELECT id, id, '/a/b', '', now(), 'm', true, ''",
     ] {
         let error = insert(outcome).await.expect_err(outcome);
         let error = error.as_db_error().expect("an answer of the server");

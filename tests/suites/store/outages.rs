@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tonic_idempotency::{
-    PostgresStore, ResourceTypes, StoreErrorKind,
-    store::{ClaimOutcome, CompleteOutcome, Store},
-};
+use tonic_idempotency::store::{ClaimOutcome, CompleteOutcome, PostgresStore, ResourceTypes, Store, StoreErrorKind};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 

@@ -1,6 +1,9 @@
 //! The suite, against [`PostgresStore`] on the API's own role.
 
-use tonic_idempotency::{OutboxStatus, PostgresStore, Resource, store::conformance::Harness};
+use tonic_idempotency::{
+    status::{OutboxStatus, Resource},
+    store::{PostgresStore, conformance::Harness},
+};
 use tonic_idempotency_tests::Database;
 
 struct Postgres;

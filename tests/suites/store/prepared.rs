@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tonic_idempotency::{
-    OutboxStatus, PostgresStore, Resource, ResourceTypes,
-    store::{ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Store, conformance::Harness},
+    status::{OutboxStatus, Resource},
+    store::{
+        ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, ReleaseOutcome, ResourceTypes, Store,
+        conformance::Harness,
+    },
 };
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;

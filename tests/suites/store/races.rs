@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, Transaction};
-use tonic_idempotency::{
-    PostgresStore, ResourceTypes,
-    store::{Claim, ClaimOutcome, Store, StoreError, StoredResponse},
-};
+use tonic_idempotency::store::{Claim, ClaimOutcome, PostgresStore, ResourceTypes, Store, StoreError, StoredResponse};
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    EffectPolicy, IdempotencyKey, LeasePolicy, UserId,
+    IdempotencyKey, UserId,
+    policy::{EffectPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, CompleteOutcome, Completion, Reservation, Store, StoredResponse},
 };
 use uuid::Uuid;

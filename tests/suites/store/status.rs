@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tonic_idempotency::{
-    OutboxStatus, PostgresStore, ResourceTypes,
-    store::{ClaimOutcome, Completion, Replay, Store},
+    status::OutboxStatus,
+    store::{ClaimOutcome, Completion, PostgresStore, Replay, ResourceTypes, Store},
 };
 use tonic_idempotency_tests::{Database, rows_read};
 use uuid::Uuid;

@@ -8,10 +8,12 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    MemoryStore, OutboxStatus, Sweeper, UserId,
+    UserId,
+    maintenance::Sweeper,
+    status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
-        Reservation, Resource, Search, Store, StoreError,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
+        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
     },
 };
 use tonic_idempotency_tests::{Database, rows_read, until};
@@ -261,8 +263,8 @@ impl Store for Slow {
         self.store.abandon(reservation).await
     }
 
-    async fn abandoned(&self, search: &Search) -> Result<Vec<AbandonedKey>, StoreError> {
-        self.store.abandoned(search).await
+    async fn abandoned(&self, query: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
+        self.store.abandoned(query).await
     }
 
     async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {

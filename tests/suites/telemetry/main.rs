@@ -9,7 +9,11 @@ use std::{
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::JoinSet;
 use tonic::service::{Routes, interceptor::InterceptedService};
-use tonic_idempotency::{IdempotencyLayer, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Sweeper};
+use tonic_idempotency::{
+    IdempotencyLayer,
+    maintenance::Sweeper,
+    store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes},
+};
 use tonic_idempotency_tests::{
     Database,
     shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},

@@ -1,7 +1,7 @@
 //! All of a call is there, or nothing.
 
 use tonic::{Code, Status};
-use tonic_idempotency::{Reason, TransactionErrorKind};
+use tonic_idempotency::{rejection::Reason, store::TransactionErrorKind};
 use tonic_idempotency_tests::Database;
 use tonic_types::StatusExt as _;
 
@@ -117,7 +117,8 @@ async fn a_handler_that_ends_the_transaction_is_found_out() {
 async fn an_error_that_is_final_leaves_its_record_and_nothing_else() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let describe = |procedure: tonic_idempotency::ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let describe =
+        |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
     let service = Service::with(&database, database.pool(2), describe, |call: Call| async move {
         call.insert().await?;
         Err(match call.name.as_str() {
@@ -143,7 +144,8 @@ async fn an_error_that_is_final_leaves_its_record_and_nothing_else() {
 async fn an_error_that_is_final_is_recorded_after_a_failed_statement() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let describe = |procedure: tonic_idempotency::ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let describe =
+        |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
     let service = Service::with(&database, database.pool(2), describe, |call: Call| async move {
         call.insert().await?;
         call.transaction().execute("SELECT 1 / 0", &[]).await.expect_err("a division by zero");
@@ -162,7 +164,7 @@ async fn an_error_that_is_final_is_recorded_after_a_failed_statement() {
 async fn a_response_that_is_not_kept_leaves_its_rows_and_a_tombstone() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let build = |builder: tonic_idempotency::IdempotencyLayerBuilder| builder.max_response_bytes(8);
+    let build = |builder: tonic_idempotency::layer::IdempotencyLayerBuilder| builder.max_response_bytes(8);
     let service = Service::built(
         &database,
         database.pool(2),
@@ -174,7 +176,7 @@ async fn a_response_that_is_not_kept_leaves_its_rows_and_a_tombstone() {
     let first = service.create("shop").await.expect("the first call");
     for _ in 0..2 {
         let status = service.create("shop").await.expect_err("it is not kept");
-        assert_eq!(Reason::of(&status), Some(Reason::ResponseNotStored));
+        assert_eq!(Reason::of(&status), Some(Reason::NotStored));
         let info = status.get_details_error_info().expect("an ErrorInfo");
         assert_eq!(info.metadata.get("resource_id"), Some(&first.project.to_string()));
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use organization::proto::CreateProjectResponse;
 use prost::Message as _;
 use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{LeasePolicy, ProcedureBuilder, Reason};
+use tonic_idempotency::{
+    policy::{LeasePolicy, ProcedureBuilder},
+    rejection::Reason,
+};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 

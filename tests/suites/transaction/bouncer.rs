@@ -4,7 +4,7 @@ use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use deadpool_postgres::Pool;
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
@@ -184,7 +184,7 @@ async fn that_are_idle_for_longer_than_the_lease_are_ended_by_the_server() {
     let owner = database.owner().await;
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
-    let describe = |procedure: tonic_idempotency::ProcedureBuilder| procedure.lease(Duration::from_millis(300));
+    let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.lease(Duration::from_millis(300));
     let service = Service::with(&database, database.pool(2), describe, move |call: Call| {
         let gate = Arc::clone(&waits);
         async move {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::Code;
-use tonic_idempotency::{HangUpPolicy, Mismatch, Reason};
+use tonic_idempotency::{
+    policy::DisconnectPolicy,
+    rejection::{Mismatch, Reason},
+};
 use tonic_idempotency_tests::{Database, until};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
@@ -13,10 +16,10 @@ use crate::harness::{Call, Service, open_transactions, reason, rows};
 
 /// A handler that writes, and then waits for a permit.
 async fn held(database: &Database, pool: usize) -> (Service, Arc<Semaphore>) {
-    held_with(database, pool, HangUpPolicy::Finish).await
+    held_with(database, pool, DisconnectPolicy::Finish).await
 }
 
-async fn held_with(database: &Database, pool: usize, on_hang_up: HangUpPolicy) -> (Service, Arc<Semaphore>) {
+async fn held_with(database: &Database, pool: usize, on_disconnect: DisconnectPolicy) -> (Service, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
     let script = move |call: Call| {
@@ -27,7 +30,7 @@ async fn held_with(database: &Database, pool: usize, on_hang_up: HangUpPolicy) -
             Ok(project)
         }
     };
-    let describe = |procedure: tonic_idempotency::ProcedureBuilder| procedure.on_hang_up(on_hang_up);
+    let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.on_disconnect(on_disconnect);
     (Service::with(database, database.pool(pool), describe, script).await, gate)
 }
 
@@ -68,7 +71,7 @@ async fn another_request_or_procedure_is_told_so_while_the_first_runs() {
     let store = database.store();
     let begun = tonic_idempotency::store::Store::begin(&store, &other, Default::default()).await;
     match begun.expect("the store answers") {
-        tonic_idempotency::store::Begun::Refused(tonic_idempotency::store::ClaimOutcome::Mismatch(mismatch)) => {
+        tonic_idempotency::store::BeginOutcome::Refused(tonic_idempotency::store::ClaimOutcome::Mismatch(mismatch)) => {
             assert_eq!(mismatch, Mismatch::Procedure);
         }
         other => panic!("no mismatch but {other:?}"),
@@ -88,8 +91,8 @@ fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
         request_hash: RequestHash::from([7; 32]),
         lease: std::time::Duration::from_secs(60),
         retention: std::time::Duration::from_secs(60),
-        on_lease_ended: tonic_idempotency::LeasePolicy::Rerun,
-        effect: tonic_idempotency::EffectPolicy::Anywhere,
+        on_lease_ended: tonic_idempotency::policy::LeasePolicy::Rerun,
+        effect: tonic_idempotency::policy::EffectPolicy::Anywhere,
         resource_type: None,
     }
 }
@@ -154,7 +157,7 @@ async fn a_client_that_hangs_up_does_not_cancel_its_call() {
 async fn a_client_that_hangs_up_rolls_its_call_back_where_that_is_the_policy() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let (service, gate) = held_with(&database, 2, HangUpPolicy::RollBack).await;
+    let (service, gate) = held_with(&database, 2, DisconnectPolicy::RollBack).await;
     let first = service.spawn("shop");
     until("the handler runs", async || service.runs() == 1).await;
     assert_eq!(reason(service.create("shop").await), Reason::InProgress);

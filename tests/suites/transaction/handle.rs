@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio_postgres::types::Type;
 use tonic::Code;
-use tonic_idempotency::{Transaction, TransactionErrorKind};
+use tonic_idempotency::{Transaction, store::TransactionErrorKind};
 use tonic_idempotency_tests::Database;
 
 use crate::harness::{Call, Service, insert, rows};
@@ -155,7 +155,9 @@ async fn rolls_a_savepoint_back_alone() {
 #[tokio::test]
 async fn is_missing_where_the_procedure_is_reserved() {
     let database = Database::new().await;
-    let describe = |procedure: tonic_idempotency::ProcedureBuilder| procedure.mode(tonic_idempotency::Mode::Reserved);
+    let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
+        procedure.mode(tonic_idempotency::policy::Mode::Reserved)
+    };
     let service = Service::with(&database, database.pool(2), describe, |call: Call| async move {
         let missing = call.transaction.expect_err("no transaction");
         assert_eq!(missing.kind(), TransactionErrorKind::Missing);

@@ -24,8 +24,11 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyLayer, IdempotencyLayerBuilder, Mode, PostgresStore, Procedure, ProcedureBuilder, Reason, ResourceTypes,
-    Transaction, TransactionError,
+    IdempotencyLayer, Transaction,
+    layer::IdempotencyLayerBuilder,
+    policy::{Mode, Procedure, ProcedureBuilder},
+    rejection::Reason,
+    store::{PostgresStore, ResourceTypes, TransactionError},
 };
 use tonic_idempotency_tests::{Database, shop, until};
 use tower_layer::Layer as _;
@@ -71,7 +74,7 @@ impl ProjectService for Scripted {
         request: Request<CreateProjectRequest>,
     ) -> Result<Response<CreateProjectResponse>, Status> {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        let transaction = Transaction::of(&request);
+        let transaction = Transaction::from_request(&request);
         let project = (self.script)(Call { transaction, name: request.into_inner().name }).await?;
         Ok(Response::new(CreateProjectResponse { project_id: project.to_string() }))
     }
@@ -143,7 +146,7 @@ impl Service {
         let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
             .reconciler("/organization.v1.InviteService/InviteMember", |_| async {
-                Ok(tonic_idempotency::Reconciliation::Unknown)
+                Ok(tonic_idempotency::policy::Reconciliation::Unknown)
             })
             .procedure(describe(procedure));
         let layer = build(builder).build().expect("the layer can be built");

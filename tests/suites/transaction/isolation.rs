@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 use tonic::{Code, Status};
-use tonic_idempotency::{Isolation, ProcedureBuilder, Reason, TransactionErrorKind};
+use tonic_idempotency::{
+    policy::{Isolation, ProcedureBuilder},
+    rejection::Reason,
+    store::TransactionErrorKind,
+};
 use tonic_idempotency_tests::Database;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;

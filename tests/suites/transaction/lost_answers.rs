@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio_postgres::Client;
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::harness::{Call, Service, reason, rows};

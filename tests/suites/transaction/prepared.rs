@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tonic::{Code, Status};
-use tonic_idempotency::{PostgresStore, ProcedureBuilder, ResourceTypes};
+use tonic_idempotency::{
+    policy::ProcedureBuilder,
+    store::{PostgresStore, ResourceTypes},
+};
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 

@@ -1,6 +1,6 @@
 //! Replays of what is finished, which no longer cost a round trip.
 
-use tonic_idempotency::Mode;
+use tonic_idempotency::policy::Mode;
 use tonic_idempotency_tests::{Database, until};
 
 use crate::harness::{Call, Service};

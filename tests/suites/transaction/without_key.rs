@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
-use tonic_idempotency::Reason;
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 

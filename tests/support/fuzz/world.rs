@@ -11,9 +11,10 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use protobuf_canonical::{Canonical, RequestHash};
 use tonic::body::Body;
 use tonic_idempotency::{
-    EffectPolicy, IdempotencyKey, IdempotencyLayer, LeasePolicy, MemoryStore, Mode, Store as _, UserId,
+    IdempotencyKey, IdempotencyLayer, UserId,
     connect::ConnectLayer,
-    store::{Claim, ClaimOutcome, Reservation},
+    policy::{EffectPolicy, LeasePolicy, Mode},
+    store::{Claim, ClaimOutcome, MemoryStore, Reservation, Store as _},
 };
 use tower::{Service, ServiceExt as _, util::BoxCloneService};
 use tower_layer::Layer as _;

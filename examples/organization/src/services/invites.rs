@@ -2,7 +2,10 @@ use std::time::Duration;
 
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
-use tonic_idempotency::{Abandoned, Execution, Reconciler, Reconciliation};
+use tonic_idempotency::{
+    Execution,
+    policy::{Abandoned, Reconciler, Reconciliation},
+};
 use uuid::Uuid;
 
 use crate::{

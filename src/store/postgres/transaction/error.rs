@@ -8,7 +8,7 @@ use crate::{
     telemetry::Chain,
 };
 
-/// A statement in a [`Transaction`](crate::Transaction) that failed.
+/// A statement in a [`Transaction`](crate::store::Transaction) that failed.
 ///
 /// `?` in a handler turns it into a [`Status`] that tells the client nothing of the database; what a handler knows better,
 /// such as a violated constraint, it looks up first:
@@ -16,7 +16,7 @@ use crate::{
 /// ```
 /// use tokio_postgres::error::SqlState;
 /// use tonic::Status;
-/// use tonic_idempotency::TransactionError;
+/// use tonic_idempotency::store::TransactionError;
 ///
 /// fn explained(error: TransactionError) -> Status {
 ///     match error.code() {

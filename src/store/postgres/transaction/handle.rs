@@ -22,7 +22,7 @@ use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session}
 /// # struct CreateOrderRequest { name: String }
 /// # struct CreateOrderResponse { order_id: String }
 /// async fn create_order(request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderResponse>, Status> {
-///     let transaction = Transaction::of(&request)?; // not a connection of a pool of one's own
+///     let transaction = Transaction::from_request(&request)?; // not a connection of a pool of one's own
 ///     let name = request.into_inner().name;
 ///     let insert = "INSERT INTO orders (name) VALUES ($1) RETURNING id";
 ///     let row = transaction.query_typed_one(insert, &[(&name, Type::TEXT)]).await?;
@@ -59,7 +59,7 @@ impl Transaction {
     /// # Errors
     ///
     /// [`TransactionErrorKind::Missing`] where its procedure is not transactional, or the layer has no store.
-    pub fn of<T>(request: &Request<T>) -> Result<Self, TransactionError> {
+    pub fn from_request<T>(request: &Request<T>) -> Result<Self, TransactionError> {
         Self::from_extensions(request.extensions())
     }
 

@@ -12,10 +12,10 @@ use super::{
     session::{InTransaction, Session},
 };
 use crate::{
-    Isolation, UserId,
+    policy::Isolation,
     store::{
-        Begun, Claim, ClaimOutcome, CommitOutcome, Completion, OpenTransaction, ResourceTypes, StoreError,
-        StoreErrorKind, StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError, StoreErrorKind,
+        StoreTransaction, StoredResponse, TransactionOptions,
         postgres::{
             Columns, claim_outcome,
             connection::{ATTEMPTS, Connections, connection_lost, kind},
@@ -24,6 +24,7 @@ use crate::{
         },
     },
     telemetry::Chain,
+    user::UserId,
 };
 
 /// What a handler's writes are rolled back to where its error is recorded.
@@ -55,7 +56,7 @@ impl Open {
         resource_types: &Arc<ResourceTypes>,
         claim: &Claim,
         options: TransactionOptions,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<BeginOutcome, StoreError> {
         let (connection, row) = started(
             connections,
             options,
@@ -77,13 +78,13 @@ impl Open {
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
                 tokio::spawn(roll_back(connection, connections.deadline()));
-                return refused.map(Begun::Refused);
+                return refused.map(BeginOutcome::Refused);
             }
         };
         let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types) };
         let session = Arc::new(Session::new(connection));
         let open = Self { session, connections: connections.clone(), claimed: Some(claimed) };
-        Ok(Begun::Open { transaction: Box::new(open), taken_over })
+        Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
     }
 
     /// Begins for a call without a key.
@@ -92,7 +93,7 @@ impl Open {
         user: Option<UserId>,
         idle: Duration,
         options: TransactionOptions,
-    ) -> Result<Box<dyn OpenTransaction>, StoreError> {
+    ) -> Result<Box<dyn StoreTransaction>, StoreError> {
         let user = user.map(|user| *user.as_uuid());
         let (connection, _) = started(
             connections,
@@ -148,7 +149,7 @@ impl Open {
     }
 }
 
-impl OpenTransaction for Open {
+impl StoreTransaction for Open {
     fn hand_out(&self, extensions: &mut http::Extensions) {
         extensions.insert(Transaction::new(Arc::clone(&self.session)));
     }
@@ -202,7 +203,7 @@ impl Claimed {
             (&lease, Type::FLOAT8),
             (&on_lease_ended(&self.claim), Type::TEXT),
             (&outcome.response, Type::BYTEA),
-            (&outcome.omitted, Type::BOOL),
+            (&outcome.not_stored, Type::BOOL),
             (&outcome.error, Type::BYTEA),
             (&outcome.metadata, Type::BYTEA),
             (&retention, Type::FLOAT8),
@@ -213,7 +214,7 @@ impl Claimed {
         let rolled_back = async {
             match completion.response {
                 StoredResponse::Error(_) => connection.batch_execute(ROLL_BACK_HANDLER).await,
-                StoredResponse::Message(_) | StoredResponse::Omitted => Ok(()),
+                StoredResponse::Message(_) | StoredResponse::NotStored => Ok(()),
             }
         };
         let committed = async {

@@ -1,53 +1,20 @@
+//! The status of an outbox row.
+
 use std::{error, fmt, str::FromStr};
 
-use http::HeaderValue;
+use super::IdempotencyStatus;
 
-/// Whether the asynchronous work behind the created resource has finished. What clients see in `Idempotency-Status`, and
-/// nothing but these three.
+/// The status of an outbox row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IdempotencyStatus {
-    /// The work has finished. Also where a procedure creates no tracked resource.
-    Completed,
-    /// The work has failed for good.
-    Failed,
-    /// The work goes on, or nothing is known of it.
-    Processing,
-}
-
-impl IdempotencyStatus {
-    /// The name of the response header.
-    pub const HEADER: &'static str = "idempotency-status";
-
-    /// The header's value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Processing => "processing",
-        }
-    }
-
-    pub(crate) fn header_value(self) -> HeaderValue {
-        HeaderValue::from_static(self.as_str())
-    }
-}
-
-impl fmt::Display for IdempotencyStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The state of an outbox row (FUN-15 section 2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the contract with the outbox: there are no other values")]
 pub enum OutboxStatus {
-    /// The outbox has processed the row.
+    /// The row has been processed.
     Completed,
-    /// The outbox has given the row up.
+    /// Processing has failed for good.
     Failed,
-    /// The outbox has not come to the row yet.
+    /// The row has not been processed yet.
     Pending,
-    /// The outbox has failed at the row, and will try again.
+    /// Processing has failed, and will be tried again.
     Retrying,
 }
 
@@ -75,7 +42,7 @@ impl FromStr for OutboxStatus {
     }
 }
 
-/// An outbox status that is none of `pending`, `retrying`, `completed` and `failed`.
+/// A text other than `pending`, `retrying`, `completed` and `failed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownOutboxStatus {
     text: String,

@@ -2,13 +2,13 @@ use bytes::{Bytes, BytesMut};
 
 /// Bytes that come in pieces. Mostly there is one, and nothing to copy.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct BodyBuffer {
     first: Bytes,
     /// All of them; empty while the first is all there is.
     joined: BytesMut,
 }
 
-impl Pieces {
+impl BodyBuffer {
     pub(super) fn push(&mut self, piece: Bytes) {
         if self.first.is_empty() {
             self.first = piece;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn joined(pieces: &[&'static [u8]]) -> Bytes {
-        let mut joined = Pieces::default();
+        let mut joined = BodyBuffer::default();
         for (index, piece) in pieces.iter().enumerate() {
             joined.push(Bytes::from_static(piece));
             assert_eq!(joined.as_slice(), pieces[..=index].concat());

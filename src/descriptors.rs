@@ -1,0 +1,41 @@
+//! The descriptors of services.
+
+use std::fmt;
+
+use prost_reflect::{DescriptorError, DescriptorPool};
+
+/// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
+pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
+
+impl From<&[u8]> for Descriptors {
+    fn from(encoded: &[u8]) -> Self {
+        Self(DescriptorPool::decode(encoded))
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Descriptors {
+    fn from(encoded: &[u8; N]) -> Self {
+        encoded.as_slice().into()
+    }
+}
+
+impl From<DescriptorPool> for Descriptors {
+    fn from(pool: DescriptorPool) -> Self {
+        Self(Ok(pool))
+    }
+}
+
+impl Descriptors {
+    pub(crate) fn pool(self) -> Result<DescriptorPool, DescriptorError> {
+        self.0
+    }
+}
+
+/// Prints the names of the services alone: a pool's own `Debug` overflows the stack on messages that contain themselves.
+impl fmt::Debug for Descriptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services =
+            self.0.as_ref().map(|pool| pool.services().map(|it| it.full_name().to_owned()).collect::<Vec<_>>());
+        f.debug_tuple("Descriptors").field(&services).finish()
+    }
+}

@@ -1,0 +1,76 @@
+//! Decides what becomes of the key of a call that has ended.
+
+use bytes::Bytes;
+
+use super::{call::Call, execute::Outcome, state::Engine};
+use crate::{
+    status::Resource,
+    store::{Completion, StoredMessage, StoredResponse},
+};
+
+/// The part of a compressed response that is always read, in bytes, to find the id of the resource in a response that is too
+/// large to store: the largest message that gRPC clients accept by default.
+const MIN_READ: usize = 4 << 20;
+
+/// What becomes of the key of a call that has ended. (The word is AMQP's, where a delivery is settled with a disposition.)
+#[derive(Debug)]
+pub(crate) enum Disposition {
+    /// Ends the lease without an outcome: whether the call took effect is unknown. (In AMQP and Service Bus, *abandon* gives a
+    /// message back, which is [`Release`](Self::Release) here.)
+    Abandon,
+    /// Records the outcome: the call succeeded, or failed with a final error.
+    Complete(Completion),
+    /// Frees the key: the call failed, and may be tried again.
+    Release,
+}
+
+impl Disposition {
+    /// The name of its step in logs and metrics.
+    pub(super) fn step(&self) -> &'static str {
+        match self {
+            Self::Abandon => "abandon",
+            Self::Complete(_) => "complete",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Decides what becomes of the key of a call with this outcome.
+pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Disposition {
+    match &outcome.response {
+        Ok(response) if response.is_success() => {
+            let metadata = response.to_stored_metadata(&engine.metadata_filter);
+            let message = response.message(engine.max_response_bytes.max(MIN_READ)).ok();
+            Disposition::Complete(completion(engine, call, message, metadata))
+        }
+        Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
+            Disposition::Complete(Completion {
+                response: StoredResponse::Error(response.to_stored_error(&engine.metadata_filter)),
+                resource: None,
+                retention: call.procedure.policies().retention,
+            })
+        }
+        _ if outcome.effect_committed => Disposition::Abandon,
+        _ => Disposition::Release,
+    }
+}
+
+/// Builds the record of a response from its message, `None` if that cannot be read, and the metadata to store.
+pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, metadata: Option<Bytes>) -> Completion {
+    let procedure = &call.procedure;
+    let id = message.as_deref().and_then(|message| {
+        procedure.resource_id(message).unwrap_or_else(|error| {
+            procedure.telemetry().no_resource_id(&error);
+            None
+        })
+    });
+    let resource =
+        procedure.creates().zip(id).map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
+    let response = match message.and_then(|message| procedure.redacted(message).ok()) {
+        Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= engine.max_response_bytes => {
+            StoredResponse::Message(StoredMessage { message, metadata })
+        }
+        _ => StoredResponse::NotStored,
+    };
+    Completion { response, resource, retention: procedure.policies().retention }
+}

@@ -1,0 +1,75 @@
+//! A record, as the response to another call.
+
+use uuid::Uuid;
+
+use super::{call::Call, state::Engine};
+use crate::{
+    grpc::{Replayed, UnaryResponse},
+    rejection::{Reason, Rejection},
+    status::IdempotencyStatus,
+    store::StoredResponse,
+};
+
+/// A record, as the response to another call.
+#[derive(Clone)]
+pub(super) struct Recorded {
+    response: UnaryResponse,
+    /// The reason why the response is a refusal; `None` for the first response itself.
+    refused: Option<Reason>,
+    metadata_lost: bool,
+}
+
+impl Recorded {
+    pub(super) fn new(
+        engine: &Engine,
+        call: &Call,
+        response: &StoredResponse,
+        resource: Option<Uuid>,
+        status: IdempotencyStatus,
+    ) -> Self {
+        let filter = &engine.metadata_filter;
+        let replayed = match response {
+            StoredResponse::Error(error) => UnaryResponse::replay_error(error, filter).ok(),
+            StoredResponse::Message(stored) => {
+                UnaryResponse::replay(&stored.message, stored.metadata.as_deref(), filter, status.header_value()).ok()
+            }
+            StoredResponse::NotStored => None,
+        };
+        match replayed {
+            Some(Replayed { response, metadata_lost }) => {
+                if metadata_lost {
+                    call.procedure.telemetry().metadata_lost();
+                }
+                Self { response, refused: None, metadata_lost }
+            }
+            // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
+            None => {
+                let rejection = Rejection::NotStored { resource };
+                Self {
+                    refused: Some(rejection.reason()),
+                    response: UnaryResponse::failed(rejection.into()),
+                    metadata_lost: false,
+                }
+            }
+        }
+    }
+
+    /// Whether the first response could be restored with its metadata.
+    pub(super) fn is_whole(&self) -> bool {
+        self.refused.is_none() && !self.metadata_lost
+    }
+
+    /// An estimate of the memory that it takes, in bytes, rather too high.
+    pub(super) fn size(&self) -> usize {
+        self.response.size()
+    }
+
+    /// Gives the response to this call.
+    pub(super) fn replay(self, call: &Call) -> UnaryResponse {
+        match self.refused {
+            None => call.procedure.telemetry().replayed(),
+            Some(reason) => call.procedure.telemetry().rejected(reason.as_str()),
+        }
+        self.response
+    }
+}

@@ -1,0 +1,23 @@
+//! The state that the calls of one layer share.
+
+use std::sync::Arc;
+
+use super::{reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight, tracker::CallTracker};
+use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore};
+
+/// The state that the calls of one layer share.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn DynStore>,
+    /// Asked for the status of a resource instead of the store; `None` for the status that a claim brings along.
+    pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
+    pub(crate) reconcilers: Reconcilers,
+    /// Selects the response metadata that is stored and replayed.
+    pub(crate) metadata_filter: MetadataFilter,
+    /// The smallest message that is compressed in a replay, in bytes.
+    pub(crate) compress_replays_from: usize,
+    /// The largest response that is stored, in bytes.
+    pub(crate) max_response_bytes: usize,
+    pub(crate) single_flight: Arc<SingleFlight>,
+    pub(crate) replay_cache: ReplayCache,
+    pub(crate) tracker: CallTracker,
+}

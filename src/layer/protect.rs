@@ -1,0 +1,158 @@
+//! The part of the service that speaks gRPC: takes each call its way.
+
+use std::{
+    mem,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body, codegen::StdError};
+use tower_service::Service;
+
+use super::{
+    read::read,
+    route::{Route, route},
+    shared::{Protected, Shared},
+};
+use crate::{
+    engine::{
+        dispatch::dispatch,
+        handler::{Handler, ReadyService},
+        state::Engine,
+        without_key::run_without_key,
+    },
+    future::ResponseFuture,
+    grpc::{Encoding, UnaryResponse, drain, grpc_timeout},
+    rejection::Rejection,
+    store::Reservation,
+    user::UserId,
+};
+
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// Takes each call its way, which [`route`] decides.
+#[derive(Clone)]
+pub(super) struct Protect<S> {
+    pub(super) inner: S,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl<S> Protect<S> {
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// Gives back the readiness of the inner service, such as a permit that it holds.
+    #[cfg(feature = "connect")]
+    pub(super) fn give_back_readiness(&mut self)
+    where
+        S: Clone,
+    {
+        drop(self.take_inner());
+    }
+
+    /// Takes the inner service that is ready, and puts a clone in its place.
+    fn take_inner(&mut self) -> S
+    where
+        S: Clone,
+    {
+        let clone = self.inner.clone();
+        mem::replace(&mut self.inner, clone)
+    }
+}
+
+impl<S, R> Service<Request<Body>> for Protect<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<StdError> + Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match route(&self.shared, &request) {
+            Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
+            Route::Protect { engine, protected, key, user } => {
+                let limit = self.shared.max_request_bytes;
+                let reservation = Reservation::new(user, key);
+                ResponseFuture::boxed(protect(engine, protected, reservation, request, limit, self.take_inner()))
+            }
+            Route::Reject(rejection) => {
+                ResponseFuture::boxed(reject(rejection, request, self.shared.max_request_bytes))
+            }
+            Route::WithoutKey { engine, protected, user } => {
+                let handler = Box::new(ReadyService { service: self.take_inner(), request });
+                ResponseFuture::boxed(without_key(engine, protected, user, handler))
+            }
+        }
+    }
+}
+
+/// Reads the request, and runs it under its key.
+fn protect<S, R>(
+    engine: Arc<Engine>,
+    protected: Arc<Protected>,
+    reservation: Reservation,
+    mut request: Request<Body>,
+    limit: usize,
+    service: S,
+) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    let timeout = grpc_timeout(request.headers());
+    // A server that enforced it would drop a handler that has to go on to its end.
+    request.headers_mut().remove(GRPC_TIMEOUT);
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
+    // Boxed, so that its memory is free again while the handler runs.
+    let read = Box::pin(read(protected, reservation, deadline, request, limit));
+    async move {
+        let (call, request) = match read.await {
+            Ok(read) => read,
+            Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
+        };
+        // Dropped with this future, when the client disconnects.
+        let _disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
+        match dispatch(engine, call, Box::new(ReadyService { service, request }), timeout).await {
+            Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
+            None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
+        }
+    }
+}
+
+/// Runs a call without a key, or without a user, in a transaction. As if the layer were not there, it is dropped with the
+/// client, and then rolled back.
+async fn without_key<E>(
+    engine: Arc<Engine>,
+    protected: Arc<Protected>,
+    user: Option<UserId>,
+    handler: Handler<E>,
+) -> Result<Response<Body>, E> {
+    run_without_key(&engine, &protected.procedure, user, handler).await.map(UnaryResponse::into_response)
+}
+
+/// Refuses a call. Over HTTP/1 its body is read first, up to the limit of any other: the connection is closed otherwise, and a
+/// client that still writes may never see the answer.
+async fn reject<E>(rejection: Rejection, request: Request<Body>, limit: usize) -> Result<Response<Body>, E> {
+    if request.version() < Version::HTTP_2 {
+        drain(request.into_body(), limit).await;
+    }
+    Ok(UnaryResponse::failed(rejection.into()).into_response())
+}

@@ -1,0 +1,30 @@
+//! The state that the services of one layer share.
+
+use std::{collections::HashMap, sync::Arc};
+
+use protobuf_canonical::Canonical;
+
+#[cfg(feature = "connect")]
+use crate::connect::Translator;
+use crate::{engine::state::Engine, policy::Procedure, user::UserResolver};
+
+/// The state that the services of one layer share.
+pub(super) struct Shared {
+    /// By path.
+    pub(super) procedures: HashMap<String, Arc<Protected>>,
+    /// `None` without a store: every call passes through.
+    pub(super) engine: Option<Arc<Engine>>,
+    pub(super) user_resolver: Box<dyn UserResolver>,
+    /// The largest request message, in bytes.
+    pub(super) max_request_bytes: usize,
+    /// For calls in other protocols than gRPC, if the inner service speaks them.
+    #[cfg(feature = "connect")]
+    pub(super) translator: Translator,
+}
+
+/// A procedure that takes keys, with the encoder that hashes its requests.
+#[derive(Debug)]
+pub(super) struct Protected {
+    pub(super) procedure: Arc<Procedure>,
+    pub(super) canonical: Canonical,
+}

@@ -1,0 +1,43 @@
+//! The status that clients see.
+
+use std::fmt;
+
+use http::HeaderValue;
+
+use crate::grpc::headers;
+
+/// Whether the asynchronous work behind the created resource has finished: the value of `Idempotency-Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the wire contract: there are no other values")]
+pub enum IdempotencyStatus {
+    /// The work has finished, or the procedure does not create a tracked resource.
+    Completed,
+    /// The work has failed for good.
+    Failed,
+    /// The work goes on, or its status is unknown.
+    Processing,
+}
+
+impl IdempotencyStatus {
+    /// The name of the response header.
+    pub const HEADER: &'static str = headers::STATUS;
+
+    /// The header's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Processing => "processing",
+        }
+    }
+
+    pub(crate) fn header_value(self) -> HeaderValue {
+        HeaderValue::from_static(self.as_str())
+    }
+}
+
+impl fmt::Display for IdempotencyStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

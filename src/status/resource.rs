@@ -1,0 +1,13 @@
+//! A resource that a call created.
+
+use uuid::Uuid;
+
+/// A resource that a call created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a name and an id: built by stores and by tests")]
+pub struct Resource {
+    /// The name of its type, such as `project`.
+    pub resource_type: String,
+    /// Its id.
+    pub id: Uuid,
+}
