@@ -3,6 +3,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::versions;
+
 /// Where the drivers' sources and the lock files are.
 pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/clients")
@@ -24,19 +26,25 @@ impl Installation {
     ///
     /// `what` is required.
     pub(crate) fn find(self, what: &str) -> Option<PathBuf> {
-        let (directory, lock) = match self {
-            Self::Go => (target().join("go"), "go/go.mod"),
-            Self::Grpcurl => (target().join("grpcurl"), "grpcurl/go.mod"),
-            Self::Node => (sources().join("node/node_modules"), "node/package-lock.json"),
-            Self::Python => (target().join("python"), "python/requirements.txt"),
+        let (directory, found) = match self {
+            Self::Go => made_from("go", "go/go.mod"),
+            Self::Grpcurl => made_from("grpcurl", "grpcurl/go.mod"),
+            Self::Node => versions::npm_installation(),
+            Self::Python => made_from("python", "python/requirements.txt"),
         };
-        let wanted = fs::read(sources().join(lock)).expect("a lock file");
-        let found = fs::read(directory.join("installed.lock")).is_ok_and(|installed| installed == wanted);
         if !found {
             scratch_postgres::skip(what, "it is not installed as its lock file has it: run tests/suites/clients/setup");
         }
         found.then_some(directory)
     }
+}
+
+/// A directory of the target, and whether the lock file that is kept in it is the present one.
+fn made_from(directory: &str, lock: &str) -> (PathBuf, bool) {
+    let directory = target().join(directory);
+    let wanted = fs::read(sources().join(lock)).expect("a lock file");
+    let is_current = fs::read(directory.join("installed.lock")).is_ok_and(|installed| installed == wanted);
+    (directory, is_current)
 }
 
 fn target() -> PathBuf {

@@ -1,6 +1,9 @@
 //! The versions of the clients, from the lock files that they are installed from.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 
@@ -20,11 +23,32 @@ pub(crate) fn go(lock: &str, module: &str) -> String {
     version.unwrap_or_else(|| panic!("{lock} does not name {module}")).trim_start_matches('v').to_owned()
 }
 
-/// An npm package's, from `package-lock.json`.
+/// An npm package's, from `tests/package-lock.json`.
 pub(crate) fn npm(package: &str) -> String {
-    let lock: Value = serde_json::from_str(&read("node/package-lock.json")).expect("JSON");
-    let version = lock["packages"][format!("node_modules/{package}")]["version"].as_str();
-    version.unwrap_or_else(|| panic!("package-lock.json does not name {package}")).to_owned()
+    let version = npm_lock()["packages"][format!("node_modules/{package}")]["version"].as_str().map(str::to_owned);
+    version.unwrap_or_else(|| panic!("package-lock.json does not name {package}"))
+}
+
+/// Where `npm ci` installs to, and whether its record there has every package as the lock file has it. Optional packages are
+/// for other platforms.
+pub(crate) fn npm_installation() -> (PathBuf, bool) {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules");
+    let record = fs::read_to_string(modules.join(".package-lock.json")).ok();
+    let record: Option<Value> = record.and_then(|text| serde_json::from_str(&text).ok());
+    let lock = npm_lock();
+    let mut wanted = lock["packages"].as_object().expect("packages").iter().filter(|(path, _)| !path.is_empty());
+    let is_current = record.is_some_and(|record| {
+        wanted.all(|(path, package)| match &record["packages"][path] {
+            Value::Null => package["optional"] == true,
+            installed => installed["integrity"] == package["integrity"],
+        })
+    });
+    (modules, is_current)
+}
+
+fn npm_lock() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("package-lock.json");
+    serde_json::from_str(&fs::read_to_string(path).expect("package-lock.json")).expect("JSON")
 }
 
 /// A Python package's, from `requirements.txt`.

@@ -35,11 +35,8 @@ impl Browser {
             scratch_postgres::skip("browser", "chromium is not on PATH: apt-get install chromium");
             return None;
         };
-        if !scripts.join("node_modules/playwright-core").is_dir() {
-            scratch_postgres::skip(
-                "browser",
-                "playwright-core is not installed: npm ci --prefix tests/suites/sample/browser",
-            );
+        if !Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules/playwright-core").is_dir() {
+            scratch_postgres::skip("browser", "playwright-core is not installed: npm ci --prefix tests");
             return None;
         }
         Some(Self { chromium, node, scripts })

@@ -6,6 +6,9 @@ import { createServer } from "node:http";
 
 const PACKAGES = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "grpc-web"];
 
+/** The directory whose node_modules Node uses here. */
+const INSTALLATION = import.meta.resolve(PACKAGES[0]).split("node_modules/")[0];
+
 /** Serves the page, and the descriptors; says where. */
 export async function serve(descriptors) {
   const page = `<!doctype html><script type="importmap">${JSON.stringify({ imports: imports() })}</script>`;
@@ -17,7 +20,8 @@ export async function serve(descriptors) {
       } else if (pathname === "/descriptors") {
         response.end(await readFile(descriptors));
       } else {
-        response.setHeader("content-type", "text/javascript").end(await readFile(new URL(`.${pathname}`, import.meta.url)));
+        const root = pathname.startsWith("/node_modules/") ? INSTALLATION : import.meta.url;
+        response.setHeader("content-type", "text/javascript").end(await readFile(new URL(`.${pathname}`, root)));
       }
     } catch {
       response.writeHead(404).end();
@@ -32,7 +36,7 @@ function imports() {
   return Object.fromEntries(
     PACKAGES.flatMap((name) => {
       const directory = `node_modules/${name}`;
-      const { exports, module } = JSON.parse(readFileSync(new URL(`${directory}/package.json`, import.meta.url)));
+      const { exports, module } = JSON.parse(readFileSync(new URL(`${directory}/package.json`, INSTALLATION)));
       const modules = Object.entries(exports ?? { ".": { import: `./${module}` } });
       return modules
         .filter(([, target]) => target.import !== undefined)
