@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use super::{call::Call, state::Engine};
+use super::call::Call;
 use crate::{
-    grpc::{Replayed, UnaryResponse},
+    grpc::{MetadataFilter, Replayed, UnaryResponse},
     rejection::{Reason, Rejection},
     status::IdempotencyStatus,
     store::StoredResponse,
@@ -21,13 +21,12 @@ pub(super) struct Recorded {
 
 impl Recorded {
     pub(super) fn new(
-        engine: &Engine,
+        filter: &MetadataFilter,
         call: &Call,
         response: &StoredResponse,
         resource: Option<Uuid>,
         status: IdempotencyStatus,
     ) -> Self {
-        let filter = &engine.metadata_filter;
         let replayed = match response {
             StoredResponse::Error(error) => UnaryResponse::replay_error(error, filter).ok(),
             StoredResponse::Message(stored) => {

@@ -28,7 +28,7 @@ pub(super) async fn answer<E>(
         ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
         ClaimOutcome::Replay(replay) => {
             let status = replay_status(engine, call, &replay).await;
-            let recorded = Recorded::new(engine, call, &replay.response, replay.resource, status);
+            let recorded = Recorded::new(&engine.metadata_filter, call, &replay.response, replay.resource, status);
             if recorded.is_whole() && is_final(&replay.response, status) {
                 engine.replay_cache.keep(call, &recorded, asked, replay.expires_in);
             } else {

@@ -65,7 +65,7 @@ pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Reject
 fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Option<Recorded> {
     let Disposition::Complete(completion) = disposition else { return None };
     let resource = completion.resource.as_ref().map(|resource| resource.id);
-    Some(Recorded::new(engine, call, &completion.response, resource, call.first_status()))
+    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
 }
 
 /// The end of a transaction.

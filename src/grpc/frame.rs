@@ -5,7 +5,7 @@ use std::{error, fmt};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// The size of what stands in front of each message.
-pub(crate) const HEADER_LEN: usize = 5;
+pub(super) const HEADER_LEN: usize = 5;
 
 const UNCOMPRESSED: u8 = 0;
 const COMPRESSED: u8 = 1;

@@ -55,11 +55,15 @@ pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetadataFilter {
     /// These alone; `None` for any.
-    pub(crate) only: Option<HashSet<HeaderName>>,
-    pub(crate) except: HashSet<HeaderName>,
+    only: Option<HashSet<HeaderName>>,
+    except: HashSet<HeaderName>,
 }
 
 impl MetadataFilter {
+    pub(crate) fn new(only: Option<HashSet<HeaderName>>, except: HashSet<HeaderName>) -> Self {
+        Self { only, except }
+    }
+
     fn keeps(&self, name: &HeaderName) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(name)) && !self.except.contains(name) && !is_never_kept(name)
     }

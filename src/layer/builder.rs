@@ -58,7 +58,7 @@ pub struct IdempotencyLayerBuilder {
 }
 
 impl IdempotencyLayerBuilder {
-    pub(crate) fn new(descriptors: Descriptors) -> Self {
+    pub(super) fn new(descriptors: Descriptors) -> Self {
         Self {
             descriptors,
             procedures: Vec::new(),

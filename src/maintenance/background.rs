@@ -9,14 +9,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Such a task. Dropped, it goes on.
-pub(crate) struct Background {
+pub(super) struct Background {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Background {
     /// Does `work` at once, and again after each interval; what it is given says when to stop.
-    pub(crate) fn spawn<F>(every: Duration, mut work: impl FnMut(CancellationToken) -> F + Send + 'static) -> Self
+    pub(super) fn spawn<F>(every: Duration, mut work: impl FnMut(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send,
     {
@@ -33,7 +33,7 @@ impl Background {
     }
 
     /// Ends it, and waits until it has ended; `name` is for the log, where it had panicked.
-    pub(crate) async fn stop(self, name: &'static str) {
+    pub(super) async fn stop(self, name: &'static str) {
         self.stop.cancel();
         if self.task.await.is_err() {
             tracing::warn!("{name} had panicked");

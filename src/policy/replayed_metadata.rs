@@ -74,7 +74,7 @@ impl ReplayedMetadata {
         if let Some(name) = only.iter().flatten().find(|name| is_never_kept(name)) {
             return Err(InvalidMetadataName::NeverReplayed(name.to_string()));
         }
-        Ok(MetadataFilter { only, except: parse(self.except)? })
+        Ok(MetadataFilter::new(only, parse(self.except)?))
     }
 }
 
