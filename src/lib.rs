@@ -53,6 +53,8 @@
 //! instead: [`DisconnectPolicy`]). [`IdempotencyLayer::shutdown`] waits for these tasks before the process ends. A panic of the
 //! handler is caught in that task, and answered with `INTERNAL`.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 #[cfg(feature = "connect")]
 pub mod connect;
 pub mod layer;

@@ -7,7 +7,12 @@
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/idempotency.fds"));
 
 /// Package `idempotency.v1`.
-#[allow(missing_docs)]
+#[allow(
+    missing_docs,
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "generated; a message is its fields"
+)]
 pub mod v1 {
     include!(concat!(env!("OUT_DIR"), "/idempotency.v1.rs"));
 }

@@ -153,6 +153,7 @@ impl std::error::Error for UnknownReason {}
 
 /// What differs between a call and the one that used its key before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mismatch {
     /// Another procedure.
     Procedure,

@@ -75,6 +75,7 @@ where
 
 /// Takes the [`UserId`] that an authentication interceptor put into the request's extensions.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "a unit struct, used as a value")]
 pub struct UserFromExtensions;
 
 impl UserResolver for UserFromExtensions {

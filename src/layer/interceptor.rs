@@ -23,6 +23,7 @@ use crate::{key::IdempotencyKey, rejection::Rejection};
 /// assert_eq!(KeyInterceptor.call(request).unwrap_err().code(), tonic::Code::InvalidArgument);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::exhaustive_structs, reason = "a unit struct, used as a value")]
 pub struct KeyInterceptor;
 
 impl Interceptor for KeyInterceptor {

@@ -108,6 +108,7 @@ pub(crate) fn path(path: String) -> String {
 
 /// The resource that a procedure creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Creates {
     /// A resource type that the store knows, such as `project`.
     pub resource_type: String,

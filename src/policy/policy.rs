@@ -15,6 +15,7 @@ use super::FinalErrors;
 /// is committed after the reservation is not there without it, after a crash or on a physical standby that takes over. The
 /// record of the outcome waits for the disk in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EffectPolicy {
     /// Anywhere. The default.
     #[default]
@@ -30,6 +31,7 @@ pub enum EffectPolicy {
 /// What to do with a transactional call whose client hangs up, resets its stream or runs into its deadline. A reserved call
 /// always runs to its end: how much of it has happened cannot be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DisconnectPolicy {
     /// Run it to its end. The default: the client's retry finds the response.
     #[default]
@@ -40,6 +42,7 @@ pub enum DisconnectPolicy {
 
 /// What to do with a call whose key is in use by a call that still runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InProgressPolicy {
     /// Refuse it: `ABORTED`, `IDEMPOTENCY_IN_PROGRESS`. The default (FUN-15).
     #[default]
@@ -51,6 +54,7 @@ pub enum InProgressPolicy {
 
 /// The isolation level of the transaction that a transactional procedure is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Isolation {
     /// `READ COMMITTED`. The default.
     #[default]
@@ -63,6 +67,7 @@ pub enum Isolation {
 
 /// What to do without a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyPolicy {
     /// Run the call as if the layer were not there. The default (FUN-15 section 2.1).
     #[default]
@@ -74,6 +79,7 @@ pub enum KeyPolicy {
 /// What to do with a key whose first call ended its lease without saying how it ended: its process died, or was cut off
 /// from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeasePolicy {
     /// Ask the procedure's [`Reconciler`](crate::policy::Reconciler), which looks into the business tables: give the response that it
     /// finds, run the handler if it never took effect, or refuse.
@@ -93,6 +99,7 @@ pub enum LeasePolicy {
 /// | `Reserved` | committed before the handler runs | wherever it likes | the key stays reserved until its lease ends, then [`LeasePolicy`] decides | 2 |
 /// | `Transactional` | a lock that its transaction holds | through the [`Transaction`](crate::store::Transaction) that it is given | nothing is left: all of it rolled back | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Works with any handler. The default (FUN-15).
     #[default]
@@ -103,6 +110,7 @@ pub enum Mode {
 
 /// What to do where the store cannot be reached, and with a call in a protocol that the layer does not understand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StorePolicy {
     /// Warn, and run the call unprotected. The default (FUN-15 section 5). A transactional call is refused all the same: there
     /// is no transaction to give it.
@@ -115,6 +123,7 @@ pub enum StorePolicy {
 
 /// What to do where no user is authenticated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UserPolicy {
     /// Warn, and run the call unprotected. The default.
     #[default]
@@ -137,6 +146,10 @@ pub enum UserPolicy {
 /// assert_ne!(strict, defaults);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "written as `Policies { .., ..Policies::default() }`, to which a policy can be added"
+)]
 pub struct Policies {
     /// Where the effect of a reserved handler is. Defaults to [`EffectPolicy::Anywhere`].
     pub effect: EffectPolicy,

@@ -71,6 +71,7 @@ pub struct Abandoned {
 
 /// How an abandoned call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reconciliation {
     /// It took effect; this is its response message, encoded. It is recorded, and given to this retry and all later ones;
     /// without metadata of the handler's, which is gone.

@@ -7,6 +7,7 @@ use crate::policy::Isolation;
 
 /// How a transaction is begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct TransactionOptions {
     /// Its isolation level.
     pub isolation: Isolation,
@@ -16,6 +17,7 @@ pub struct TransactionOptions {
 
 /// What came of beginning a transaction with a claim.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum BeginOutcome {
     /// The key is this transaction's.
     Open {
@@ -61,6 +63,7 @@ pub trait StoreTransaction: fmt::Debug + Send {
 
 /// What came of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CommitOutcome {
     /// What the handler wrote is committed, and the record with it.
     Committed,

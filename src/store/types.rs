@@ -16,6 +16,7 @@ use crate::{
 
 /// A wish to reserve a key.
 #[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Claim {
     /// Whose key it is, which one, and the token that is to fence it.
     pub reservation: Reservation,
@@ -51,6 +52,7 @@ impl Claim {
 
 /// A hold on a key, by the token that fences it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Reservation {
     /// The user.
     pub user: UserId,
@@ -80,6 +82,7 @@ impl Reservation {
 /// | abandoned | yes | | `Rerun`, `Refuse` | `OutcomeUnknown` |
 /// | completed | yes | | | `Replay` |
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ClaimOutcome {
     /// The key is the caller's, and no other call's before.
     Acquired,
@@ -100,6 +103,7 @@ pub enum ClaimOutcome {
 
 /// The record of a call that ended.
 #[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Replay {
     /// Its response.
     pub response: StoredResponse,
@@ -135,6 +139,7 @@ impl std::error::Error for StatusError {}
 
 /// A response as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoredResponse {
     /// An error that ended the operation, with its metadata, as the layer encodes it: a protobuf message of its own.
     Error(Bytes),
@@ -153,6 +158,7 @@ impl StoredResponse {
 
 /// A response message as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct StoredMessage {
     /// The encoded message, uncompressed and unframed.
     pub message: Bytes,
@@ -163,6 +169,7 @@ pub struct StoredMessage {
 
 /// How a call ended whose outcome is kept.
 #[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Completion {
     /// Its response.
     pub response: StoredResponse,
@@ -174,6 +181,7 @@ pub struct Completion {
 
 /// What came of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExtendOutcome {
     /// The lease runs anew.
     Extended,
@@ -183,6 +191,7 @@ pub enum ExtendOutcome {
 
 /// What came of ending a lease without an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AbandonOutcome {
     /// The lease ended.
     Abandoned,
@@ -192,6 +201,7 @@ pub enum AbandonOutcome {
 
 /// Which abandoned reservations to look for.
 #[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct AbandonedQuery {
     /// The paths of the procedures.
     pub procedures: Vec<String>,
@@ -205,6 +215,7 @@ pub struct AbandonedQuery {
 
 /// An abandoned reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct AbandonedKey {
     /// The user.
     pub user: UserId,
@@ -218,6 +229,7 @@ pub struct AbandonedKey {
 
 /// What came of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompleteOutcome {
     /// It was completed by this token before. Nothing changed.
     AlreadyCompleted,
@@ -229,6 +241,7 @@ pub enum CompleteOutcome {
 
 /// What came of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReleaseOutcome {
     /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
     NotHeld,

@@ -22,6 +22,8 @@
 //! it without allocating, and the bytes are hashed where they lie; only the others are rewritten: their fields, as spans of
 //! the wire bytes, are put in order and written out, the entries of maps copied where they are canonical by themselves.
 
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
 #[cfg(feature = "json")]
 pub mod json;
 

@@ -12,10 +12,7 @@ async fn of_a_finished_call_take_no_round_trip_in_either_mode() {
     for (mode, one_replay) in [(Mode::Reserved, 1), (Mode::Transactional, 2)] {
         let database = Database::new().await;
         let (proxy, pool) = database.pool_through_proxy(1).await;
-        let project = match mode {
-            Mode::Reserved => Some(database.project(None).await.id),
-            Mode::Transactional => None,
-        };
+        let project = if mode == Mode::Reserved { Some(database.project(None).await.id) } else { None };
         let script = move |call: Call| async move {
             match project {
                 Some(project) => Ok(project),
