@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
 use scratch_postgres::{PgBouncer, TestDatabase};
+use tcp_proxy::Proxy;
 use tokio::{net::lookup_host, sync::OnceCell};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
@@ -10,8 +11,6 @@ use tonic_idempotency::{
     store::{PostgresStore, ResourceTypes},
 };
 use uuid::Uuid;
-
-use crate::Proxy;
 
 /// The role as which the API works: neither a superuser nor the owner of anything.
 pub const API_ROLE: &str = "idempotency_tests_api";
@@ -103,7 +102,7 @@ impl Database {
             panic!("the tests need a server that is reached over TCP");
         };
         let upstream = lookup_host((host.as_str(), *port)).await.expect("an address").next().expect("an address");
-        let proxy = Proxy::start(upstream).await.expect("a proxy");
+        let proxy = Proxy::start(upstream).expect("a proxy");
         let (user, password, name) =
             (config.get_user().map(str::to_owned), config.get_password().map(<[u8]>::to_vec), config.get_dbname());
         let name = name.map(str::to_owned);

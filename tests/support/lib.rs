@@ -4,13 +4,12 @@ pub mod catalog;
 mod database;
 pub mod fuzz;
 mod program;
-mod proxy;
 pub mod shop;
 mod until;
 
 pub use database::{API_LOGIN, API_ROLE, Database, User, rows_read};
 pub use program::{binary, example};
-pub use proxy::Proxy;
+pub use tcp_proxy::Proxy;
 pub use until::until;
 
 /// The README's code compiles.

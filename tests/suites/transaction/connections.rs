@@ -217,8 +217,7 @@ async fn that_are_cut_take_everything_with_them() {
         async move {
             let project = call.insert().await?;
             if call.name == "cut" {
-                proxy.cut();
-                proxy.mend();
+                proxy.cut_connections();
                 while call.transaction().query("SELECT 1", &[]).await.is_ok() {}
                 return Err(Status::internal("something is wrong"));
             }

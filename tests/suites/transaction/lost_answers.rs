@@ -1,7 +1,5 @@
 //! A COMMIT whose answer is lost is looked up, never guessed.
 
-use std::sync::Arc;
-
 use tokio_postgres::Client;
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, Proxy, until};
@@ -25,23 +23,15 @@ async fn slow_commits(database: &Database) -> Client {
 }
 
 /// A call whose COMMIT is under way in the server while the connection is cut.
-async fn cut_in_the_commit(database: &Database) -> (Service, Client, tokio::task::JoinHandle<Outcome>) {
+async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, tokio::task::JoinHandle<Outcome>) {
     let owner = slow_commits(database).await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let proxy: Arc<Proxy> = Arc::new(proxy);
     let service = Service::new(database, pool, |call: Call| async move { call.insert().await }).await;
     let call = service.spawn("shop");
     until("the COMMIT waits", async || waiting(&owner).await == 1).await;
-    proxy.cut();
-    proxy.mend();
-    let keep = Arc::clone(&proxy);
-    let call = tokio::spawn(async move {
-        let outcome = call.await.expect("no panic");
-        drop(keep);
-        outcome
-    });
+    proxy.cut_connections();
     until("it is looked up", async || looked_up(&owner).await).await;
-    (service, owner, call)
+    (service, owner, proxy, call)
 }
 
 type Outcome = Result<crate::harness::Seen, tonic::Status>;
@@ -65,7 +55,7 @@ async fn looked_up(owner: &Client) -> bool {
 #[tokio::test]
 async fn it_is_committed_where_the_server_commits_after_all() {
     let database = Database::new().await;
-    let (service, owner, call) = cut_in_the_commit(&database).await;
+    let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     assert!(!call.is_finished(), "it says nothing before it knows");
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
     let first = call.await.expect("no panic").expect("it was committed");
@@ -78,7 +68,7 @@ async fn it_is_committed_where_the_server_commits_after_all() {
 #[tokio::test]
 async fn it_is_refused_where_the_server_rolls_back() {
     let database = Database::new().await;
-    let (service, owner, call) = cut_in_the_commit(&database).await;
+    let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     let kill = format!("SELECT pg_terminate_backend(pid) FROM ({WAITING}) waiting");
     owner.batch_execute(&kill).await.expect("the COMMIT is ended");
     assert_eq!(reason(call.await.expect("no panic")), Reason::StoreUnavailable);
@@ -92,7 +82,7 @@ async fn it_is_refused_where_the_server_rolls_back() {
 #[tokio::test]
 async fn a_retry_does_not_run_while_that_is_open() {
     let database = Database::new().await;
-    let (service, owner, call) = cut_in_the_commit(&database).await;
+    let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     assert_eq!(reason(service.create("shop").await), Reason::InProgress);
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
     call.await.expect("no panic").expect("it was committed");

@@ -1,0 +1,127 @@
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::Duration,
+};
+
+use crate::{
+    connection::Connection,
+    cut::{ArmedCut, Direction, Moment, has_commit},
+};
+
+/// The state that the connections of a proxy share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) round_trips: AtomicUsize,
+    pub(crate) server: SocketAddr,
+    state: Mutex<State>,
+    /// Set when the proxy is dropped.
+    pub(crate) stopped: AtomicBool,
+    /// Wakes connections that wait for the end of a hold.
+    woken: Condvar,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) armed: VecDeque<ArmedCut>,
+    pub(crate) connections: Vec<Arc<Connection>>,
+    /// How late answers are.
+    pub(crate) delay: Duration,
+    /// How often all connections were cut.
+    generation: usize,
+    held: bool,
+    pub(crate) refusing: bool,
+}
+
+/// How many of some bytes pass.
+pub(crate) enum Passage {
+    All,
+    /// None, and nothing after them: the connection is closed.
+    Closed,
+    /// This many, and then the connection is cut.
+    CutAfter(usize, ArmedCut),
+    None,
+}
+
+impl Shared {
+    pub(crate) fn new(server: SocketAddr) -> Self {
+        Self {
+            round_trips: AtomicUsize::new(0),
+            server,
+            state: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            woken: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The generation of a connection that is accepted now; `None` if it is refused.
+    pub(crate) fn admit(&self) -> Option<usize> {
+        let state = self.state();
+        (!state.refusing).then_some(state.generation)
+    }
+
+    /// Adds a connection, unless it was cut before it had begun.
+    pub(crate) fn add(&self, connection: &Arc<Connection>, generation: usize) -> bool {
+        let mut state = self.state();
+        let live = state.generation == generation;
+        if live {
+            state.connections.push(Arc::clone(connection));
+        }
+        live
+    }
+
+    /// Closes a connection, both ways.
+    pub(crate) fn remove(&self, connection: &Arc<Connection>) {
+        let mut state = self.state();
+        state.connections.retain(|other| !Arc::ptr_eq(other, connection));
+        connection.close();
+        self.woken.notify_all();
+    }
+
+    /// Closes all connections.
+    pub(crate) fn cut_connections(&self) {
+        let mut state = self.state();
+        state.generation += 1;
+        state.connections.drain(..).for_each(|connection| connection.close());
+        self.woken.notify_all();
+    }
+
+    pub(crate) fn set_held(&self, held: bool) {
+        self.state().held = held;
+        self.woken.notify_all();
+    }
+
+    /// Waits for the end of a hold, and decides what happens to bytes that are about to go in this direction.
+    pub(crate) fn passage(&self, connection: &Connection, direction: Direction, bytes: &[u8]) -> Passage {
+        let waits = |state: &mut State| state.held && !connection.is_closed();
+        let mut state = self.woken.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        if connection.is_closed() {
+            return Passage::Closed;
+        }
+        let mut lost_answer = connection.lost_answer();
+        if lost_answer.is_some() && direction == Direction::Answers {
+            // What comes before the answer to the COMMIT is lost, too.
+            let answered = lost_answer.take_if(|_| has_commit(bytes));
+            return answered.map_or(Passage::None, |armed| Passage::CutAfter(0, armed));
+        }
+        let Some(passing) = state.armed.front_mut().and_then(|armed| armed.passing(direction, bytes)) else {
+            return Passage::All;
+        };
+        match state.armed.pop_front() {
+            Some(armed) if armed.cut.moment == Moment::AfterCommit => {
+                *lost_answer = Some(armed);
+                Passage::All
+            }
+            Some(armed) => Passage::CutAfter(passing, armed),
+            None => Passage::All,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What a proxy does with its connections.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tcp_proxy::{Cut, Direction, Moment, Proxy};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A proxy in front of a server that sends back what it gets.
+fn proxy() -> Proxy {
+    proxy_of(|stream| io::copy(&mut &stream, &mut &stream).map(drop))
+}
+
+/// A proxy in front of a server that treats each connection like this.
+fn proxy_of(serve: fn(TcpStream) -> io::Result<()>) -> Proxy {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let server = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    Proxy::start(server).expect("a proxy")
+}
+
+fn connect(proxy: &Proxy) -> TcpStream {
+    let stream = TcpStream::connect(proxy.address()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Arms a cut; those that have happened are in what this returns.
+fn cut_later(proxy: &Proxy, cut: Cut) -> Arc<Mutex<Vec<Cut>>> {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&noted);
+    proxy.cut_later(cut, move || notes.lock().expect("no panic").push(cut));
+    noted
+}
+
+fn noted(notes: &Mutex<Vec<Cut>>) -> Vec<Cut> {
+    notes.lock().expect("no panic").clone()
+}
+
+/// What comes back of `sent`, until it is complete or the connection ends.
+fn echo(stream: &mut TcpStream, sent: &[u8]) -> Vec<u8> {
+    let _ = stream.write_all(sent);
+    let mut got = vec![0; sent.len()];
+    let mut length = 0;
+    while length < sent.len() {
+        match read(stream, &mut got[length..]) {
+            0 => break,
+            read => length += read,
+        }
+    }
+    got.truncate(length);
+    got
+}
+
+/// How many bytes arrive; 0 if the connection ends.
+fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> usize {
+    match stream.read(buffer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("nothing happens"),
+        read => read.unwrap_or(0),
+    }
+}
+
+#[test]
+fn carries_everything_until_a_cut_is_due_in_the_middle_of_an_answer() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let mut other = connect(&proxy);
+    assert_eq!(echo(&mut other, b"before"), b"before");
+    assert_eq!(proxy.ports().len(), 2);
+
+    let cut = Cut { all: false, moment: Moment::Bytes { direction: Direction::Answers, left: 3 } };
+    let notes = cut_later(&proxy, cut);
+
+    assert_eq!(echo(&mut stream, b"answer"), b"ans");
+    assert_eq!(echo(&mut other, b"after"), b"after");
+    assert_eq!(noted(&notes), [cut]);
+}
+
+#[test]
+fn a_cut_of_all_ends_the_idle_connections_too() {
+    let proxy = proxy();
+    let (mut busy, mut idle) = (connect(&proxy), connect(&proxy));
+    assert_eq!(echo(&mut idle, b"before"), b"before");
+
+    let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Requests, left: 0 } };
+    let notes = cut_later(&proxy, cut);
+
+    assert_eq!(echo(&mut busy, b"request"), b"");
+    assert_eq!(read(&mut idle, &mut [0]), 0);
+    assert_eq!(noted(&notes), [cut]);
+    assert_eq!(echo(&mut connect(&proxy), b"after"), b"after");
+}
+
+#[test]
+fn loses_the_answer_to_a_commit_that_was_done() {
+    let proxy = proxy();
+    let cut = Cut { all: false, moment: Moment::AfterCommit };
+    let notes = cut_later(&proxy, cut);
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"SELECT 1\0"), b"SELECT 1\0");
+    assert_eq!(noted(&notes), []);
+
+    assert_eq!(echo(&mut stream, b"COMMIT\0"), b"");
+
+    // It came back from the other side.
+    assert_eq!(noted(&notes), [cut]);
+}
+
+#[test]
+fn keeps_a_commit_from_being_done() {
+    let proxy = proxy();
+    let cut = Cut { all: false, moment: Moment::BeforeCommit };
+    let notes = cut_later(&proxy, cut);
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"SELECT 1\0"), b"SELECT 1\0");
+
+    assert_eq!(echo(&mut stream, b"COMMIT\0"), b"");
+
+    assert_eq!(noted(&notes), [cut]);
+}
+
+#[test]
+fn does_not_cut_once_that_is_forgotten() {
+    let proxy = proxy();
+    let notes = cut_later(&proxy, Cut { all: false, moment: Moment::BeforeCommit });
+
+    proxy.forget_cuts();
+
+    assert_eq!(echo(&mut connect(&proxy), b"COMMIT\0"), b"COMMIT\0");
+    assert_eq!(noted(&notes), []);
+}
+
+#[test]
+fn carries_nothing_while_it_is_held_and_all_of_it_afterwards() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+    let hold = Duration::from_millis(200);
+
+    let begun = Instant::now();
+    proxy.hold();
+    let echoed = thread::scope(|scope| {
+        let echoed = scope.spawn(|| echo(&mut stream, b"held"));
+        thread::sleep(hold);
+        proxy.release();
+        echoed.join().expect("no panic")
+    });
+
+    assert_eq!(echoed, b"held");
+    assert!(begun.elapsed() >= hold);
+}
+
+#[test]
+fn carries_nothing_that_was_held_when_it_was_cut() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    proxy.hold();
+    stream.write_all(b"held").expect("it is sent");
+    proxy.cut_connections();
+    proxy.release();
+
+    assert_eq!(read(&mut stream, &mut [0]), 0);
+    assert_eq!(echo(&mut connect(&proxy), b"after"), b"after");
+}
+
+#[test]
+fn cut_it_takes_no_connections_until_it_is_mended() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    proxy.cut();
+
+    assert_eq!(echo(&mut stream, b"parted"), b"");
+    assert_eq!(echo(&mut connect(&proxy), b"parted"), b"");
+    proxy.mend();
+    assert_eq!(echo(&mut connect(&proxy), b"mended"), b"mended");
+}
+
+#[test]
+fn ends_its_connections_when_it_is_dropped() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    drop(proxy);
+
+    assert_eq!(read(&mut stream, &mut [0]), 0);
+}
+
+#[test]
+fn counts_a_round_trip_when_a_client_sends_something_after_an_answer() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(proxy.round_trips(), 0);
+    assert_eq!(echo(&mut stream, b"one"), b"one");
+    assert_eq!(proxy.round_trips(), 1);
+    assert_eq!(echo(&mut stream, b"two"), b"two");
+    assert_eq!(echo(&mut connect(&proxy), b"three"), b"three");
+    assert_eq!(proxy.round_trips(), 3);
+}
+
+#[test]
+fn does_not_count_what_a_client_sends_before_the_answer() {
+    let proxy = proxy_of(|mut stream| {
+        stream.read_exact(&mut [0; 6])?;
+        stream.write_all(b"answer")
+    });
+    let mut stream = connect(&proxy);
+    stream.write_all(b"one").expect("it is sent");
+    // The proxy has read it, and so reads the other apart from it.
+    while proxy.round_trips() == 0 {
+        thread::yield_now();
+    }
+
+    assert_eq!(echo(&mut stream, b"two"), b"ans");
+
+    assert_eq!(proxy.round_trips(), 1);
+}
+
+#[test]
+fn delays_answers_until_it_is_told_not_to() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    let delay = Duration::from_millis(200);
+
+    proxy.delay_answers(delay);
+    let begun = Instant::now();
+    assert_eq!(echo(&mut stream, b"far"), b"far");
+    assert!(begun.elapsed() >= delay);
+
+    proxy.delay_answers(PATIENCE);
+    proxy.delay_answers(Duration::ZERO);
+    assert_eq!(echo(&mut stream, b"near"), b"near");
+}
