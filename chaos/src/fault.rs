@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tcp_proxy::{Cut, Moment};
+
 use crate::{
     named::{Named, SomeOf},
     step::Step,
@@ -43,6 +45,17 @@ impl FaultKind {
     /// Whether handlers that it befalls may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
         matches!(self, Self::DatabaseStalled | Self::PoolFull | Self::ServerPausedAt(_))
+    }
+}
+
+impl From<Cut> for FaultKind {
+    fn from(cut: Cut) -> Self {
+        match cut.moment {
+            Moment::AfterCommit => Self::AfterCommitCut,
+            Moment::BeforeCommit => Self::BeforeCommitCut,
+            Moment::Bytes { .. } if cut.all => Self::ConnectionsCut,
+            Moment::Bytes { .. } => Self::ConnectionCut,
+        }
     }
 }
 
@@ -111,3 +124,23 @@ impl Named for Family {
 
 /// Which faults there are.
 pub(crate) type FaultSet = SomeOf<Family>;
+
+#[cfg(test)]
+mod tests {
+    use tcp_proxy::Direction;
+
+    use super::*;
+
+    #[test]
+    fn each_cut_is_a_fault_of_its_kind() {
+        let bytes = Moment::Bytes { direction: Direction::Answers, left: 3 };
+        for (all, moment, kind) in [
+            (false, bytes, FaultKind::ConnectionCut),
+            (true, bytes, FaultKind::ConnectionsCut),
+            (false, Moment::AfterCommit, FaultKind::AfterCommitCut),
+            (false, Moment::BeforeCommit, FaultKind::BeforeCommitCut),
+        ] {
+            assert_eq!(FaultKind::from(Cut { all, moment }), kind);
+        }
+    }
+}

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `args`, `run`, `plan`, `trial` | the command; what is decided beforehand; one run in one mode |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | what there is to decide, all from one seed |
-//! | `database`, `proxy`, `fleet` | what fails: PostgreSQL, the way to it, the server processes |
+//! | `database`, `fleet` | what fails: PostgreSQL, and the server processes, each behind a `tcp_proxy` |
 //! | `server` | what runs in a server process: the sample, and what kills or stops it at a step |
 //! | `faults`, `pace` | what makes the faults happen, and keeps them in step with the operations |
 //! | `client`, `outcome`, `journal` | those who call, what they were told, and the book of all of it |
@@ -39,7 +39,6 @@ mod outcome;
 mod pace;
 mod plan;
 mod progress;
-mod proxy;
 mod report;
 mod run;
 mod sabotage;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rand::{Rng, RngExt as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
+use tcp_proxy::{Cut, Direction, Moment};
 
 use crate::{
     fault::{Family, FaultSet},
@@ -40,6 +41,7 @@ pub(crate) struct Due {
 /// A fault that is to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Planned {
+    /// A connection between a server and the database is cut.
     Cut {
         slot: usize,
         cut: Cut,
@@ -57,34 +59,6 @@ pub(crate) enum Planned {
         slot: usize,
         stall: Stall,
     },
-}
-
-/// The cut of a connection between a server and the database, in the middle of what goes over it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cut {
-    /// Whether all connections of the server are cut, or only the one that comes to the moment.
-    pub(crate) all: bool,
-    pub(crate) moment: Moment,
-}
-
-/// When a connection is cut.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Moment {
-    /// On the next COMMIT: it is done, and its answer is lost.
-    AfterCommit,
-    /// On the next COMMIT, which does not arrive.
-    BeforeCommit,
-    /// So many bytes further on in a direction, over whatever connection.
-    Bytes { direction: Direction, left: usize },
-}
-
-/// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// From the database.
-    Answers,
-    /// To the database.
-    Requests,
 }
 
 /// The connections between a server and the database become unusable for a while.

@@ -1,5 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
+use tcp_proxy::Proxy;
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
@@ -14,7 +15,6 @@ use crate::{
     journal::Journal,
     operation::Operation,
     pace::Pace,
-    proxy::Proxy,
     schedule::{Due, Planned, Stall},
 };
 
@@ -105,9 +105,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
         stage.pace.reached(at).await;
         let outage = match fault {
             Planned::Cut { slot, cut } => {
-                if let Some(proxy) = stage.proxies.get(slot) {
-                    proxy.cut_later(cut);
-                }
+                outage::cut_later(&stage, slot, cut);
                 continue;
             }
             Planned::Server(order) => {

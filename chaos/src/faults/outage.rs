@@ -1,7 +1,15 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use tcp_proxy::Cut;
+use tokio::time;
 
 use super::director::Stage;
-use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::Stall};
+use crate::{
+    error::Error,
+    fault::FaultKind,
+    journal::Whom,
+    schedule::{Manner, Stall},
+};
 
 /// The database is killed, and comes back.
 pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
@@ -11,10 +19,29 @@ pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
     Ok(())
 }
 
+/// A server's connections to the database are cut, or one of them: at a moment that is yet to come.
+pub(super) fn cut_later(stage: &Stage, slot: usize, cut: Cut) {
+    let Some(proxy) = stage.proxies.get(slot) else { return };
+    let journal = Arc::clone(&stage.journal);
+    proxy.cut_later(cut, move || journal.fault(cut.into(), Whom::Slot(slot), journal.now()));
+}
+
 /// A server's connections to the database are unusable for a while.
 pub(super) async fn stall(stage: &Stage, slot: usize, stall: Stall) {
     let Some(proxy) = stage.proxies.get(slot) else { return };
     let begun = stage.journal.now();
-    proxy.stall(stall).await;
+    match stall.manner {
+        Manner::Held | Manner::HeldAndCut => proxy.hold(),
+        Manner::Late(delay) => proxy.delay_answers(delay),
+    }
+    time::sleep(stall.hold).await;
+    match stall.manner {
+        Manner::Held => proxy.release(),
+        Manner::HeldAndCut => {
+            proxy.cut_connections();
+            proxy.release();
+        }
+        Manner::Late(_) => proxy.delay_answers(Duration::ZERO),
+    }
     stage.journal.fault(FaultKind::DatabaseStalled, Whom::Slot(slot), begun);
 }

@@ -8,12 +8,13 @@ mod slot;
 
 use std::{sync::Arc, time::Duration};
 
+use tcp_proxy::Proxy;
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Slot;
 pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
-use crate::{database::Database, error::Error, journal::Journal, proxy::Proxy};
+use crate::{database::Database, error::Error, journal::Journal};
 
 /// How long servers may take to serve while nothing keeps them from it.
 const START: Duration = Duration::from_secs(60);
@@ -67,7 +68,7 @@ impl Fleet {
             stopping: CancellationToken::new(),
         };
         for slot in 0..servers as usize {
-            let proxy = Arc::new(Proxy::start(database.address(), slot, Arc::clone(&fleet.setting.journal)).await?);
+            let proxy = Arc::new(Proxy::start(database.address())?);
             fleet.proxies.push(Arc::clone(&proxy));
             let slot = Slot {
                 calm: fleet.calm.subscribe(),

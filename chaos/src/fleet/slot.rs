@@ -1,6 +1,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use rustix::process::Signal;
+use tcp_proxy::Proxy;
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
@@ -8,7 +9,6 @@ use super::{Backend, Process, Setting};
 use crate::{
     fault::FaultKind,
     journal::{ServerId, Whom},
-    proxy::Proxy,
     schedule::Order,
     server::{Action, Arm, Instruction, Saying},
     step::Step,
@@ -166,7 +166,7 @@ impl Life<'_> {
         let begun = journal.now();
         let asked = journal.asked_of(self.server);
         if partitioned {
-            slot.proxy.part();
+            slot.proxy.cut();
         }
         let sleeping = async {
             time::sleep(*lease + SLACK).await;
