@@ -1,12 +1,12 @@
 //! Counts of one call: its round trips, and the bytes and index entries that it adds to the write-ahead log.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf};
 
+use tcp_proxy::Proxy;
 use tokio::process::Command;
 
 use super::{
     contender::Contender,
-    link::Link,
     load::Load,
     world::{Served, World},
 };
@@ -32,7 +32,7 @@ impl Counts {
         address: SocketAddr,
     ) -> Result<Self, Error> {
         let calls = context.count(200);
-        let link = Link::start(address, Duration::ZERO)?;
+        let link = Proxy::start(address)?;
         let client = Served::start(world.routes(contender, link.address())?).await?;
         let load = Load { concurrency: 1, ..load.clone() };
         // Opens the connection, and prepares its statements.

@@ -15,7 +15,6 @@ mod counts;
 mod findings;
 mod go_interceptor;
 mod handler;
-mod link;
 pub(crate) mod load;
 mod primary_key;
 mod proto;
@@ -26,6 +25,7 @@ pub(crate) mod world;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use prost::Message as _;
+use tcp_proxy::Proxy;
 use tonic::service::Routes;
 use uuid::Uuid;
 
@@ -36,7 +36,6 @@ use self::{
     },
     counts::Counts,
     findings::{Distant, Findings, Matrix},
-    link::Link,
     load::{Client, Keys, Load},
     proto::{CreateProjectResponse, project_service_client::ProjectServiceClient},
     turns::{Entrant, Turns},
@@ -169,7 +168,8 @@ async fn in_process(context: &Context, world: &World, near: SocketAddr) -> Resul
 /// Calls services whose database is behind a slower network.
 async fn distant(context: &Context, world: &World, near: SocketAddr) -> Result<Distant, Error> {
     context.progress("calls with 1 ms more for each round trip");
-    let link = Link::start(near, ROUND_TRIP)?;
+    let link = Proxy::start(near)?;
+    link.delay_answers(ROUND_TRIP);
     let round_trip = world.round_trip(link.address(), context.count(100)).await?;
     let time = context.time(Duration::from_millis(800));
     let mut first = Vec::new();
