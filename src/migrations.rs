@@ -28,7 +28,7 @@ mod core {
 }
 
 mod organization {
-    refinery::embed_migrations!("migrations/organization");
+    refinery::embed_migrations!("examples/organization/migrations");
 }
 
 /// Where refinery notes what it has run: one table for each set, beside the application's own.

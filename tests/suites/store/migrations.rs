@@ -13,8 +13,12 @@ use uuid::Uuid;
 
 use crate::record::{again, claim, complete, completion};
 
-fn files(set: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(set);
+/// Where the core's migrations are, and where the sample's.
+const CORE: &str = "migrations/core";
+const ORGANIZATION: &str = "examples/organization/migrations";
+
+fn files(folder: &str) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
     let mut paths: Vec<_> =
         fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
@@ -60,8 +64,8 @@ async fn plain_sql_makes_the_same_as_the_crate() {
     migrations::run_organization(&mut client).await.expect("the organization migrations");
 
     let owner = plain.owner().await;
-    for set in ["core", "organization"] {
-        for file in files(set) {
+    for folder in [CORE, ORGANIZATION] {
+        for file in files(folder) {
             owner.batch_execute(&file).await.expect("a migration");
         }
     }
@@ -71,7 +75,7 @@ async fn plain_sql_makes_the_same_as_the_crate() {
     assert_eq!(ran, made);
 
     // Run once more, the core changes nothing, and leaves what was registered and replaced since.
-    for file in files("core") {
+    for file in files(CORE) {
         owner.batch_execute(&file).await.expect("a migration");
     }
     assert_eq!(schema(&owner).await, made);
