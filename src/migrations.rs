@@ -20,27 +20,25 @@
 
 use std::{error, fmt, time::Duration};
 
-use refinery::Runner;
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-mod core {
+mod embedded {
     refinery::embed_migrations!("migrations/core");
 }
 
-mod organization {
-    refinery::embed_migrations!("examples/organization/migrations");
-}
+/// Where refinery records what it has run, beside the application's own history.
+const HISTORY: &str = "idempotency_core_migrations";
 
-/// Where refinery notes what it has run: one table for each set, beside the application's own.
-const CORE_HISTORY: &str = "idempotency_core_migrations";
-const ORGANIZATION_HISTORY: &str = "idempotency_organization_migrations";
-
-/// How often to look again where somebody else was first, and after which pauses.
+/// How often to try while others are first, and the pauses between the attempts.
 const ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Makes the table, or brings it up to date. Doing so again changes nothing.
+///
+/// Servers may start together. Each migration and its record in the history are one transaction, so that one server is first
+/// with it, and the others find it done on their next attempt. (No lock: one that outlives a transaction does not work
+/// through PgBouncer.)
 ///
 /// # Errors
 ///
@@ -50,21 +48,19 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 ///
 /// Each migration is a transaction. Dropped, it stops after some of them.
 pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
-    run_set(client, core::migrations::runner, CORE_HISTORY).await
-}
-
-/// Makes FUN-15's own world on top of [`run`]: the eight resource tables, `authz.outbox`, the eight foreign keys. For the
-/// sample, for tests, and as a pattern.
-///
-/// # Errors
-///
-/// As [`run`].
-///
-/// # Cancel safety
-///
-/// As [`run`].
-pub async fn run_organization(client: &mut Client) -> Result<(), MigrationError> {
-    run_set(client, organization::migrations::runner, ORGANIZATION_HISTORY).await
+    let mut runner = embedded::migrations::runner();
+    runner.set_migration_table_name(HISTORY);
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..ATTEMPTS {
+        match runner.run_async(client).await {
+            Ok(_) => return Ok(()),
+            Err(error) if was_first(&error) => tokio::time::sleep(pause).await,
+            Err(error) => return Err(error.into()),
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    runner.run_async(client).await?;
+    Ok(())
 }
 
 /// Grants a role what the store needs, and no more: the role as which the API logs in, neither a superuser nor the owner of
@@ -78,24 +74,7 @@ pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
     Ok(())
 }
 
-/// Runs what has not been run. Each migration is a transaction, its note in the history included, so that of servers which
-/// start together one is first with each of them, and the others find it done when they look again. (No lock: one that
-/// outlives a transaction does not work through PgBouncer.)
-async fn run_set(client: &mut Client, runner: impl Fn() -> Runner, history: &str) -> Result<(), MigrationError> {
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..ATTEMPTS {
-        match runner().set_migration_table_name(history).run_async(client).await {
-            Ok(_) => return Ok(()),
-            Err(error) if was_first(&error) => tokio::time::sleep(pause).await,
-            Err(error) => return Err(error.into()),
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    runner().set_migration_table_name(history).run_async(client).await?;
-    Ok(())
-}
-
-/// Whether somebody else may have been first.
+/// Whether another server may have been first.
 fn was_first(error: &refinery::Error) -> bool {
     let mut source = error::Error::source(error);
     while let Some(cause) = source {

@@ -12,6 +12,8 @@ const FILES: [&str; 5] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    // Embedded by refinery, which does not notice a new file.
+    println!("cargo:rerun-if-changed=migrations");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // Where tonic-idempotency's own build script says that `idempotency/v1/procedure.proto` is.
     let idempotency = env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?;

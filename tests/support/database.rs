@@ -6,7 +6,6 @@ use tcp_proxy::Proxy;
 use tokio::{net::lookup_host, sync::OnceCell};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
-    migrations,
     status::{OutboxStatus, Resource},
     store::{PostgresStore, ResourceTypes},
 };
@@ -40,8 +39,7 @@ impl Database {
             .get_or_init(|| async {
                 let database = Self::empty().await;
                 let mut owner = database.owner().await;
-                migrations::run(&mut owner).await.expect("the core migrations run");
-                migrations::run_organization(&mut owner).await.expect("the organization migrations run");
+                organization::migrations::run(&mut owner).await.expect("the migrations run");
                 owner
                     .batch_execute(&format!(
                         "SELECT tenant.organization_grant('{API_ROLE}');

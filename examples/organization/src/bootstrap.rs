@@ -4,7 +4,7 @@
 use tokio_postgres::{Client, NoTls, error::SqlState, types::Type};
 use uuid::{Uuid, uuid};
 
-use crate::{database::API_ROLE, failure::chain, run::Error};
+use crate::{database::API_ROLE, failure::chain, migrations, run::Error};
 
 /// The organisation that `alice` and `bob` belong to.
 pub const ORGANIZATION: Uuid = uuid!("0198c0de-0000-7000-8000-000000000001");
@@ -49,8 +49,7 @@ pub async fn bootstrap(database_url: &str) -> Result<(), Error> {
         );
     }
 
-    tonic_idempotency::migrations::run(&mut client).await?;
-    tonic_idempotency::migrations::run_organization(&mut client).await?;
+    migrations::run(&mut client).await?;
     create_api_role(&client).await?;
     insert_example(&client).await?;
     Ok(())

@@ -10,7 +10,8 @@
 //! | `call` | what a create call comes with: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
-//! | `bootstrap` | migrations, the API's role, the example's users, organisation and cluster |
+//! | [`migrations`] | the sample's own tables |
+//! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground` | the page at `/` |
 //! | `args`, `run`, `signals`, `ready`, `tour` | the command |
@@ -22,6 +23,7 @@ mod call;
 mod database;
 mod failure;
 mod fields;
+pub mod migrations;
 mod outbox;
 mod playground;
 mod protocols;

@@ -8,7 +8,6 @@ use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
 use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
-    migrations,
     status::{OutboxStatus, Resource},
     store::{ClaimOutcome, Completion, PostgresStore, ResourceTypes, Store, StoreErrorKind, conformance::Harness},
 };
@@ -271,8 +270,7 @@ async fn migrations_run_at_once() {
         let (mut client, connection) = tokio_postgres::connect(bouncer.url(), NoTls).await.expect("a connection");
         tokio::spawn(connection);
         servers.spawn(async move {
-            migrations::run(&mut client).await.expect("the core migrations run");
-            migrations::run_organization(&mut client).await.expect("the organization migrations run");
+            organization::migrations::run(&mut client).await.expect("the migrations run");
         });
     }
     servers.join_all().await;

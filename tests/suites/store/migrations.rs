@@ -60,8 +60,7 @@ async fn works(database: &Database) {
 async fn plain_sql_makes_the_same_as_the_crate() {
     let (ran, plain) = (Database::empty().await, Database::empty().await);
     let mut client = ran.owner().await;
-    migrations::run(&mut client).await.expect("the core migrations");
-    migrations::run_organization(&mut client).await.expect("the organization migrations");
+    organization::migrations::run(&mut client).await.expect("the migrations");
 
     let owner = plain.owner().await;
     for folder in [CORE, ORGANIZATION] {
