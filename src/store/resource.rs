@@ -50,8 +50,7 @@ impl ResourceType {
 ///
 /// let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
 /// assert_eq!(types.get("invoice").unwrap().column(), "invoice_id");
-/// assert!(types.get("project").is_none());
-/// assert!(ResourceTypes::organization().get("project").is_some());
+/// assert!(types.get("receipt").is_none());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceTypes {
@@ -67,20 +66,6 @@ impl ResourceTypes {
     /// No type at all: keys are recorded without what they created.
     pub fn none() -> Self {
         Self::default()
-    }
-
-    /// The eight of FUN-15 section 3, which `migrations/organization` registers.
-    pub fn organization() -> Self {
-        Self::new([
-            ResourceType::new("api_key", "api_key_id", "tenant.api_keys"),
-            ResourceType::new("cluster", "cluster_id", "tenant.clusters"),
-            ResourceType::new("install", "install_id", "tenant.installs"),
-            ResourceType::new("namespace", "namespace_id", "tenant.namespaces"),
-            ResourceType::new("node_pool", "node_pool_id", "tenant.node_pools"),
-            ResourceType::new("organization_user", "organization_user_id", "tenant.organization_users"),
-            ResourceType::new("project", "project_id", "tenant.projects"),
-            ResourceType::new("project_member", "project_member_id", "tenant.project_members"),
-        ])
     }
 
     /// The type with this name.

@@ -7,7 +7,7 @@ use tokio::{net::lookup_host, sync::OnceCell};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::{PostgresStore, ResourceTypes},
+    store::PostgresStore,
 };
 use uuid::Uuid;
 
@@ -145,7 +145,7 @@ impl Database {
 
     /// A store on such a pool, patient enough for a machine that has much to do.
     pub fn store(&self) -> PostgresStore {
-        PostgresStore::new(self.pool(8), ResourceTypes::organization()).timeout(Duration::from_secs(30))
+        PostgresStore::new(self.pool(8), organization::resource_types()).timeout(Duration::from_secs(30))
     }
 
     /// A new user of the organisation.

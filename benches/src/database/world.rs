@@ -21,10 +21,7 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
 };
-use tonic_idempotency::{
-    IdempotencyLayer, UserId,
-    store::{PostgresStore, ResourceTypes},
-};
+use tonic_idempotency::{IdempotencyLayer, UserId, store::PostgresStore};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
@@ -124,7 +121,7 @@ impl World {
                 authenticated(ProjectServiceServer::new(GoInterceptor::new(projects()?, pool()?, statements)))
             }
             Guard::Layer { mode, effect, statements, replays } => {
-                let store = PostgresStore::new(pool()?, ResourceTypes::organization());
+                let store = PostgresStore::new(pool()?, organization::resource_types());
                 let store = match statements {
                     Statements::Parsed => store,
                     Statements::Prepared => store.prepared_statements(),

@@ -7,7 +7,7 @@ use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     IdempotencyKey, UserId,
     policy::{EffectPolicy, LeasePolicy},
-    store::{Claim, ClaimOutcome, PostgresStore, Reservation, ResourceTypes, Store as _},
+    store::{Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
 };
 use uuid::Uuid;
 
@@ -54,7 +54,7 @@ impl Subject {
         let address = table.world.address()?;
         let caller = match self {
             Self::Claim => {
-                let store = PostgresStore::new(table.world.pool(address)?, ResourceTypes::organization());
+                let store = PostgresStore::new(table.world.pool(address)?, organization::resource_types());
                 Caller::Store(store.prepared_statements())
             }
             Self::FirstReserved | Self::ReplayReserved => {

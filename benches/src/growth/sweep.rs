@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio_util::task::AbortOnDropHandle;
-use tonic_idempotency::{
-    maintenance::Sweeper,
-    store::{PostgresStore, ResourceTypes},
-};
+use tonic_idempotency::{maintenance::Sweeper, store::PostgresStore};
 
 use super::table::{PAYLOAD, Rows, Table};
 use crate::{
@@ -46,7 +43,7 @@ impl Sweeps {
         table.world.superuser().batch_execute("ALTER TABLE tenant.idempotency_keys RESET (autovacuum_enabled)").await?;
 
         let address = table.world.address()?;
-        let sweeper = Sweeper::new(PostgresStore::new(table.world.pool(address)?, ResourceTypes::organization()));
+        let sweeper = Sweeper::new(PostgresStore::new(table.world.pool(address)?, organization::resource_types()));
         let load = Load { concurrency: CONCURRENCY, keys: Keys::New, payload: PAYLOAD };
         let mut services = Vec::new();
         for contender in CONTENDERS {

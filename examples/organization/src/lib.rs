@@ -10,7 +10,7 @@
 //! | `call` | what a create call comes with: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
-//! | [`migrations`] | the sample's own tables |
+//! | [`migrations`], `resource_types` | the sample's own tables, and which of them keys record |
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground` | the page at `/` |
@@ -28,6 +28,7 @@ mod outbox;
 mod playground;
 mod protocols;
 mod ready;
+mod resource_types;
 mod run;
 mod server;
 mod services;
@@ -38,6 +39,7 @@ pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION, bootstrap};
 pub use database::{Database, pool};
+pub use resource_types::resource_types;
 pub use run::{Error, run};
 pub use services::Projects;
 

@@ -13,7 +13,7 @@ use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
-    store::{PostgresStore, ResourceTypes},
+    store::PostgresStore,
 };
 use tower_layer::Layer;
 
@@ -28,6 +28,7 @@ use crate::{
         project_service_server::ProjectServiceServer,
     },
     protocols,
+    resource_types::resource_types,
     run::Error,
     services::{ApiKeys, Clusters, Invites, InvitesReconciler, Namespaces, Projects},
     signals::Signals,
@@ -56,7 +57,7 @@ impl Service {
         let [store_pool, handler_pool] = pools.clone();
         let database = Database::new(handler_pool, args.handler_delay);
 
-        let store = PostgresStore::new(store_pool, ResourceTypes::organization());
+        let store = PostgresStore::new(store_pool, resource_types());
         let overrides = Overrides::of(args);
         let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store.clone())

@@ -39,7 +39,7 @@ use protobuf_canonical::RequestHash;
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
 /// use std::time::Duration;
-/// use tonic_idempotency::store::{PostgresStore, ResourceTypes};
+/// use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let manager = Manager::new("host=localhost user=my_api dbname=my_app".parse()?, tokio_postgres::NoTls);
@@ -48,7 +48,8 @@ use protobuf_canonical::RequestHash;
 /// // Default: gives up on an operation after five seconds.
 /// let store = PostgresStore::new(pool.clone(), ResourceTypes::none());
 /// // Customised.
-/// let patient = PostgresStore::new(pool, ResourceTypes::organization())
+/// let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
+/// let patient = PostgresStore::new(pool, types)
 ///     .prepared_statements()
 ///     .timeout(Duration::from_secs(10));
 /// # Ok(())

@@ -17,9 +17,7 @@ use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
     policy::{EffectPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
-    store::{
-        BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, ResourceTypes, Store as _, TransactionOptions,
-    },
+    store::{BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, Store as _, TransactionOptions},
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tower_layer::Layer as _;
@@ -97,7 +95,7 @@ impl Service {
 }
 
 fn store(pool: Pool) -> PostgresStore {
-    PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(60))
+    PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(60))
 }
 
 fn assert_succeeded(response: &Response<()>, status: Option<&str>, replayed: bool) {

@@ -160,7 +160,7 @@ fn refuses_a_resource_type_that_the_store_does_not_know() {
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(postgres(resource_types())).build().expect("a layer");
     let message = error(
         IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
-            .store(postgres(ResourceTypes::organization()))
+            .store(postgres(organization::resource_types()))
             .procedure(Procedure::builder("/shop.v1.Shop/CreateOrder").creates("order", "order.id")),
     );
     assert!(message.contains("/shop.v1.Shop/CreateOrder") && message.contains("\"order\""), "{message}");

@@ -2,12 +2,7 @@
 
 use prost::Message as _;
 use tonic::Code;
-use tonic_idempotency::{
-    IdempotencyLayer,
-    connect::ConnectLayer,
-    rejection::Reason,
-    store::{PostgresStore, ResourceTypes},
-};
+use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, rejection::Reason, store::PostgresStore};
 use tonic_idempotency_tests::{
     Database,
     catalog::{FILE_DESCRIPTOR_SET, proto::Created},
@@ -29,7 +24,7 @@ async fn both(database: &Database) -> [Server; 2] {
 }
 
 async fn served(database: &Database, kind: Kind) -> Server {
-    let store = PostgresStore::new(database.pool(4), ResourceTypes::organization());
+    let store = PostgresStore::new(database.pool(4), organization::resource_types());
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).build().expect("a layer");
     Server::layered(kind, layer, ConnectLayer::new(FILE_DESCRIPTOR_SET)).await
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::{ClaimOutcome, Completion, PostgresStore, ResourceTypes, Store, StoreErrorKind, conformance::Harness},
+    store::{ClaimOutcome, Completion, PostgresStore, Store, StoreErrorKind, conformance::Harness},
 };
 use tonic_idempotency_tests::{API_LOGIN, Database, until};
 use uuid::Uuid;
@@ -60,7 +60,7 @@ async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
 }
 
 fn store(pool: &Pool) -> PostgresStore {
-    PostgresStore::new(pool.clone(), ResourceTypes::organization()).timeout(Duration::from_secs(30))
+    PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30))
 }
 
 /// What a server connection has for the client that gets it.

@@ -126,10 +126,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let database = Database::new().await;
     // One connection, for everybody.
     let pool = database.pool(1);
-    let store = tonic_idempotency::store::PostgresStore::new(
-        pool.clone(),
-        tonic_idempotency::store::ResourceTypes::organization(),
-    );
+    let store = tonic_idempotency::store::PostgresStore::new(pool.clone(), organization::resource_types());
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     let owner = database.owner().await;
     let unset = async || {

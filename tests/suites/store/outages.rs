@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tonic_idempotency::store::{ClaimOutcome, CompleteOutcome, PostgresStore, ResourceTypes, Store, StoreErrorKind};
+use tonic_idempotency::store::{ClaimOutcome, CompleteOutcome, PostgresStore, Store, StoreErrorKind};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ async fn says_that_nothing_was_done_where_there_is_no_connection() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     proxy.cut();
-    let store = PostgresStore::new(pool, ResourceTypes::organization());
+    let store = PostgresStore::new(pool, organization::resource_types());
     let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("no connection");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
 }
@@ -41,7 +41,7 @@ async fn uses_a_new_connection_where_the_old_ones_are_gone() {
 async fn works_again_once_the_database_is_back() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(30));
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(30));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     proxy.cut();
@@ -55,7 +55,7 @@ async fn works_again_once_the_database_is_back() {
 async fn gives_up_on_a_statement_in_time_and_on_its_connection() {
     let database = Database::new().await;
     let pool = database.pool(1);
-    let patient = PostgresStore::new(pool.clone(), ResourceTypes::organization()).timeout(Duration::from_secs(30));
+    let patient = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30));
     let store = patient.clone().timeout(Duration::from_millis(300));
     complete(&patient, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
     let mut owner = database.owner().await;
@@ -99,7 +99,7 @@ async fn refuses_to_guess_what_an_unknown_state_means() {
 async fn takes_one_round_trip_for_each_operation() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
-    let store = PostgresStore::new(pool.clone(), ResourceTypes::organization()).timeout(Duration::from_secs(30));
+    let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30));
     let resource = database.project(None).await;
     drop(pool.get().await.expect("a connection"));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

@@ -6,7 +6,7 @@ use deadpool_postgres::Pool;
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
-        ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, ReleaseOutcome, ResourceTypes, Store,
+        ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, ReleaseOutcome, Store,
         conformance::Harness,
     },
 };
@@ -34,7 +34,7 @@ impl Harness for Prepared {
 tonic_idempotency::store_suite!(Prepared);
 
 fn store(pool: &Pool) -> PostgresStore {
-    PostgresStore::new(pool.clone(), ResourceTypes::organization())
+    PostgresStore::new(pool.clone(), organization::resource_types())
         .timeout(Duration::from_secs(30))
         .prepared_statements()
 }

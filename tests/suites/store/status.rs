@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic_idempotency::{
     status::OutboxStatus,
-    store::{ClaimOutcome, Completion, PostgresStore, Replay, ResourceTypes, Store},
+    store::{ClaimOutcome, Completion, PostgresStore, Replay, Store},
 };
 use tonic_idempotency_tests::{Database, rows_read};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::record::{again, claim, complete, completion};
 async fn replay_after(breaking: &str, setup: &str) -> Replay {
     let database = Database::new().await;
     let pool = database.pool_with(1, setup);
-    let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(30));
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(30));
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let project = database.project(Some(OutboxStatus::Completed)).await;
     complete(&store, &claim, &Completion { resource: Some(project), ..completion("first") }).await;
@@ -75,7 +75,7 @@ async fn is_found_without_reading_the_outbox() {
     let api = database.api().await;
     // In one transaction: only at its end does PostgreSQL hand its counts on.
     api.batch_execute("BEGIN").await.expect("a transaction");
-    for resource_type in ResourceTypes::organization().iter() {
+    for resource_type in organization::resource_types().iter() {
         let before = rows_read(&api, "authz.outbox").await;
         api.execute("SELECT tenant.idempotency_resource_status($1, gen_random_uuid())", &[&resource_type.name()])
             .await

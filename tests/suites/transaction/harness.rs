@@ -28,7 +28,7 @@ use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
     policy::{Mode, Procedure, ProcedureBuilder},
     rejection::Reason,
-    store::{PostgresStore, ResourceTypes, TransactionError},
+    store::{PostgresStore, TransactionError},
 };
 use tonic_idempotency_tests::{Database, shop, until};
 use tower_layer::Layer as _;
@@ -142,7 +142,7 @@ impl Service {
         F: Future<Output = Result<Uuid, Status>> + Send + 'static,
     {
         let procedure = Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(Mode::Transactional);
-        let store = PostgresStore::new(pool, ResourceTypes::organization()).timeout(Duration::from_secs(60));
+        let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(60));
         let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
             .reconciler("/organization.v1.InviteService/InviteMember", |_| async {

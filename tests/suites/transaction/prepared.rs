@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tonic::{Code, Status};
-use tonic_idempotency::{
-    policy::ProcedureBuilder,
-    store::{PostgresStore, ResourceTypes},
-};
+use tonic_idempotency::{policy::ProcedureBuilder, store::PostgresStore};
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
@@ -15,7 +12,7 @@ use crate::harness::{Call, Service, all_have_ended, rows};
 
 /// On the pool, its handler's errors final or not.
 async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Service {
-    let store = PostgresStore::new(pool.clone(), ResourceTypes::organization())
+    let store = PostgresStore::new(pool.clone(), organization::resource_types())
         .timeout(Duration::from_secs(60))
         .prepared_statements();
     let describe = |procedure: ProcedureBuilder| procedure.final_errors(final_errors.iter().copied());
@@ -113,7 +110,7 @@ async fn begins_where_its_statements_went_stale() {
 async fn is_rolled_back_where_its_commit_went_stale() {
     let database = Database::new().await;
     let (owner, pool) = (database.owner().await, database.pool(1));
-    let store = PostgresStore::new(pool.clone(), ResourceTypes::organization()).prepared_statements();
+    let store = PostgresStore::new(pool.clone(), organization::resource_types()).prepared_statements();
     let script = |call: Call| async move {
         let project = call.insert().await?;
         if call.name == "forget" {
