@@ -35,20 +35,30 @@ impl ResourceType {
         &self.column
     }
 
-    /// The SQL that registers the type in a database with the core migrations: adds the column, the foreign key and the
-    /// check that at most one such column is set. To be run by the owner of the table; running it again changes nothing.
+    /// The table whose `id` the column references.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The SQL that registers the type, for a migration tool of the application's own: adds the column, the foreign key and the
+    /// check that at most one such column is set. The owner of the table runs it, after the core migrations; running it again
+    /// changes nothing. `migrations::register` (feature `postgres`) does the same for all types at once.
     pub fn registration_sql(&self) -> String {
         let [name, column, table] = [&self.name, &self.column, &self.table].map(|text| text.replace('\'', "''"));
         format!("SELECT tenant.idempotency_register_resource('{name}', '{column}', '{table}');")
     }
 }
 
-/// The resource types that a store can record.
+/// The resource types that a store can record. An application lists its own, registers them once in its database
+/// (`migrations::register`, feature `postgres`), and passes them to its store.
 ///
 /// ```
 /// use tonic_idempotency::store::{ResourceType, ResourceTypes};
 ///
-/// let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
+/// let types = ResourceTypes::new([
+///     ResourceType::new("invoice", "invoice_id", "billing.invoices"),
+///     ResourceType::new("refund", "refund_id", "billing.refunds"),
+/// ]);
 /// assert_eq!(types.get("invoice").unwrap().column(), "invoice_id");
 /// assert!(types.get("receipt").is_none());
 /// ```
@@ -60,7 +70,13 @@ pub struct ResourceTypes {
 impl ResourceTypes {
     /// These types. Of two with one name the first counts.
     pub fn new(types: impl IntoIterator<Item = ResourceType>) -> Self {
-        Self { types: types.into_iter().collect() }
+        let mut known = Self::none();
+        for resource_type in types {
+            if known.get(&resource_type.name).is_none() {
+                known.types.push(resource_type);
+            }
+        }
+        known
     }
 
     /// No type at all: keys are recorded without what they created.
@@ -76,5 +92,19 @@ impl ResourceTypes {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &ResourceType> {
         self.types.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_types_with_one_name_the_first_counts() {
+        let types = ResourceTypes::new([
+            ResourceType::new("invoice", "invoice_id", "billing.invoices"),
+            ResourceType::new("invoice", "bill_id", "billing.bills"),
+        ]);
+        assert_eq!(types.iter().map(ResourceType::column).collect::<Vec<_>>(), ["invoice_id"]);
     }
 }

@@ -1,8 +1,8 @@
 //! The migrations: from the crate, as plain SQL, twice, at once, on a table that is there already.
 
-use std::{fs, path::Path};
+use std::{error::Error as _, fs, path::Path};
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations,
     status::Resource,
@@ -155,8 +155,8 @@ async fn adopts_a_table_of_fun15_with_its_rows() {
     let before = schema(&owner).await;
 
     migrations::run(&mut owner).await.expect("the core migrations");
-    let project = ResourceType::new("project", "project_id", "tenant.projects");
-    owner.batch_execute(&project.registration_sql()).await.expect("the registration");
+    let types = ResourceTypes::new([ResourceType::new("project", "project_id", "tenant.projects")]);
+    migrations::register(&mut owner, &types).await.expect("the registration");
     migrations::grant(&owner, API_ROLE).await.expect("the grant");
 
     let after = schema(&owner).await;
@@ -166,7 +166,7 @@ async fn adopts_a_table_of_fun15_with_its_rows() {
     assert_eq!(indexes, 3, "no index is there twice: {after:#?}");
 
     works(&database).await;
-    let store = PostgresStore::new(database.pool(1), ResourceTypes::new([project]));
+    let store = PostgresStore::new(database.pool(1), types);
     let old = claim(
         "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
         "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
@@ -223,6 +223,111 @@ async fn registers_a_resource_type_of_an_application() {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, None),
         other => panic!("no replay but {other:?}"),
     }
+}
+
+/// A database with the tables of two types, which are not registered yet.
+async fn with_billing() -> (Database, ResourceTypes) {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner).await.expect("the core migrations");
+    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    owner
+        .batch_execute(
+            "CREATE SCHEMA billing;
+             CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+             CREATE TABLE billing.refunds (id uuid PRIMARY KEY DEFAULT gen_random_uuid());",
+        )
+        .await
+        .expect("the tables");
+    let types = ResourceTypes::new([
+        ResourceType::new("invoice", "invoice_id", "billing.invoices"),
+        ResourceType::new("refund", "refund_id", "billing.refunds"),
+    ]);
+    (database, types)
+}
+
+/// The names of the types that are registered.
+async fn registered(client: &Client) -> Vec<String> {
+    let names = "SELECT name FROM tenant.idempotency_resource_types ORDER BY name";
+    client.query(names, &[]).await.expect("the types").iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn registers_all_types_of_an_application_at_once() {
+    let (database, types) = with_billing().await;
+    let (mut one, mut other) = (database.owner().await, database.owner().await);
+    let reversed = ResourceTypes::new(types.iter().cloned().collect::<Vec<_>>().into_iter().rev());
+    let (first, second) =
+        tokio::join!(migrations::register(&mut one, &types), migrations::register(&mut other, &reversed));
+    first.expect("the registration");
+    second.expect("the registration");
+    assert_eq!(registered(&one).await, ["invoice", "refund"]);
+
+    let insert = "INSERT INTO billing.refunds DEFAULT VALUES RETURNING id";
+    let refund: Uuid = one.query_one(insert, &[]).await.expect("a refund").get(0);
+    let store = PostgresStore::new(database.pool(1), types);
+    let claim = Claim { resource_type: Some("refund".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let resource = Resource { resource_type: "refund".to_owned(), id: refund };
+    complete(&store, &claim, &Completion { resource: Some(resource), ..completion("done") }).await;
+    let stored: Uuid =
+        one.query_one("SELECT refund_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
+    assert_eq!(stored, refund);
+}
+
+#[tokio::test]
+async fn does_not_lock_the_keys_to_register_a_type_again() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    let before = schema(&owner).await;
+
+    let mut reader = database.owner().await;
+    let read = reader.transaction().await.expect("a transaction");
+    read.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await.expect("the lock");
+    owner.batch_execute("SET lock_timeout = '10ms'").await.expect("the setting");
+    migrations::register(&mut owner, &types).await.expect("the registration does not wait");
+    let receipts = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
+    let error = migrations::register(&mut owner, &receipts).await.expect_err("a new type waits for the lock");
+    let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    assert_eq!(error.and_then(tokio_postgres::Error::code), Some(&SqlState::LOCK_NOT_AVAILABLE));
+    read.rollback().await.expect("the lock is gone");
+    assert_eq!(schema(&owner).await, before);
+}
+
+#[tokio::test]
+async fn registers_a_type_again_whose_table_is_another() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    let before = schema(&owner).await;
+    let replace = "DROP TABLE billing.refunds CASCADE; CREATE TABLE billing.refunds (id uuid PRIMARY KEY);";
+    owner.batch_execute(replace).await.expect("another table");
+    assert_ne!(schema(&owner).await, before, "the foreign key is gone");
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    assert_eq!(schema(&owner).await, before);
+}
+
+#[tokio::test]
+async fn registers_no_type_where_one_has_no_table() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    let before = schema(&owner).await;
+    let missing = ResourceType::new("receipt", "receipt_id", "billing.receipts");
+    let types = ResourceTypes::new(types.iter().cloned().chain([missing]));
+    migrations::register(&mut owner, &types).await.expect_err("there is no such table");
+    assert!(registered(&owner).await.is_empty());
+    assert_eq!(schema(&owner).await, before);
+}
+
+#[tokio::test]
+async fn the_sample_registers_the_types_that_it_lists() {
+    let database = Database::new().await;
+    let mut owner = database.owner().await;
+    let types = organization::resource_types();
+    assert_eq!(registered(&owner).await, types.iter().map(ResourceType::name).collect::<Vec<_>>());
+    let before = schema(&owner).await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    assert_eq!(schema(&owner).await, before, "with the same columns and tables");
 }
 
 #[tokio::test]
