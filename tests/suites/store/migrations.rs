@@ -2,6 +2,7 @@
 
 use std::{error::Error as _, fs, path::Path};
 
+use tokio::task::JoinSet;
 use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations,
@@ -92,6 +93,17 @@ async fn running_again_or_at_once_changes_nothing() {
     assert_eq!(schema(&one).await, before);
     migrations::grant(&one, API_ROLE).await.expect("the grant");
     works(&database).await;
+}
+
+#[tokio::test]
+async fn the_migrations_of_the_sample_run_at_once() {
+    let database = Database::empty().await;
+    let mut servers = JoinSet::new();
+    for _ in 0..8 {
+        let mut client = database.owner().await;
+        servers.spawn(async move { organization::migrations::run(&mut client).await.expect("the migrations run") });
+    }
+    servers.join_all().await;
 }
 
 #[tokio::test]
