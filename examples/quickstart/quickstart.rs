@@ -49,7 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut orders = OrderServiceClient::connect(format!("http://{address}")).await?;
     let key = Uuid::new_v4().to_string(); // one key for each operation, the same with each attempt
-    for (attempt, item) in [("first attempt", "a lamp"), ("retry", "a lamp"), ("same key, another request", "a chair")] {
+    for (attempt, item) in [("first attempt", "a lamp"), ("retry", "a lamp"), ("same key, another request", "a chair")]
+    {
         println!("{attempt}:");
         let mut request = Request::new(CreateOrderRequest { item: item.to_owned() });
         request.metadata_mut().insert("idempotency-key", key.parse()?);
