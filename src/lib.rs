@@ -1,41 +1,120 @@
 //! Idempotency keys for [tonic](https://docs.rs/tonic) services, over gRPC, gRPC-Web and Connect, with their state in PostgreSQL under
 //! row-level security.
 //!
+//! ```
+//! use tonic_idempotency::{IdempotencyLayer, policy::Procedure, store::MemoryStore};
+//! use tower::ServiceExt as _;
+//! use tower_layer::Layer as _;
+//!
+//! # use std::sync::atomic::{AtomicUsize, Ordering};
+//! # use bytes::Bytes;
+//! # use http_body_util::{Full, StreamBody};
+//! # use prost::Message as _;
+//! # use prost_types::{FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
+//! # use tonic::body::Body;
+//! # use tonic_idempotency::UserId;
+//! # static ORDERS: AtomicUsize = AtomicUsize::new(0);
+//! # async fn create_order(_: http::Request<Body>) -> Result<http::Response<Body>, std::convert::Infallible> {
+//! #     ORDERS.fetch_add(1, Ordering::SeqCst);
+//! #     let trailers = http::HeaderMap::from_iter([("grpc-status".parse().unwrap(), "0".parse().unwrap())]);
+//! #     let frames = [http_body::Frame::data(Bytes::from_static(&[0; 5])), http_body::Frame::trailers(trailers)];
+//! #     let frames = futures_util::stream::iter(frames.map(Ok::<_, std::convert::Infallible>));
+//! #     Ok(http::Response::new(Body::new(StreamBody::new(frames))))
+//! # }
+//! # fn call(key: &str) -> http::Request<Body> {
+//! #     http::Request::post("/shop.v1.Orders/CreateOrder")
+//! #         .header("content-type", "application/grpc")
+//! #         .header("idempotency-key", key)
+//! #         .extension(UserId::new(uuid::Uuid::from_u128(1)))
+//! #         .body(Body::new(Full::new(Bytes::from_static(&[0; 5]))))
+//! #         .unwrap()
+//! # }
+//! # fn descriptors() -> Vec<u8> {
+//! #     let message = prost_types::DescriptorProto { name: Some("Order".to_owned()), ..Default::default() };
+//! #     let method = MethodDescriptorProto {
+//! #         name: Some("CreateOrder".to_owned()),
+//! #         input_type: Some(".shop.v1.Order".to_owned()),
+//! #         output_type: Some(".shop.v1.Order".to_owned()),
+//! #         ..Default::default()
+//! #     };
+//! #     let service = ServiceDescriptorProto { name: Some("Orders".to_owned()), method: vec![method], ..Default::default() };
+//! #     let file = FileDescriptorProto {
+//! #         name: Some("shop.proto".to_owned()),
+//! #         package: Some("shop.v1".to_owned()),
+//! #         message_type: vec![message],
+//! #         service: vec![service],
+//! #         syntax: Some("proto3".to_owned()),
+//! #         ..Default::default()
+//! #     };
+//! #     FileDescriptorSet { file: vec![file] }.encode_to_vec()
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let descriptors = descriptors();
+//! // The descriptors of your services, and a store: `PostgresStore` where it counts.
+//! let idempotency = IdempotencyLayer::builder(descriptors.as_slice())
+//!     .store(MemoryStore::new())
+//!     .procedure(Procedure::builder("/shop.v1.Orders/CreateOrder")) // or the option in the .proto file
+//!     .build()?;
+//! // With tonic: `Server::builder().layer(authentication).layer(idempotency)`.
+//! let orders = idempotency.layer(tower::service_fn(create_order));
+//!
+//! let first = orders.clone().oneshot(call("8e03978e-40d5-43dd-bc93-6894a57f9324")).await?;
+//! let retry = orders.clone().oneshot(call("8e03978e-40d5-43dd-bc93-6894a57f9324")).await?;
+//!
+//! assert_eq!(ORDERS.load(Ordering::SeqCst), 1); // the retry did not create again
+//! assert_eq!(first.headers()["idempotency-status"], "completed");
+//! assert_eq!(retry.headers()["idempotent-replayed"], "true");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! > At-least-once delivery + this layer = exactly-once effect. For one user and one key, the handler's effect happens at
 //! > most once while the record lives, and every retry of a call that succeeded gets that call's response.
 //!
-//! Where the handler's writes and the record meet is a procedure's [`Mode`]: a transactional handler writes with the
-//! [`Transaction`] that it is given, and the promise holds whatever crashes; a reserved one writes wherever it likes, and where
-//! its process dies its [`LeasePolicy`] decides.
+//! A procedure's [`Mode`](policy::Mode) decides how far that goes. A transactional handler writes with the [`Transaction`] that
+//! it is given: the record is committed with its effect, and the promise holds whatever crashes. A reserved handler writes
+//! anywhere; if its process dies in between, the procedure's [`LeasePolicy`](policy::LeasePolicy) decides.
 //!
-//! Start with [`IdempotencyLayer`]; it takes a [`PostgresStore`] and the descriptors of the services, and finds in them the
-//! procedures that are opted in ([`policy`]). The README has the ten lines, and the sample
-//! (`cargo run --example organization`) a whole service.
-//!
-//! # What becomes of a call
+//! # Outcomes
 //!
 //! | the call | what the caller gets |
 //! |---|---|
-//! | to a procedure that is not opted in, or with no store configured | the handler's answer, the layer does not look |
-//! | without a key | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`]) |
+//! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through |
+//! | without a key | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`](policy::KeyPolicy)) |
 //! | with a malformed key | `INVALID_ARGUMENT` |
-//! | without an authenticated user | the handler's answer and a warning in the log, or `UNAUTHENTICATED` ([`UserPolicy`]) |
-//! | while the store is away | the handler's answer and a warning in the log, or `UNAVAILABLE` ([`StorePolicy`], [`Mode`]) |
+//! | without an authenticated user | the handler's answer and a warning in the log, or `UNAUTHENTICATED` ([`UserPolicy`](policy::UserPolicy)) |
+//! | while the store is unavailable | the handler's answer and a warning in the log, or `UNAVAILABLE` ([`StorePolicy`](policy::StorePolicy), [`Mode`](policy::Mode)) |
 //! | the first with its key | the handler's answer, `idempotency-status: processing` |
-//! | with a key of another procedure or request | `INVALID_ARGUMENT` |
-//! | while the first with its key runs | `ABORTED`, retry later; or it waits ([`InProgressPolicy`]) |
-//! | after the first with its key succeeded | its response with the handler's metadata ([`ReplayedMetadata`]), `idempotent-replayed: true`, and the newest `idempotency-status` |
-//! | after the first with its key failed | the handler's answer: the key was free again; or the same error ([`FinalErrors`]) |
-//! | after the lease of the first ended without an outcome | the handler's answer, what the [`Reconciler`] found, or `FAILED_PRECONDITION` ([`LeasePolicy`]) |
+//! | with the key of another procedure or request | `INVALID_ARGUMENT` |
+//! | while the first with its key is running | `ABORTED`, retry later; or it waits ([`InProgressPolicy`](policy::InProgressPolicy)) |
+//! | after the first with its key succeeded | its response and metadata ([`ReplayedMetadata`](policy::ReplayedMetadata)), `idempotent-replayed: true`, and the newest `idempotency-status` |
+//! | after the first with its key failed | the handler's answer: the key was free again; or the same error ([`FinalErrors`](policy::FinalErrors)) |
+//! | after the lease of the first ended without an outcome | the handler's answer, the answer of the [`Reconciler`](policy::Reconciler), or `FAILED_PRECONDITION` ([`LeasePolicy`](policy::LeasePolicy)) |
 //! | whose transaction lost against another | `ABORTED`, retry |
-//! | while the layer shuts down | `UNAVAILABLE`, retry elsewhere |
+//! | while the layer is shutting down | `UNAVAILABLE`, retry elsewhere |
 //!
-//! What the layer refuses is in the docs of [`Reason`], the life of a record in those of [`Store`], what operators see in
-//! [`telemetry`].
+//! # Modules
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`layer`] | the builder of the [`IdempotencyLayer`], the service that it makes, authenticated users, the report of a shutdown |
+//! | [`policy`] | the procedures that take keys, and their policies |
+//! | [`rejection`] | the reasons why a call is refused |
+//! | [`status`] | the status of the asynchronous work behind a created resource |
+//! | [`store`] | the stores, and the contract of a store of your own |
+//! | [`maintenance`] | the sweep of expired records, the recovery of calls without an outcome |
+#![cfg_attr(feature = "postgres", doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |")]
+#![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
+//! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
+//! | [`telemetry`] | the log lines and counters |
+//!
+//! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the [`Transaction`] in the extensions of
+//! their request.
 //!
 //! # Protocols
 //!
-//! A key is one key, whatever protocol and encoding its calls come in: the hash is of the message, and what is stored is neutral.
+//! A key is the same key in every protocol and encoding: the hash is of the message, and records are neutral.
 //!
 //! | the caller speaks | in front of a tonic server | around a service of `connectrpc`'s own |
 //! |---|---|---|
@@ -43,15 +122,15 @@
 //! | gRPC-Web | `tonic_web::GrpcWebLayer` | nothing, for its binary form |
 //! | Connect, unary: binary, JSON, GET | `connect::ConnectLayer` (feature `connect`) | nothing |
 //!
-//! In another protocol, a call with a key runs unprotected, with a warning; it is refused where its procedure is transactional or
-//! refuses calls while the store is away.
+//! In any other protocol, a call with a key runs unprotected, with a warning. It is refused if its procedure is transactional, or
+//! refuses calls while the store is unavailable.
 //!
-//! # Hang-ups
+//! # Disconnects
 //!
-//! tonic drops a handler's future wherever it stands when the client hangs up, resets its stream or runs into its deadline.
-//! A call with a key therefore runs in a task of its own that goes on to its end (a transactional one may be rolled back
-//! instead: [`DisconnectPolicy`]). [`IdempotencyLayer::shutdown`] waits for these tasks before the process ends. A panic of the
-//! handler is caught in that task, and answered with `INTERNAL`.
+//! tonic drops a handler's future wherever it stands when the client disconnects, resets its stream or runs into its deadline.
+//! A call with a key therefore runs in a task of its own, to its end (a transactional call can be rolled back instead:
+//! [`DisconnectPolicy`](policy::DisconnectPolicy)). [`IdempotencyLayer::shutdown`] waits for these tasks before the process ends. A
+//! panic of the handler is caught in that task, and answered with `INTERNAL`.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
