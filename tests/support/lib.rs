@@ -12,7 +12,23 @@ pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// The README's code compiles.
+/// Compiles the code of the README and of the documents.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/calling.md")]
+    mod calling {}
+    #[doc = include_str!("../../docs/connect.md")]
+    mod connect {}
+    #[doc = include_str!("../../docs/database.md")]
+    mod database {}
+    #[doc = include_str!("../../docs/headers-and-errors.md")]
+    mod headers_and_errors {}
+    #[doc = include_str!("../../docs/modes.md")]
+    mod modes {}
+    #[doc = include_str!("../../docs/operations.md")]
+    mod operations {}
+    #[doc = include_str!("../../docs/settings.md")]
+    mod settings {}
+}
