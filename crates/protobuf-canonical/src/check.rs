@@ -1,4 +1,4 @@
-//! The pass that proves that bytes are canonical already, without allocating.
+//! The check whether a message is canonical already. It does not allocate.
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
@@ -8,9 +8,9 @@ use super::{
     utf8::is_utf8,
 };
 
-/// Whether `wire` is the canonical encoding of the message that it encodes.
+/// Returns whether `wire` is the canonical encoding of its message.
 ///
-/// Stops at the first thing that is not canonical, so an answer of `false` says nothing about what comes after it.
+/// Stops at the first byte that is not canonical: after `false`, the rest of `wire` may still be invalid.
 pub(super) fn is_canonical(schema: &Schema, wire: &[u8]) -> Result<bool, CanonicalError> {
     match Check::new(schema, wire).message(schema.root(), None, 0) {
         Ok(()) => Ok(true),
@@ -19,7 +19,7 @@ pub(super) fn is_canonical(schema: &Schema, wire: &[u8]) -> Result<bool, Canonic
     }
 }
 
-/// Reads an entry of a map, given by the bytes in it: its key, if the entry is canonical and its value a scalar.
+/// Returns the key of a map entry if the entry is canonical and its value is a scalar. `entry` is the entry's content.
 pub(super) fn canonical_entry<'a>(schema: &'a Schema, map: MapPlan, entry: &'a [u8]) -> Option<SortKey<'a>> {
     let mut check = Check::new(schema, entry);
     let Value::Scalar(value) = map.value else { return None };
@@ -29,7 +29,7 @@ pub(super) fn canonical_entry<'a>(schema: &'a Schema, map: MapPlan, entry: &'a [
     check.reader.is_empty().then_some(key)
 }
 
-/// Why the check ends early.
+/// The reason why the check ends early.
 enum Stop {
     Invalid(CanonicalError),
     NotCanonical,
@@ -60,7 +60,7 @@ impl<'a> Check<'a> {
 
     /// Reads one message: to the end of the bytes, or to the end tag of the group with number `group`.
     fn message(&mut self, plan: &MessagePlan, group: Option<u32>, depth: u32) -> Checked<()> {
-        // What is of a lower rank came too late; after unknown fields, everything does.
+        // A field of a lower rank is out of order. After an unknown field, every known field is.
         let mut lowest_rank = 0;
         while !self.reader.is_empty() {
             let tag = self.reader.tag()?;
@@ -68,7 +68,7 @@ impl<'a> Check<'a> {
             match plan.field(tag.number()) {
                 Some(field) if field.tag == tag.encoded() => {
                     ensure(field.rank >= lowest_rank)?;
-                    // A list or map is read whole, so that it may not be there again either.
+                    // A list or map is read as a whole, so it must not occur again either.
                     lowest_rank = field.rank + 1;
                     self.field(field, depth)?;
                 }
@@ -85,7 +85,7 @@ impl<'a> Check<'a> {
         if group.is_none() { Ok(()) } else { Err(mismatch()) }
     }
 
-    /// Reads what follows the tag of a field; of a list or a map, everything that follows.
+    /// Reads a field after its first tag. Of a list or a map, reads all consecutive elements.
     #[inline]
     fn field(&mut self, field: &FieldPlan, depth: u32) -> Checked<()> {
         match field.shape {
@@ -104,7 +104,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Reads one value, and says whether it is the default.
+    /// Reads one value and returns whether it is the default.
     #[inline(always)]
     fn value(&mut self, value: Value, number: u32, depth: u32) -> Checked<bool> {
         match value {
@@ -156,10 +156,10 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Reads the entries of a map, whose keys have to ascend.
+    /// Reads the entries of a map. Their keys must ascend.
     fn map(&mut self, tag: u64, map: MapPlan, depth: u32) -> Checked<()> {
         let mut previous = None;
-        // A copy that nobody else can reach stays in registers.
+        // A copy that nothing else refers to stays in registers.
         let mut entries = Check { schema: self.schema, reader: self.reader.clone() };
         loop {
             let mut entry = Check::new(self.schema, entries.bytes()?);
@@ -192,7 +192,7 @@ impl<'a> Check<'a> {
         Ok(bytes.content)
     }
 
-    /// Reads a tag, which has to be this one.
+    /// Reads a tag that must be `encoded`.
     #[inline]
     fn expect_tag(&mut self, encoded: u64) -> Checked<()> {
         if self.reader.eat_tag(encoded) {
@@ -209,7 +209,7 @@ fn mismatch() -> Stop {
     CanonicalError::from(Kind::GroupMismatch).into()
 }
 
-/// A scalar as it was read.
+/// A scalar as read from the wire.
 enum Content<'a> {
     Number(u64),
     Text(&'a [u8]),

@@ -1,6 +1,8 @@
+//! The error of the canonical encoding.
+
 use std::{error, fmt};
 
-/// A request message that cannot be hashed, because its bytes are no valid encoding of the message type.
+/// A message without a canonical encoding: its bytes are not a valid encoding of the message type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanonicalError {
     kind: CanonicalErrorKind,
@@ -11,7 +13,7 @@ impl CanonicalError {
         Self { kind }
     }
 
-    /// What is wrong with the bytes.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> CanonicalErrorKind {
         self.kind
     }
@@ -20,27 +22,27 @@ impl CanonicalError {
 impl fmt::Display for CanonicalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            CanonicalErrorKind::GroupMismatch => "a group ends that did not begin, or begins and does not end",
-            CanonicalErrorKind::InvalidFieldNumber => "a field number is out of range",
-            CanonicalErrorKind::InvalidUtf8 => "a string is not valid UTF-8",
-            CanonicalErrorKind::InvalidWireType => "a wire type does not exist",
-            CanonicalErrorKind::TooDeep => "messages nest too deep",
-            CanonicalErrorKind::Truncated => "the message ends in the middle of a field",
-            CanonicalErrorKind::VarintOverflow => "a varint is longer than 64 bits",
+            CanonicalErrorKind::GroupMismatch => "mismatched start-group and end-group tags",
+            CanonicalErrorKind::InvalidFieldNumber => "invalid field number",
+            CanonicalErrorKind::InvalidUtf8 => "a string field contains invalid UTF-8",
+            CanonicalErrorKind::InvalidWireType => "invalid wire type",
+            CanonicalErrorKind::TooDeep => "nested more than 100 levels deep",
+            CanonicalErrorKind::Truncated => "unexpected end of the message within a field",
+            CanonicalErrorKind::VarintOverflow => "a varint overflows 64 bits",
         })
     }
 }
 
 impl error::Error for CanonicalError {}
 
-// As wide as the lengths and numbers in whose place it stands in a `Result`: of a narrower one, the compiler writes a byte where
-// it reads a word next, and the processor waits for that at every tag.
-/// What is wrong with the bytes of a message.
+// 64 bits wide, like the lengths and numbers that share a `Result` with it. For a narrower enum the compiler writes one
+// byte and then reads a whole word from the same place, which stalls the processor at every tag.
+/// The kind of a [`CanonicalError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u64)]
 pub enum CanonicalErrorKind {
-    /// A group ends that did not begin, or begins and does not end.
+    /// A group has a start tag without an end tag, or an end tag without a start tag.
     GroupMismatch,
     /// A field number is 0 or above 2²⁹ − 1.
     InvalidFieldNumber,
@@ -48,7 +50,7 @@ pub enum CanonicalErrorKind {
     InvalidUtf8,
     /// A wire type is 6 or 7.
     InvalidWireType,
-    /// Messages nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
+    /// Messages or groups nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
     TooDeep,
     /// The bytes end in the middle of a field.
     Truncated,

@@ -1,26 +1,27 @@
 //! The canonical encoding of a request message, and the request hash.
 //!
-//! The same message can be encoded in many ways: fields in any order, lengths padded, lists packed or not, maps in any
-//! order. The canonical encoding is the one that protobuf-go's `MarshalOptions{Deterministic: true}` gives for the message
-//! once decoded, so that a Go server and a Rust server can share one table (what the Go interceptor does):
+//! The same message can be encoded in many ways: fields in any order, padded lengths, lists packed or not, maps in any
+//! order. The canonical encoding is the output of protobuf-go's `MarshalOptions{Deterministic: true}` for the decoded
+//! message. The Go interceptor hashes the same bytes, so a Go server and a Rust server can share one table:
 //!
-//! 1. extensions by field number; then fields outside any oneof by field number; then the set members of real oneofs in
-//!    the order in which the oneofs are declared; then unknown fields in order of arrival, the tag minimal and the rest
-//!    verbatim;
-//! 2. scalars with implicit presence equal to their default are left out (`-0.0` is not the default); of a singular field
-//!    the last value wins; singular messages given in pieces are merged; of a oneof the last member wins;
-//! 3. repeated fields are packed or not as the schema says, however they arrived; varints, tags and lengths are minimal;
-//! 4. map entries are sorted by key (strings bytewise, integers by value, `false` before `true`), the last of equal keys
-//!    wins, key and value are both written;
-//! 5. a field whose wire type does not fit the schema is an unknown field; inside a map entry, unknown fields are dropped;
-//! 6. enums keep values that they do not declare; numbers of 32 bits or fewer drop the bits that they do not have; a
-//!    signalling NaN of a `float` becomes a quiet one in maps and extensions; strings of proto3 have to be UTF-8.
+//! 1. The order is: extensions by field number; fields outside any oneof by field number; the set members of real
+//!    oneofs, in the order in which the oneofs are declared; unknown fields in order of arrival, with a minimal tag and
+//!    the rest verbatim.
+//! 2. Scalars with implicit presence are omitted if they equal their default (`-0.0` does not). The last value of a
+//!    singular field wins, the pieces of a singular message are merged, and the last member of a oneof wins.
+//! 3. The schema decides whether a repeated field is packed, not the sender. Varints, tags and lengths are minimal.
+//! 4. Map entries are sorted by key: strings bytewise, integers by value, `false` before `true`. The last of equal keys
+//!    wins. Key and value are both written.
+//! 5. A field whose wire type does not match the schema is an unknown field. Inside a map entry, unknown fields are
+//!    dropped.
+//! 6. Enum values that are not declared are preserved. Numbers of 32 bits or fewer drop any excess bits. A signalling
+//!    NaN of a `float` becomes a quiet one in maps and extensions. Strings of proto3 must be UTF-8.
 //!
-//! The form depends on which extensions the descriptor pool knows: servers that share a table have to know the same.
+//! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
-//! Almost every real request arrives in this form already. One pass over the wire bytes, driven by the descriptor, proves
-//! it without allocating, and the bytes are hashed where they lie; only the others are rewritten: their fields, as spans of
-//! the wire bytes, are put in order and written out, the entries of maps copied where they are canonical by themselves.
+//! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, proves
+//! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
+//! the wire bytes, are sorted and written out; map entries that are canonical by themselves are copied.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -44,12 +45,13 @@ use subtle::ConstantTimeEq;
 pub use self::error::{CanonicalError, CanonicalErrorKind};
 use self::schema::Schema;
 
-/// How deep messages and groups may nest, the outermost one not counted: 100, as deep as prost decodes.
+/// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
+/// decoder.
 pub const MAX_DEPTH: u32 = 100;
 
 /// Encodes the messages of one type canonically, and hashes them.
 ///
-/// Made once for each message type: it compiles the descriptor.
+/// Create one for each message type and reuse it: [`new`](Self::new) compiles the descriptor.
 ///
 /// ```
 /// use prost_reflect::DescriptorPool;
@@ -58,7 +60,7 @@ pub const MAX_DEPTH: u32 = 100;
 /// let duration = DescriptorPool::global().get_message_by_name("google.protobuf.Duration").unwrap();
 /// let canonical = Canonical::new(&duration);
 ///
-/// // nanos (2) before seconds (1), and seconds given twice: the last one wins.
+/// // nanos (2) before seconds (1), and two values for seconds: the last one wins.
 /// let shuffled = [0x10, 0x07, 0x08, 0x01, 0x08, 0x05];
 /// let in_order = [0x08, 0x05, 0x10, 0x07];
 /// assert_eq!(canonical.encode(&shuffled).unwrap(), in_order.as_slice());
@@ -70,16 +72,16 @@ pub struct Canonical {
 }
 
 impl Canonical {
-    /// Compiles the descriptor of a message, with all that it reaches and the extensions that its pool knows.
+    /// Compiles the descriptor of a message, of all messages that it refers to, and of their extensions in its pool.
     pub fn new(message: &MessageDescriptor) -> Self {
         Self { name: message.full_name().to_owned(), schema: Schema::compile(message) }
     }
 
-    /// The canonical encoding of the message that `wire` encodes: `wire` itself where it is canonical already.
+    /// Returns the canonical encoding of the message in `wire`; borrows `wire` if it is canonical already.
     ///
     /// # Errors
     ///
-    /// [`CanonicalError`] where `wire` is not a valid encoding of such a message.
+    /// [`CanonicalError`] if `wire` is not a valid encoding of a message of this type.
     pub fn encode<'a>(&self, wire: &'a [u8]) -> Result<Cow<'a, [u8]>, CanonicalError> {
         if check::is_canonical(&self.schema, wire)? {
             Ok(Cow::Borrowed(wire))
@@ -88,11 +90,11 @@ impl Canonical {
         }
     }
 
-    /// The request hash: SHA-256 of the canonical encoding.
+    /// Returns the request hash: SHA-256 of the canonical encoding.
     ///
     /// # Errors
     ///
-    /// As [`encode`](Self::encode).
+    /// The same as [`encode`](Self::encode).
     pub fn hash(&self, wire: &[u8]) -> Result<RequestHash, CanonicalError> {
         let canonical = self.encode(wire)?;
         Ok(RequestHash(Sha256::digest(&canonical).into()))
@@ -105,19 +107,17 @@ impl fmt::Debug for Canonical {
     }
 }
 
-/// SHA-256 of the canonical encoding of a request message.
-///
-/// Compared in constant time.
+/// SHA-256 of the canonical encoding of a request message. Comparisons take constant time.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHash([u8; 32]);
 
 impl RequestHash {
-    /// The hash as it is stored.
+    /// Returns the bytes of the hash, as stored in the table.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Whether this is the hash that was stored.
+    /// Returns whether this hash equals the stored one.
     pub fn matches(&self, stored: &[u8]) -> bool {
         self.0.as_slice().ct_eq(stored).into()
     }

@@ -1,6 +1,8 @@
+//! The reader of the protobuf wire format.
+
 use super::{CanonicalError, CanonicalErrorKind as Kind, MAX_DEPTH};
 
-/// Reads the protobuf wire format. Nothing read is trusted: every read is bounds-checked.
+/// Reads the protobuf wire format from untrusted bytes: every read is bounds-checked.
 #[derive(Clone)]
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -17,7 +19,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What is still to be read.
+    /// Returns the bytes not read yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -36,7 +38,7 @@ impl<'a> Reader<'a> {
         Ok(Tag { encoded: varint.value, wire: WireType::from_tag(varint.value)?, minimal: varint.minimal })
     }
 
-    /// Reads past a tag if what comes next is this one, in as few bytes as can be.
+    /// Skips the next tag if it is `encoded` in its minimal form; returns whether it was.
     #[inline]
     pub(super) fn eat_tag(&mut self, encoded: u64) -> bool {
         let Some(&byte) = self.rest.first() else { return false };
@@ -100,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(*bytes))
     }
 
-    /// The content of a length-delimited field.
+    /// Reads the content of a length-delimited field.
     #[inline]
     pub(super) fn bytes(&mut self) -> Result<Bytes<'a>, CanonicalError> {
         let length = self.varint()?;
@@ -110,7 +112,7 @@ impl<'a> Reader<'a> {
         Ok(Bytes { content, minimal: length.minimal })
     }
 
-    /// The content of a group, its end tag read but not in it.
+    /// Reads a group up to and including its end tag. Returns the content without the end tag.
     pub(super) fn group(&mut self, number: u32, depth: u32) -> Result<&'a [u8], CanonicalError> {
         let start = self.rest;
         loop {
@@ -129,7 +131,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads past the value of a field, checking that it is well formed. `depth` is that of the message it stands in.
+    /// Skips the value of a field and checks that it is well formed. `depth` is the depth of the message around it.
     pub(super) fn skip(&mut self, tag: Tag, depth: u32) -> Result<(), CanonicalError> {
         match tag.wire {
             WireType::Varint => self.varint().map(drop),
@@ -142,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The depth of what stands in a message at `depth`.
+/// Returns the depth of a message inside one at `depth`.
 pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
     if depth >= MAX_DEPTH {
         return Err(Kind::TooDeep.into());
@@ -151,7 +153,8 @@ pub(super) fn deeper(depth: u32) -> Result<u32, CanonicalError> {
 }
 
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
-/// protobuf-go lets more pass inside a group that it only skips. A group that is a known field is read again, strictly.
+/// The limit inside a skipped group, where protobuf-go accepts more. A group that is a known field is read again,
+/// strictly.
 const MAX_FIELD_NUMBER_IN_GROUP: u64 = (1 << 31) - 1;
 pub(super) const MAX_VARINT_LEN: usize = 10;
 
@@ -168,7 +171,7 @@ impl Tag {
         Self { encoded: u64::from(number) << 3 | wire as u64, wire, minimal: true }
     }
 
-    /// The tag as it is written: number and wire type in one.
+    /// Returns the tag as written on the wire: field number and wire type in one number.
     #[inline]
     pub(super) fn encoded(self) -> u64 {
         self.encoded
@@ -183,14 +186,14 @@ impl Tag {
 #[derive(Clone, Copy)]
 pub(super) struct Varint {
     pub(super) value: u64,
-    /// In as few bytes as can be.
+    /// Whether the varint has its shortest encoding.
     pub(super) minimal: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a> {
     pub(super) content: &'a [u8],
-    /// The length in as few bytes as can be.
+    /// Whether the length has its shortest encoding.
     pub(super) minimal: bool,
 }
 

@@ -1,8 +1,9 @@
 //! The rewriter, for messages that did not arrive in canonical form.
 //!
-//! Merging the pieces of a message is the same as decoding the pieces one after the other, so a message is given as a list
-//! of pieces, and nothing is decoded into a tree: the fields of all pieces become a list of spans, sorted into canonical
-//! order, and each span is written out. The spans of a message stand on top of those of the messages around it, in one list.
+//! To merge the pieces of a message is the same as to decode them one after the other. So a message is a list of
+//! pieces, and nothing is decoded into a tree: the fields of all pieces become a list of spans, which is sorted into
+//! canonical order and written out. All messages share one list, used as a stack: the spans of a message lie above
+//! those of the outer messages.
 
 use std::ops::Range;
 
@@ -17,9 +18,9 @@ use super::{
     utf8::is_utf8,
 };
 
-/// The canonical encoding of the message that `wire` encodes.
+/// Returns the canonical encoding of the message in `wire`.
 pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Vec<u8>, CanonicalError> {
-    // So much that a small message needs no more.
+    // Enough for a small message.
     let mut items = Vec::with_capacity(32);
     items.push(Item::piece(wire));
     let out = Vec::with_capacity(wire.len() + 16);
@@ -30,23 +31,23 @@ pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Vec<u8>, Canonical
 
 struct Rewriter<'a> {
     schema: &'a Schema,
-    /// The fields of the messages that are being written, those of the innermost one last.
+    /// The fields of the messages being written, those of the innermost one last.
     items: Vec<Item<'a>>,
-    /// The entries of the maps that are being written, likewise.
+    /// The entries of the maps being written, those of the innermost one last.
     entries: Vec<MapEntry<'a>>,
     out: Vec<u8>,
 }
 
-/// One field as it arrived.
+/// One field of a message, as it arrived.
 #[derive(Clone, Copy)]
 struct Item<'a> {
-    /// `None` for an unknown field, last in the order.
+    /// `None` for an unknown field, which is written last.
     field: Option<&'a FieldPlan>,
     raw: Raw<'a>,
 }
 
 impl<'a> Item<'a> {
-    /// A piece of a message that no field is asked about.
+    /// Returns a piece of a message whose field does not matter.
     fn piece(content: &'a [u8]) -> Self {
         Self { field: None, raw: Raw::Bytes(content) }
     }
@@ -60,11 +61,11 @@ impl<'a> Item<'a> {
 enum Raw<'a> {
     /// The content of a length-delimited field or of a group.
     Bytes(&'a [u8]),
-    /// A varint, as protobuf-go would write it, or a fixed32 or fixed64.
+    /// A normalized varint, a fixed32 or a fixed64.
     Number(u64),
-    /// Several values of a list in one.
+    /// Several values of a packed list.
     Packed(&'a [u8]),
-    /// An unknown field: its tag as it is written, and the rest of it verbatim.
+    /// An unknown field: its encoded tag, and the rest of it verbatim.
     Unknown(u32, &'a [u8]),
 }
 
@@ -85,14 +86,14 @@ impl<'a> Raw<'a> {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Writes the message that the items at `pieces` add up to.
+    /// Writes the message that results from merging the items at `pieces`.
     fn message(&mut self, plan: &'a MessagePlan, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         let start = self.items.len();
         for index in pieces {
             let piece = self.items[index].raw.bytes();
             collect(plan, piece, depth, &mut self.items)?;
         }
-        // Stable: items of one rank stay in the order of their arrival.
+        // A stable sort: items of one rank stay in order of arrival.
         self.items[start..].sort_by_key(Item::rank);
         let end = self.items.len();
         let mut next = start;
@@ -106,7 +107,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Writes what the items of one rank, none of them missing, add up to.
+    /// Writes a field or the members of a oneof. `items` are all items of that rank.
     fn field(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         let Some(last) = self.items[items.clone()].last().copied() else { return Ok(()) };
         let Some(field) = last.field else {
@@ -123,7 +124,7 @@ impl<'a> Rewriter<'a> {
                     rewriter.elements(items, |rewriter, raw| rewriter.scalar(scalar, raw), scalar)
                 })?;
                 if length == 0 {
-                    // Nothing but empty chunks: there is no such field.
+                    // Only empty chunks: the list is empty.
                     self.out.truncate(start);
                 }
                 Ok(())
@@ -147,7 +148,7 @@ impl<'a> Rewriter<'a> {
                 Ok(())
             }
             Shape::Singular(value, _) => {
-                // Of a oneof, a member set again after another one starts afresh.
+                // A member of a oneof that is set again after another member starts from an empty message.
                 let other = self.items[items.clone()].iter().rposition(|item| !is(item, field));
                 let afresh = items.start + other.map_or(0, |other| other + 1);
                 self.validate_replaced(items.start..afresh, depth)?;
@@ -165,7 +166,7 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// What a later member of the oneof replaced is not written, but must be valid all the same.
+    /// Checks the members of a oneof that a later member replaced: they are not written, but must be valid.
     fn validate_replaced(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         let start = self.out.len();
         for index in items {
@@ -177,7 +178,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Calls `write` with each value of a list of scalars, packed and unpacked ones alike.
+    /// Calls `write` with each value of a list of scalars, packed or not.
     fn elements(
         &mut self,
         items: Range<usize>,
@@ -204,7 +205,7 @@ impl<'a> Rewriter<'a> {
             let entry = self.read_entry(map, self.items[index].raw.bytes(), depth)?;
             self.entries.push(entry);
         }
-        // Stable: of equal keys, the last to arrive is the last one here.
+        // A stable sort: of equal keys, the last to arrive stays last.
         self.entries[start..].sort_by_key(|entry| entry.sort_key);
         let end = self.entries.len();
         for index in start..end {
@@ -213,7 +214,7 @@ impl<'a> Rewriter<'a> {
             self.varint(tag);
             self.map_entry(map, entry, depth)?;
             if index + 1 < end && self.entries[index + 1].sort_key == entry.sort_key {
-                // Replaced by a later entry; written only to see that it is valid.
+                // A later entry replaces this one, which was written only to check that it is valid.
                 self.out.truncate(written);
             }
         }
@@ -258,7 +259,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Writes a message or a group with its tag; of a scalar, which was checked when it was read, nothing.
+    /// Writes a message or a group with its tag. Does nothing for a scalar, which was checked when it was read.
     fn value(&mut self, number: u32, value: Value, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
         match value {
             Value::Group(id) => {
@@ -303,8 +304,8 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// Calls `write`, and puts the length of what it wrote, which is returned, in front of that. There is room for a length of
-    /// as many bytes as that of what arrived: as a rule it fits, and nothing has to be moved.
+    /// Calls `write`, inserts the length of its output before the output, and returns that length. Reserves as many
+    /// bytes for the length prefix as the length `arrived` takes: usually the prefix fits and nothing has to be moved.
     fn delimited(
         &mut self,
         arrived: usize,
@@ -337,7 +338,7 @@ fn is(item: &Item<'_>, field: &FieldPlan) -> bool {
     item.field.is_some_and(|other| other.number == field.number)
 }
 
-/// Adds the fields of one piece of a message to `items`.
+/// Appends the fields of one piece of a message to `items`.
 fn collect<'a>(
     plan: &'a MessagePlan,
     piece: &'a [u8],
@@ -400,25 +401,25 @@ fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, C
     })
 }
 
-/// An entry of a map, as it arrived.
+/// A map entry as it arrived.
 #[derive(Clone, Copy)]
 struct MapEntry<'a> {
     sort_key: SortKey<'a>,
     content: &'a [u8],
-    /// Whether the content can be copied as it is.
+    /// Whether the content can be copied unchanged.
     canonical: bool,
 }
 
-/// What stands in an entry of a map.
+/// The key and the value of a map entry.
 struct KeyAndValue<'a> {
     key: Raw<'a>,
-    /// Where it is a scalar.
+    /// The value if it is a scalar; otherwise its pieces are in the list passed to [`read`](Self::read).
     value: Raw<'a>,
 }
 
 impl<'a> KeyAndValue<'a> {
-    /// A missing key or value is the default; what else stands in an entry is dropped, as protobuf-go does. The pieces of a
-    /// value that is a message are added to `pieces`.
+    /// Reads an entry. A missing key or value is the default; unknown fields are dropped, as by protobuf-go. If the
+    /// value is a message, its pieces are appended to `pieces`.
     fn read(map: MapPlan, entry: &'a [u8], depth: u32, pieces: &mut Vec<Item<'a>>) -> Result<Self, CanonicalError> {
         let mut key = default(map.key);
         let mut value = match map.value {

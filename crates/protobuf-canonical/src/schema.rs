@@ -1,10 +1,12 @@
+//! Message descriptors, compiled for the canonical encoding.
+
 use std::collections::HashMap;
 
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
 
 use super::reader::{Tag, WireType};
 
-/// A message descriptor and all that it reaches, compiled to what the canonical encoding asks about.
+/// A message descriptor and all messages that it refers to, compiled for the canonical encoding.
 pub(super) struct Schema {
     messages: Vec<MessagePlan>,
 }
@@ -13,7 +15,7 @@ impl Schema {
     pub(super) fn compile(root: &MessageDescriptor) -> Self {
         let mut compiler = Compiler::default();
         compiler.message(root);
-        // `messages` grows while it is walked: each message adds those that it reaches first.
+        // The queue grows during the loop: each message adds the messages that it is the first to refer to.
         let mut next = 0;
         while let Some(descriptor) = compiler.queue.get(next).cloned() {
             let plan = compiler.plan(&descriptor);
@@ -32,14 +34,14 @@ impl Schema {
     }
 }
 
-/// The place of a message in its schema; the compiler alone makes them, so each is in range.
+/// The index of a message in its schema. Only the compiler creates them, so each is in range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct MessageId(usize);
 
 pub(super) struct MessagePlan {
-    /// By field number.
+    /// The fields, sorted by number.
     fields: Vec<FieldPlan>,
-    /// Whether field n stands at `fields[n - 1]`: true of most messages, and saves the search.
+    /// Whether field n is at `fields[n - 1]`. True for most messages, and avoids the binary search.
     dense: bool,
 }
 
@@ -56,9 +58,10 @@ impl MessagePlan {
 
 pub(super) struct FieldPlan {
     pub(super) number: u32,
-    /// The tag that the canonical encoding writes: number and wire type in one.
+    /// The tag in the canonical encoding: field number and wire type in one number.
     pub(super) tag: u64,
-    /// The field's place in the canonical order. The members of one oneof share a rank: only one of them is written.
+    /// The position of the field in the canonical order. The members of a oneof share a rank, as only one of them is
+    /// written.
     pub(super) rank: u32,
     pub(super) shape: Shape,
 }
@@ -68,7 +71,8 @@ impl FieldPlan {
         Self { number, tag: Tag::new(number, shape.wire()).encoded(), rank, shape }
     }
 
-    /// The other wire type in which the field may arrive: a packable list, packed or not as the schema does not say.
+    /// Returns the second wire type that a packable list may arrive with: packed if the schema says unpacked, and vice
+    /// versa.
     #[inline]
     pub(super) fn other_wire(&self) -> Option<WireType> {
         match self.shape {
@@ -88,7 +92,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The wire type in which the canonical encoding writes the field.
+    /// Returns the wire type of the field in the canonical encoding.
     fn wire(self) -> WireType {
         match self {
             Self::Map(_) | Self::Packed(_) => WireType::Bytes,
@@ -117,9 +121,9 @@ impl MapPlan {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Written when set.
+    /// The field is written if it is set.
     Explicit,
-    /// Written when it is not the default.
+    /// The field is written if its value is not the default.
     Implicit,
 }
 
@@ -141,11 +145,11 @@ impl Value {
     }
 }
 
-/// A scalar type, as far as its encoding tells it from others.
+/// A scalar type. Types that are encoded alike share a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     Bool,
-    /// bytes, and the strings of proto2, which protobuf-go takes as they are.
+    /// bytes, and the strings of proto2, which protobuf-go does not check for UTF-8.
     Bytes,
     /// fixed32, float
     Fixed32,
@@ -154,7 +158,7 @@ pub(super) enum Scalar {
     /// int32, enums
     Int32,
     Int64,
-    /// float in a map or an extension, where protobuf-go makes a signalling NaN a quiet one.
+    /// float in a map or an extension, where protobuf-go turns a signalling NaN into a quiet one.
     QuietFloat,
     Sfixed32,
     Sfixed64,
@@ -177,7 +181,7 @@ impl Scalar {
         }
     }
 
-    /// What protobuf-go would write after it read this number: narrower types drop the bits that they do not have.
+    /// Returns the number that protobuf-go would write after reading `raw`: narrow types drop excess bits.
     #[inline]
     pub(super) fn normalize(self, raw: u64) -> u64 {
         const QUIET: u32 = 1 << 22;
@@ -190,7 +194,7 @@ impl Scalar {
         }
     }
 
-    /// A number that sorts as the map key does whose encoding (varint, or fixed) is `raw`.
+    /// Returns a number that sorts like the map key with the encoding (varint or fixed) `raw`.
     #[inline]
     pub(super) fn sort_key(self, raw: u64) -> u64 {
         const SIGN: u64 = 1 << 63;
@@ -300,7 +304,7 @@ fn list(value: Value, packed: bool) -> Shape {
     }
 }
 
-/// Whether a list is packed. A pool that protox compiled knows so only from the option itself.
+/// Returns whether a list is packed. Reads the option itself: in a pool compiled by protox, nothing else holds it.
 fn packed(options: &DynamicMessage, default: bool) -> bool {
     match options.get_field_by_name("packed") {
         Some(packed) if options.has_field_by_name("packed") => packed.as_bool().unwrap_or(default),
@@ -308,7 +312,7 @@ fn packed(options: &DynamicMessage, default: bool) -> bool {
     }
 }
 
-/// The value as it is in a map or an extension.
+/// Returns the value type for a map or an extension: `float` becomes [`Scalar::QuietFloat`].
 fn quiet(kind: &Kind, value: Value) -> Value {
     if *kind == Kind::Float { Value::Scalar(Scalar::QuietFloat) } else { value }
 }
@@ -320,7 +324,7 @@ fn presence(explicit: bool) -> Presence {
 fn scalar(kind: &Kind, syntax: Syntax) -> Scalar {
     match kind {
         Kind::Bool => Scalar::Bool,
-        // A map's key is never a message, and nothing else asks for the scalar of one.
+        // No caller passes a message: a map key is never one, and `Compiler::value` handles them itself.
         Kind::Bytes | Kind::Message(_) => Scalar::Bytes,
         Kind::Double | Kind::Fixed64 => Scalar::Fixed64,
         Kind::Enum(_) | Kind::Int32 => Scalar::Int32,

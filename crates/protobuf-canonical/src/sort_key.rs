@@ -1,6 +1,8 @@
+//! The order of map keys.
+
 use super::schema::Scalar;
 
-/// The key of a map entry, as it sorts among the keys of its map: a number that decides most comparisons, then the text.
+/// A map key in a form that sorts fast: a number that decides most comparisons, then the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortKey<'a> {
     number: u64,
@@ -8,7 +10,7 @@ pub(super) struct SortKey<'a> {
 }
 
 impl<'a> SortKey<'a> {
-    /// Of a key of this type whose encoding (varint, or fixed) is `raw`.
+    /// Returns the sort key of a numeric map key with the encoding (varint or fixed) `raw`.
     #[inline]
     pub(super) fn of_number(scalar: Scalar, raw: u64) -> Self {
         Self { number: scalar.sort_key(raw), text: &[] }
@@ -20,7 +22,7 @@ impl<'a> SortKey<'a> {
     }
 }
 
-/// The first eight bytes as a number that sorts as they do, zeros for those that are missing.
+/// Returns the first eight bytes, padded with zeros, as a number that sorts like them.
 #[inline]
 fn first_bytes(text: &[u8]) -> u64 {
     if let Some(first) = text.first_chunk() {
@@ -28,7 +30,7 @@ fn first_bytes(text: &[u8]) -> u64 {
     }
     let missing = 8 * (8 - text.len());
     if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
-        // Where the two overlap, they are the same.
+        // The two chunks agree on the bytes in which they overlap.
         return u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << missing;
     }
     text.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)).checked_shl(missing as u32).unwrap_or(0)

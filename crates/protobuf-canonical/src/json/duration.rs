@@ -1,9 +1,9 @@
 //! `google.protobuf.Duration` as text.
 
-/// In seconds, about ten thousand years.
+/// The maximum in seconds: about ten thousand years.
 const MAX: i64 = 315_576_000_000;
 
-/// Seconds and nanoseconds of a text such as `-1.5s`; none where it is no duration, or is out of range.
+/// Parses a text such as `-1.5s` into seconds and nanoseconds; `None` if it is not a duration or is out of range.
 pub(super) fn read(text: &str) -> Option<(i64, i32)> {
     let text = text.strip_suffix('s')?;
     let (sign, unsigned) = match text.strip_prefix('-') {
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Option<(i64, i32)> {
     Some((i64::from(sign) * seconds, sign * nanos(fraction)?))
 }
 
-/// The nanoseconds of a fraction of a second: at most nine digits.
+/// Parses the digits of a fraction of a second into nanoseconds; `None` for more than nine digits.
 pub(super) fn nanos(digits: &str) -> Option<i32> {
     if digits.len() > 9 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;

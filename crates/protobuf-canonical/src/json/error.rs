@@ -1,10 +1,10 @@
-//! A message that is not what its descriptor says.
+//! The error of reading and writing JSON.
 
 use std::fmt;
 
 use prost_reflect::MessageDescriptor;
 
-/// The longest text of an error, in bytes: it quotes its input, which may have any length.
+/// The maximum length of an error's text, in bytes. The text quotes the input, which may have any length.
 pub(super) const MAX_TEXT: usize = 1 << 10;
 
 /// A message that cannot be read from JSON, or cannot be written as JSON.
@@ -15,7 +15,7 @@ pub struct JsonError {
 
 impl JsonError {
     pub(super) fn invalid(message: &MessageDescriptor, error: serde_json::Error) -> Self {
-        let mut text = format!("not a {} in JSON: {error}", message.full_name());
+        let mut text = format!("invalid JSON for {}: {error}", message.full_name());
         text.truncate(text.floor_char_boundary(MAX_TEXT));
         Self { text }
     }

@@ -1,6 +1,7 @@
 //! `google.protobuf.FieldMask` as text.
 
-/// The paths of a text such as `name,createTime.nanos`, as they are called in a .proto file; none where it is no mask.
+/// Parses a text such as `name,createTime.nanos` into paths, spelled as in a .proto file; `None` if it is not a field
+/// mask.
 pub(super) fn read(text: &str) -> Option<Vec<String>> {
     match text.trim() {
         "" => Some(Vec::new()),

@@ -1,9 +1,9 @@
-//! Integers as JSON writes numbers: exactly, and without a detour through floats.
+//! Integers in JSON's number syntax, parsed exactly and not through floats.
 
-/// The most digits that an integer of 64 bits has.
+/// The maximum number of digits of a 64-bit integer.
 const MAX_DIGITS: usize = 20;
 
-/// A text that is a number in JSON.
+/// Returns the text if it is a number in JSON's syntax.
 pub(super) fn checked(text: &str) -> Result<&str, String> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -19,10 +19,10 @@ pub(super) fn checked(text: &str) -> Result<&str, String> {
         && (whole == "0" || !whole.starts_with('0'))
         && fraction.is_none_or(is_digits)
         && exponent.is_none_or(is_digits);
-    is_number.then_some(text).ok_or_else(|| format!("{text:?} is no number"))
+    is_number.then_some(text).ok_or_else(|| format!("{text:?} is not a number"))
 }
 
-/// The integer that a number is, `1.0` and `1e3` included; an error where it is none, or has more digits than any.
+/// Parses an integer, `1.0` and `1e3` included; an error if it is not an integer or has more than 20 digits.
 pub(super) fn exact(text: &str) -> Result<i128, String> {
     let text = checked(text)?;
     let (sign, unsigned) = match text.strip_prefix('-') {
@@ -45,7 +45,7 @@ pub(super) fn exact(text: &str) -> Result<i128, String> {
     }
     let shift = [trailing, fraction.len()].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     let zeros = exponent.saturating_add(shift[0]).saturating_sub(shift[1]);
-    let Ok(zeros) = usize::try_from(zeros) else { return Err(format!("{text} is no integer")) };
+    let Ok(zeros) = usize::try_from(zeros) else { return Err(format!("{text} is not an integer")) };
     if significant.len().saturating_add(zeros) > MAX_DIGITS {
         return Err(out_of_range());
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_read_what_is_no_integer() {
+    fn refuses_text_that_is_not_an_integer() {
         for text in [
             "",
             "-",

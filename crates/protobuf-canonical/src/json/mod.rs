@@ -1,9 +1,9 @@
-//! Messages in protobuf's JSON, by their descriptors.
+//! Protobuf's JSON, read and written by message descriptors.
 //!
-//! Both ways are gone here, not by prost-reflect. The same message has to have the same hash from JSON and from binary: what
-//! prost-reflect reads cannot say that a zero is negative, numbers of 32 bits are rounded twice, integers beyond their range are cut,
-//! and of fields given twice one is dropped. What is read, and as what, is what protobuf-go's protojson reads; where it is not,
-//! `tests/canonical/json.rs` says why.
+//! A message must have the same hash in JSON and in binary, so prost-reflect's own JSON reader is not exact enough: it
+//! loses the sign of a negative zero, rounds 32-bit numbers twice, truncates integers that are out of range, and drops
+//! one value of a duplicate field. This reader accepts the same JSON as protobuf-go's protojson and gives it the same
+//! meaning; `tests/canonical/json.rs` lists the exceptions and the reasons.
 
 mod duration;
 mod error;
@@ -32,23 +32,24 @@ use crate::Canonical;
 #[derive(Debug)]
 pub struct Json {
     ignore_unknown_fields: bool,
-    /// Of the types that were found in an `Any`, by name.
+    /// The encoders of the types found in an `Any`, by full name.
     canonical: Mutex<HashMap<String, Arc<Canonical>>>,
 }
 
 impl Json {
-    /// A reader and writer. With `ignore_unknown_fields`, fields and enum values that a message's type does not have are left out
-    /// when it is read, as connect-go does; without, they are errors.
+    /// Creates a reader and writer. With `ignore_unknown_fields`, the reader ignores unknown fields and enum values, as
+    /// connect-go does; otherwise they are errors.
     pub fn new(ignore_unknown_fields: bool) -> Self {
         Self { ignore_unknown_fields, canonical: Mutex::default() }
     }
 
-    /// The binary encoding of a message in JSON: every field that is there, defaults included, so not the canonical one.
-    /// Nothing is left out or overwritten silently.
+    /// Converts a message from JSON to binary. The result is not canonical: it holds every field of the JSON, defaults
+    /// included. No known field is dropped or overwritten silently.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if `json` is not such a message; it says where and why, and quotes at most 1 KiB.
+    /// [`JsonError`] if `json` is not a message of this type. The error names the place and the reason, and is at most
+    /// 1 KiB long.
     pub fn decode(&self, message: &MessageDescriptor, json: &[u8]) -> Result<Bytes, JsonError> {
         let invalid = |error| JsonError::invalid(message, error);
         let mut deserializer = serde_json::Deserializer::from_slice(json);
@@ -57,11 +58,12 @@ impl Json {
         Ok(binary.into())
     }
 
-    /// The JSON of a message in its binary encoding.
+    /// Converts a message from binary to JSON.
     ///
     /// # Errors
     ///
-    /// [`JsonError`] if `binary` is not such a message, or is nested too deep.
+    /// [`JsonError`] if `binary` is not a message of this type, is nested more than 100 levels deep (an `Any` counts
+    /// for ten), or holds an `Any` of an unknown type.
     pub fn encode(&self, message: MessageDescriptor, binary: Bytes) -> Result<Bytes, JsonError> {
         let decoded = DynamicMessage::decode(message, binary).map_err(JsonError::unreadable)?;
         serde_json::to_vec(&MessageSerializer::new(&decoded)).map(Bytes::from).map_err(JsonError::unwritable)
@@ -110,17 +112,16 @@ mod tests {
         }
     }
 
-    /// In the message itself as in those within it, the error says where.
     #[test]
-    fn says_what_is_wrong() {
+    fn an_error_names_the_reason_and_the_place() {
         for (json, expected) in [
-            (r#"{"name": "a", "name": "b"}"#, r#""name" is there twice"#),
-            (r#"{"type_url": "", "typeUrl": ""}"#, r#""typeUrl" is there twice"#),
-            (r#"{"none": 1}"#, r#""none" is no field of google.protobuf.Field"#),
+            (r#"{"name": "a", "name": "b"}"#, r#"duplicate field "name""#),
+            (r#"{"type_url": "", "typeUrl": ""}"#, r#"duplicate field "typeUrl""#),
+            (r#"{"none": 1}"#, r#"unknown field "none" of google.protobuf.Field"#),
             (r#"{"number": 1e10}"#, "1e10 is out of range"),
-            (r#"{"number": 0.5}"#, "0.5 is no integer"),
-            (r#"{"packed": 1}"#, "1 is neither true nor false"),
-            (r#"{"kind": "TYPE_NONE"}"#, r#""TYPE_NONE" is no value of google.protobuf.Field.Kind"#),
+            (r#"{"number": 0.5}"#, "0.5 is not an integer"),
+            (r#"{"packed": 1}"#, "1 is not a boolean: expected true or false"),
+            (r#"{"kind": "TYPE_NONE"}"#, r#"unknown value "TYPE_NONE" of enum google.protobuf.Field.Kind"#),
             ("[]", "invalid type: sequence, expected an object with the fields of google.protobuf.Field"),
         ] {
             let error = read("google.protobuf.Field", json).expect_err("an error");
@@ -129,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn does_not_quote_all_of_what_is_wrong() {
+    fn truncates_the_text_of_an_error_that_quotes_a_long_name() {
         let json = format!(r#"{{"{}": 1}}"#, "\u{2713}".repeat(MAX_TEXT));
         let error = read("google.protobuf.Field", &json).expect_err("an error");
         assert!(error.len() <= MAX_TEXT && error.ends_with('\u{2713}'), "{error}");
     }
 
     #[test]
-    fn an_any_in_an_any_is_not_followed_to_any_depth() {
+    fn does_not_write_more_than_ten_nested_anys() {
         let nested = |levels| {
             (0..levels).fold(Any::default(), |any, _| Any {
                 type_url: "a/google.protobuf.Any".to_owned(),

@@ -1,3 +1,5 @@
+//! The parser: protobuf's JSON to binary.
+
 use std::{borrow::Cow, collections::HashSet, fmt};
 
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -12,13 +14,14 @@ use crate::MAX_DEPTH;
 const KEY: u32 = 1;
 const VALUE: u32 = 2;
 
-/// Reads a message into its binary encoding. Not the canonical one: every field that is there is written, defaults included.
+/// Parses a message into its binary encoding. The result is not canonical: it holds every field of the JSON, defaults
+/// included.
 #[derive(Clone, Copy)]
 pub(super) struct MessageParser<'a> {
     descriptor: &'a MessageDescriptor,
     json: &'a Json,
     depth: u32,
-    /// A member that is no field.
+    /// The one member that is not a field: `@type` in the message of an `Any`.
     beside: Option<&'static str>,
 }
 
@@ -39,7 +42,7 @@ impl<'a> MessageParser<'a> {
         self.json
     }
 
-    /// A message in this one.
+    /// Returns a parser for a message inside this one, `deeper` levels below it.
     pub(super) fn inner<'b>(self, descriptor: &'b MessageDescriptor, deeper: u32) -> MessageParser<'b>
     where
         'a: 'b,
@@ -47,7 +50,7 @@ impl<'a> MessageParser<'a> {
         MessageParser { descriptor, json: self.json, depth: self.depth.saturating_add(deeper), beside: None }
     }
 
-    /// Of which one member is no field.
+    /// Returns a parser that ignores the member `member`, which is not a field.
     pub(super) fn beside(self, member: &'static str) -> Self {
         Self { beside: Some(member), ..self }
     }
@@ -58,7 +61,7 @@ impl<'de> DeserializeSeed<'de> for MessageParser<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
         if self.depth > MAX_DEPTH {
-            return Err(D::Error::custom("messages are too deep in one another"));
+            return Err(D::Error::custom("nested more than 100 levels deep"));
         }
         match well_known::WellKnownType::of(self.descriptor) {
             Some(form) => form.read(self, deserializer),
@@ -84,12 +87,12 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
             let member =
                 field.as_ref().map_or_else(|| Member::Other(name.to_string()), |field| Member::Field(field.number));
             if !seen.insert(member) {
-                return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
             let Some(field) = field else {
                 if self.beside != Some(&name) && !self.json.ignore_unknown_fields {
                     return Err(A::Error::custom(format_args!(
-                        "{name:?} is no field of {}",
+                        "unknown field {name:?} of {}",
                         self.descriptor.full_name()
                     )));
                 }
@@ -101,22 +104,22 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
                 && is_there
                 && !chosen.insert(oneof)
             {
-                return Err(A::Error::custom(format_args!("{name:?} is the second of a choice")));
+                return Err(A::Error::custom(format_args!("{name:?} sets a oneof that is already set")));
             }
         }
         Ok(message)
     }
 }
 
-/// What may not be in an object twice.
+/// A member of an object, to detect duplicates.
 #[derive(PartialEq, Eq, Hash)]
 enum Member {
-    /// By either of its names.
+    /// A field, under any of its names.
     Field(u32),
     Other(String),
 }
 
-/// What has to be known of a field, or of an extension.
+/// The properties of a field or an extension that the parser needs.
 #[derive(Clone)]
 struct Field {
     number: u32,
@@ -125,14 +128,14 @@ struct Field {
     is_list: bool,
     is_map: bool,
     is_packed: bool,
-    /// The number of the oneof that it is in.
+    /// The index of its oneof in the message.
     oneof: Option<usize>,
 }
 
 impl Field {
     fn named(message: &MessageDescriptor, name: &str) -> Option<Self> {
         let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
-        // A group has the name of its type, too.
+        // A group may also be named by its type.
         let is_named = |field: &FieldDescriptor| field.kind().as_message().is_some_and(|group| group.name() == name);
         let field = field.or_else(|| message.fields().find(|field| field.is_group() && is_named(field)));
         let extension = || message.get_extension_by_json_name(name).map(Self::from);
@@ -170,7 +173,7 @@ impl From<ExtensionDescriptor> for Field {
     }
 }
 
-/// Reads the value of a field, and says whether there is one: `null` is none, mostly.
+/// Parses the value of a field and returns whether the field is set. `null` leaves most fields unset.
 struct Value<'a> {
     field: &'a Field,
     of: MessageParser<'a>,
@@ -221,7 +224,7 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 }
 
-/// Reads the elements of a list.
+/// Parses the elements of a list.
 struct Elements<'a> {
     field: &'a Field,
     of: MessageParser<'a>,
@@ -253,7 +256,7 @@ impl<'de> Visitor<'de> for Elements<'_> {
     }
 }
 
-/// Reads the entries of a map.
+/// Parses the entries of a map.
 struct Entries<'a> {
     field: &'a Field,
     of: MessageParser<'a>,
@@ -270,12 +273,12 @@ impl<'de> Visitor<'de> for Entries<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Kind::Message(entry) = &self.field.kind else { return Err(A::Error::custom("a map without entries")) };
         let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()].map(Field::from);
-        // Encoded, so that 1 and 01 are the same.
+        // Compares encoded keys, so that 1 and 01 are duplicates.
         let mut seen = HashSet::new();
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             let bytes = scalar::key(&key.kind, &name).map_err(A::Error::custom)?;
             if !seen.insert(bytes.clone()) {
-                return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate map key {name:?}")));
             }
             let mut pair = Vec::new();
             write(&Field { number: KEY, ..key.clone() }, Some(bytes), &mut pair);
@@ -288,8 +291,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
     }
 }
 
-/// Reads one value into its bytes, without its tag and length; `None` for an enum's value that nobody knows, where these are
-/// ignored.
+/// Parses one value into its bytes, without tag and length; `None` for an unknown enum value if those are ignored.
 struct Single<'a> {
     kind: &'a Kind,
     of: MessageParser<'a>,
@@ -309,7 +311,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
     }
 }
 
-/// Writes a field, and says whether there was something to write.
+/// Writes a field if it has a value; returns whether it has.
 fn write(field: &Field, value: Option<Vec<u8>>, message: &mut Vec<u8>) -> bool {
     let Some(value) = value else { return false };
     match scalar::wire_type(&field.kind) {

@@ -1,3 +1,5 @@
+//! The parser of scalars: a JSON value to its bytes.
+
 use std::borrow::Cow;
 
 use base64::{
@@ -9,12 +11,12 @@ use prost_reflect::Kind;
 
 use super::{Json, integer, well_known};
 
-/// As lenient as Go: the bits that are left over may be any.
+/// Accepts any value of the unused trailing bits, as Go does.
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
 const PADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireCanonical);
 const UNPADDED: GeneralPurposeConfig = CONFIG.with_decode_padding_mode(DecodePaddingMode::RequireNone);
 
-/// How values of a kind are framed.
+/// Returns the wire type of a kind; a group has that of a message.
 pub(super) fn wire_type(kind: &Kind) -> WireType {
     match kind {
         Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => WireType::SixtyFourBit,
@@ -24,31 +26,31 @@ pub(super) fn wire_type(kind: &Kind) -> WireType {
     }
 }
 
-/// The key of a map entry, which is a string in JSON whatever it is.
+/// Parses a map key. In JSON, keys of every kind are strings.
 pub(super) fn key(kind: &Kind, name: &str) -> Result<Vec<u8>, String> {
     match (kind, name) {
         (Kind::String, name) => Ok(name.as_bytes().to_vec()),
         (Kind::Bool, "false") => Ok(vec![0]),
         (Kind::Bool, "true") => Ok(vec![1]),
-        (Kind::Bool, _) => Err(format!("{name:?} is neither \"true\" nor \"false\"")),
+        (Kind::Bool, _) => Err(format!("{name:?} is not a boolean: expected \"true\" or \"false\"")),
         (Kind::Fixed32 | Kind::Fixed64 | Kind::Uint32 | Kind::Uint64, name) if name.starts_with(['+', '-']) => {
-            Err(format!("{name:?} has a sign"))
+            Err(format!("{name:?} has a sign, but the key is unsigned"))
         }
-        // Not as numbers are: 01 and +1 are keys, 1.0 is none.
+        // Keys are parsed unlike numbers: 01 and +1 are valid keys, 1.0 is not.
         _ => {
             let value = name.parse().ok().and_then(|value| integer(kind, value));
-            value.ok_or_else(|| format!("{name:?} is no integer, or out of range"))
+            value.ok_or_else(|| format!("{name:?} is not an integer or is out of range"))
         }
     }
 }
 
-/// A value that is no message; `None` for a name that an enum does not have, where these are ignored.
+/// Parses a value that is not a message; `None` for an unknown enum value if those are ignored.
 pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Vec<u8>>, String> {
     match kind {
         Kind::Bool => match json {
             "false" => Ok(Some(vec![0])),
             "true" => Ok(Some(vec![1])),
-            _ => Err(format!("{json} is neither true nor false")),
+            _ => Err(format!("{json} is not a boolean: expected true or false")),
         },
         Kind::Bytes => bytes(&string(json)?).map(Some),
         Kind::Enum(values) if json == "null" && values.full_name() == well_known::NULL_VALUE => Ok(Some(vec![0])),
@@ -56,18 +58,18 @@ pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Ve
             Ok(name) => match values.get_value_by_name(&name) {
                 Some(value) => Ok(Some(varint(i64::from(value.number()) as u64))),
                 None if options.ignore_unknown_fields => Ok(None),
-                None => Err(format!("{name:?} is no value of {}", values.full_name())),
+                None => Err(format!("unknown value {name:?} of enum {}", values.full_name())),
             },
             Err(_) => number(&Kind::Int32, json).map(Some),
         },
-        Kind::Message(_) => Err("a message is no scalar".to_owned()),
+        Kind::Message(_) => Err("a message is not a scalar".to_owned()),
         Kind::String => Ok(Some(string(json)?.into_owned().into_bytes())),
         _ if json.starts_with('"') => number(kind, &string(json)?).map(Some),
         _ => number(kind, json).map(Some),
     }
 }
 
-/// A number, or the text that stands for one.
+/// Parses a number from its digits, or from the content of a JSON string.
 fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
     let narrow = || format!("{text} is out of range");
     let not_finite = match text {
@@ -77,7 +79,7 @@ fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
         _ => None,
     };
     let bytes = match kind {
-        // Each is rounded once, from what was written.
+        // Each kind is rounded once, directly from the text.
         Kind::Double => match not_finite {
             Some(value) => f64::from(value).to_le_bytes().to_vec(),
             None => {
@@ -97,7 +99,7 @@ fn number(kind: &Kind, text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// An integer, where it is in the range of its kind.
+/// Encodes an integer; `None` if it is out of the range of its kind.
 fn integer(kind: &Kind, value: i128) -> Option<Vec<u8>> {
     let [narrow, wide] = [i32::try_from(value).ok().map(i64::from), i64::try_from(value).ok()];
     Some(match kind {
@@ -117,18 +119,21 @@ fn integer(kind: &Kind, value: i128) -> Option<Vec<u8>> {
 
 pub(super) fn string(json: &str) -> Result<Cow<'_, str>, String> {
     if !json.starts_with('"') {
-        return Err(format!("{json} is no string"));
+        return Err(format!("{json} is not a string"));
     }
     serde_json::from_str::<String>(json).map(Cow::Owned).map_err(|error| error.to_string())
 }
 
-/// Padding is what makes the length a multiple of four, and lines may break anywhere: they count, and are left out.
+/// Parses Base64: padded if the length is a multiple of four, unpadded otherwise. Line breaks may stand anywhere. They
+/// count for that length, and are otherwise ignored.
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
     let alphabet = if text.contains(['-', '_']) { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
     let config = if text.len().is_multiple_of(4) { PADDED } else { UNPADDED };
     let line: Cow<'_, str> =
         if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], "").into() } else { text.into() };
-    GeneralPurpose::new(alphabet, config).decode(&*line).map_err(|error| format!("{text:?} is no base64: {error}"))
+    GeneralPurpose::new(alphabet, config)
+        .decode(&*line)
+        .map_err(|error| format!("{text:?} is not valid base64: {error}"))
 }
 
 pub(super) fn varint(value: u64) -> Vec<u8> {

@@ -1,3 +1,5 @@
+//! The serializer: a decoded message to protobuf's JSON.
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use prost_reflect::{DynamicMessage, Kind, MapKey, ReflectMessage as _, Value};
 use serde::{
@@ -8,8 +10,8 @@ use serde::{
 use super::well_known::{ANY_DEPTH, NULL_VALUE, TYPE, VALUE, WellKnownType};
 use crate::MAX_DEPTH;
 
-/// Writes a message. Not by prost-reflect, which leaves out zeros that are negative, writes null for wrapped numbers that are not
-/// finite, cannot write an empty `Any`, and follows one in another to any depth.
+/// Serializes a message. prost-reflect's own serializer is not used: it omits negative zeros, writes null for wrapped
+/// numbers that are not finite, cannot write an empty `Any`, and has no depth limit for an `Any` inside another.
 pub(super) struct MessageSerializer<'a> {
     message: &'a DynamicMessage,
     depth: u32,
@@ -31,10 +33,10 @@ impl<'a> MessageSerializer<'a> {
         let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
         let descriptor = self.message.descriptor().parent_pool().get_message_by_name(name);
         let Some(descriptor) = descriptor.filter(|it| it.full_name() == name) else {
-            return Err(S::Error::custom(format_args!("{type_url:?} is no type that is known here")));
+            return Err(S::Error::custom(format_args!("unknown type {type_url:?} in an Any")));
         };
         if self.depth + ANY_DEPTH > MAX_DEPTH {
-            return Err(S::Error::custom("messages are too deep in one another"));
+            return Err(S::Error::custom("nested more than 100 levels deep"));
         }
         let message = DynamicMessage::decode(descriptor, content).map_err(S::Error::custom)?;
         let inner = MessageSerializer { message: &message, depth: self.depth + ANY_DEPTH };
@@ -87,7 +89,7 @@ impl Serialize for MessageSerializer<'_> {
     }
 }
 
-/// The value of a field.
+/// Serializes the value of a field.
 struct ValueSerializer<'a> {
     value: &'a Value,
     kind: &'a Kind,
@@ -120,7 +122,7 @@ impl Serialize for ValueSerializer<'_> {
             Value::Map(values) => {
                 let entry = kind.as_message().ok_or_else(|| S::Error::custom("a map without entries"))?;
                 let kind = &entry.map_entry_value_field().kind();
-                // So that a replay is the same text.
+                // Sorted, so that a replay gives the same text.
                 let mut entries: Vec<_> = values.iter().collect();
                 entries.sort_unstable_by_key(|(key, _)| *key);
                 let entries = entries.into_iter();

@@ -5,7 +5,8 @@ use super::duration::nanos;
 /// The first second of the year 1, and the last of the year 9999.
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
-/// Seconds and nanoseconds since 1970 of a text such as `2023-11-14T22:13:20.5Z`; none where it is no time, or is out of range.
+/// Parses a text such as `2023-11-14T22:13:20.5Z` into seconds and nanoseconds since 1970; `None` if it is not a time
+/// or is out of range.
 pub(super) fn read(text: &str) -> Option<(i64, i32)> {
     let mut rest = text;
     let year = number(&mut rest, 4)?;
@@ -14,7 +15,7 @@ pub(super) fn read(text: &str) -> Option<(i64, i32)> {
     literal(&mut rest, '-')?;
     let day = number(&mut rest, 2)?;
     literal(&mut rest, 'T')?;
-    // Go takes an hour of one digit.
+    // Go accepts an hour of one digit.
     let hour = number(&mut rest, 2).or_else(|| number(&mut rest, 1))?;
     literal(&mut rest, ':')?;
     let minute = number(&mut rest, 2)?;
@@ -38,7 +39,7 @@ pub(super) fn read(text: &str) -> Option<(i64, i32)> {
     (is_time && RANGE.contains(&seconds)).then_some((seconds, nanos))
 }
 
-/// The seconds that a time zone is ahead. Go takes one of 24 hours, and one of 60 minutes.
+/// Parses the offset of a time zone from UTC, in seconds. Go accepts up to 24 hours and 60 minutes, both included.
 fn offset(zone: &str) -> Option<i64> {
     let (sign, mut rest) = match zone.strip_prefix('-') {
         _ if zone == "Z" => return Some(0),
@@ -51,7 +52,7 @@ fn offset(zone: &str) -> Option<i64> {
     (rest.is_empty() && hours <= 24 && minutes <= 60).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-/// Takes a number of so many digits off the text.
+/// Parses a number of `digits` digits at the start of the text and removes it.
 fn number(rest: &mut &str, digits: usize) -> Option<i64> {
     let (number, behind) = rest.split_at_checked(digits)?;
     let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse().ok())??;
@@ -73,7 +74,7 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Of a date in the Gregorian calendar, in no year before 0.
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar, in the year 0 or later.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let past: i64 = (1..month).map(|month| days_of(year, month)).sum();
     let leap_days = (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400;

@@ -1,4 +1,4 @@
-//! Well-known types that have a JSON form of their own.
+//! The well-known types that have a JSON form of their own.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -11,19 +11,20 @@ use crate::MAX_DEPTH;
 
 use super::{duration, field_mask, parser::MessageParser, scalar, timestamp};
 
-/// Of the enum whose one value is `null`.
+/// The full name of the enum whose only value is `null`.
 pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
 
 /// The member of an `Any` that names its type.
 pub(super) const TYPE: &str = "@type";
 
-/// The member of an `Any` that holds a message with a form of its own.
+/// The member of an `Any` that holds the message, if its type is a well-known type.
 pub(super) const VALUE: &str = "value";
 
-/// What an `Any` counts for in the depth of messages: it is read more than once at each level.
+/// The levels of depth that an `Any` counts for. It is more than one because an `Any` is read more than once at each
+/// level.
 pub(super) const ANY_DEPTH: u32 = 10;
 
-/// A JSON form.
+/// A well-known type with a JSON form of its own.
 #[derive(Clone, Copy)]
 pub(super) enum WellKnownType {
     Any,
@@ -38,7 +39,7 @@ pub(super) enum WellKnownType {
     Timestamp,
     /// Any JSON.
     Value,
-    /// As its one field.
+    /// The JSON form of its only field.
     Wrapper,
 }
 
@@ -59,12 +60,12 @@ impl WellKnownType {
         }
     }
 
-    /// What `null` is, where it is a value.
+    /// Returns the binary encoding of `null` if it is a value of this type.
     pub(super) fn null(self) -> Option<&'static [u8]> {
         matches!(self, Self::Value).then_some(NULL)
     }
 
-    /// Reads a message of this form into its binary encoding.
+    /// Parses a message of this type into its binary encoding.
     pub(super) fn read<'de, D: Deserializer<'de>>(
         self,
         message: MessageParser<'_>,
@@ -95,54 +96,56 @@ impl WellKnownType {
     }
 }
 
-/// Reads a string of a form.
+/// Parses a type whose JSON form is a string.
 fn text<'de, D: Deserializer<'de>>(
     deserializer: D,
     read: impl FnOnce(&str) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, D::Error> {
     let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
     let text = scalar::string(json.get()).map_err(D::Error::custom)?;
-    read(&text).ok_or_else(|| D::Error::custom(format_args!("{text:?} is not of this form, or out of range")))
+    read(&text).ok_or_else(|| D::Error::custom(format_args!("{text:?} is malformed or out of range")))
 }
 
-/// A `Timestamp` or a `Duration`.
+/// Encodes a `Timestamp` or a `Duration`.
 fn seconds_and_nanos((seconds, nanos): (i64, i32)) -> Vec<u8> {
     let mut message = field_of(1, &Kind::Int64, &scalar::varint(seconds as u64));
     message.extend(field_of(2, &Kind::Int32, &scalar::varint(i64::from(nanos) as u64)));
     message
 }
 
-/// Reads an `Any` by the type that it names.
+/// Parses an `Any` by the type that it names.
 fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Error> {
     let Members { type_url, value, others } = serde_json::from_str(json)?;
     let Some(type_url) = type_url else {
         return match others == 0 && value.is_none() {
             true => Ok(Vec::new()),
-            false => Err(serde_json::Error::custom("an Any needs its @type")),
+            false => Err(serde_json::Error::custom("missing \"@type\" in an Any")),
         };
     };
     let name = type_url.rsplit_once('/').map_or(&*type_url, |(_, name)| name);
-    // The pool finds them with a dot in front, too.
+    // The pool also finds names with a leading dot, which are not valid here.
     let descriptor = message.descriptor().parent_pool().get_message_by_name(name).filter(|it| it.full_name() == name);
     let Some(descriptor) = descriptor else {
-        return Err(serde_json::Error::custom(format_args!("{type_url:?} is no type that is known here")));
+        return Err(serde_json::Error::custom(format_args!("unknown type {type_url:?} in an Any")));
     };
     let inner = message.inner(&descriptor, ANY_DEPTH);
     let payload = match WellKnownType::of(&descriptor) {
         None => inner.beside(TYPE).deserialize(&mut serde_json::Deserializer::from_str(json))?,
         Some(form) => {
             if others > 0 && !message.json().ignore_unknown_fields {
-                return Err(serde_json::Error::custom("beside its @type and value there is something in an Any"));
+                return Err(serde_json::Error::custom(
+                    "unknown field in an Any of a well-known type: expected only \"@type\" and \"value\"",
+                ));
             }
             match (value, form) {
                 (Some(value), _) => inner.deserialize(&mut serde_json::Deserializer::from_str(value.get()))?,
-                // So it is written by protobuf-go.
+                // The form that protobuf-go writes.
                 (None, WellKnownType::Empty) => Vec::new(),
-                (None, _) => return Err(serde_json::Error::custom("an Any of this type needs its value")),
+                (None, _) => return Err(serde_json::Error::custom("missing \"value\" in an Any of a well-known type")),
             }
         }
     };
-    // Its order is seen by nobody who does not know the type, and so by no hash.
+    // Canonical, because the hash covers these bytes as they are: the canonical encoding does not look inside an `Any`.
     let payload =
         message.json().canonical(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
     let mut any = field_of(1, &Kind::String, type_url.as_bytes());
@@ -150,11 +153,11 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
     Ok(any)
 }
 
-/// The members of an `Any` that are no fields of its message.
+/// The members of an `Any` that are not fields of its message.
 struct Members<'a> {
     type_url: Option<String>,
     value: Option<&'a RawValue>,
-    /// How many there are beside.
+    /// The number of other members.
     others: usize,
 }
 
@@ -170,7 +173,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with a type")
+        f.write_str("an object with a \"@type\"")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
@@ -186,7 +189,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
                 }
             };
             if !is_first {
-                return Err(A::Error::custom(format_args!("{name:?} is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
         }
         Ok(members)
@@ -196,7 +199,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 /// `null` as a `Value`.
 const NULL: &[u8] = &[0x08, 0x00];
 
-/// Reads any JSON: as a `Value`, or where it is the only thing that may be there, as the `Struct` or `ListValue` that it is.
+/// Parses any JSON as a `Value`; with `only`, parses an object or a list as a bare `Struct` or `ListValue`.
 #[derive(Clone, Copy)]
 struct AnyJson {
     only: bool,
@@ -208,17 +211,18 @@ impl AnyJson {
         Self { only, depth: message.depth() }
     }
 
-    /// Of the values in an object or a list, which is a message of its own in a `Value`.
+    /// Returns a parser for the values in an object or a list. Inside a `Value`, that container is a message of its
+    /// own.
     fn inner<E: Error>(self) -> Result<Self, E> {
         let container = Self { only: true, depth: self.depth + u32::from(!self.only) }.checked()?;
         Ok(Self { only: false, depth: container.depth + 1 })
     }
 
     fn checked<E: Error>(self) -> Result<Self, E> {
-        if self.depth > MAX_DEPTH { Err(E::custom("values are too deep in one another")) } else { Ok(self) }
+        if self.depth > MAX_DEPTH { Err(E::custom("nested more than 100 levels deep")) } else { Ok(self) }
     }
 
-    /// The bytes of a field of `Value`, or what is in it.
+    /// Returns the bytes as a field of `Value`, or with `only` unchanged.
     fn wrap(self, number: u32, bytes: Vec<u8>) -> Vec<u8> {
         if self.only { bytes } else { field_of(number, &Kind::Bytes, &bytes) }
     }
@@ -270,7 +274,7 @@ impl<'de> Visitor<'de> for AnyJson {
             entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(inner)?));
             fields.extend(field_of(1, &Kind::Bytes, &entry));
             if let Some(twice) = seen.replace(name) {
-                return Err(A::Error::custom(format_args!("{twice:?} is there twice")));
+                return Err(A::Error::custom(format_args!("duplicate field {twice:?}")));
             }
         }
         Ok(self.wrap(5, fields))
@@ -285,7 +289,7 @@ impl<'de> Visitor<'de> for AnyJson {
     }
 }
 
-/// A field with its tag and, where it has one, its length.
+/// Encodes a field: its tag, its length if it is length-delimited, and its value.
 fn field_of(number: u32, kind: &Kind, value: &[u8]) -> Vec<u8> {
     let (mut bytes, wire_type) = (Vec::with_capacity(value.len() + 6), scalar::wire_type(kind));
     encode_key(number, wire_type, &mut bytes);

@@ -1,4 +1,4 @@
-//! Input that is no message: an error with its kind, never a panic.
+//! Input that is not a valid message gives an error of the right kind, never a panic.
 
 use proptest::prelude::*;
 use protobuf_canonical::{Canonical, CanonicalErrorKind, MAX_DEPTH};
@@ -19,7 +19,7 @@ fn kind(input: &[u8]) -> CanonicalErrorKind {
 }
 
 #[test]
-fn says_what_is_wrong() {
+fn invalid_input_gives_an_error_of_its_kind() {
     let cases: [(&[u8], CanonicalErrorKind); 9] = [
         (&[0x80], CanonicalErrorKind::Truncated),
         (&[0xfa, 0xff, 0x1f, 0x05, 1, 2], CanonicalErrorKind::Truncated),
@@ -39,7 +39,7 @@ fn says_what_is_wrong() {
     }
 }
 
-/// `depth` messages inside one another, in the first field of theirs that is of their own type.
+/// A message with `depth` messages nested inside, each in the first field that has the message's own type.
 fn nested(name: &str, depth: u32) -> (Canonical, Vec<u8>) {
     let descriptor = schema::message(name);
     let recursive = |field: &prost_reflect::FieldDescriptor| {
@@ -66,7 +66,7 @@ fn recursive_message() -> String {
 }
 
 #[test]
-fn takes_messages_as_deep_as_prost_does_and_no_deeper() {
+fn accepts_messages_as_deep_as_prost_does_and_no_deeper() {
     let name = recursive_message();
     let (canonical, message) = nested(&name, MAX_DEPTH);
     assert!(canonical.encode(&message).is_ok());
@@ -77,7 +77,7 @@ fn takes_messages_as_deep_as_prost_does_and_no_deeper() {
 }
 
 #[test]
-fn takes_unknown_groups_no_deeper() {
+fn refuses_unknown_groups_beyond_the_depth_limit() {
     let deep = [0xfb, 0xff, 0x1f].repeat(100_000);
     assert_eq!(kind(&deep), CanonicalErrorKind::TooDeep);
 }
@@ -101,7 +101,7 @@ proptest! {
         let _ = canonical.encode(&wire[..at]);
         wire[at] = byte;
         if let Ok(encoded) = canonical.encode(&wire) {
-            // Whatever it took for a message has one canonical encoding.
+            // Anything that it accepts as a message has one canonical encoding.
             prop_assert_eq!(&*canonical.encode(&encoded).expect("a message"), &*encoded);
         }
     }

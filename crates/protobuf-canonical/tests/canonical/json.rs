@@ -1,4 +1,4 @@
-//! What protobuf-go's protojson reads, vector by vector. See `tests/vectors/README.md`.
+//! The JSON reader and writer against protobuf-go's protojson, vector by vector. See `tests/vectors/README.md`.
 
 use std::sync::LazyLock;
 
@@ -13,27 +13,27 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// Where protojson is not followed, and why.
+/// The vectors on which the crate differs from protojson, and why.
 const DIFFERENCES: [Difference; 14] = [
     Difference {
         name: "integers/not-json-but-accepted/",
         ours: Ours::Refused,
-        why: "an exponent without digits is no JSON; protojson overlooks it",
+        why: "an exponent without digits is not JSON, but protojson accepts it",
     },
     Difference {
         name: "floats/fDouble/nan",
         ours: Ours::Accepted("09000000000000f87f"),
-        why: "Go's NaN has a bit more than everybody else's, and what a client sends in JSON and in binary is the same",
+        why: "Go's NaN has one more bit set than other languages' NaN, and a NaN must be the same in JSON and in binary",
     },
     Difference {
         name: "null/list-of-what-may-be-null/",
         ours: Ours::Accepted(""),
-        why: "null is an empty list of anything, by protobuf's documentation; protojson refuses it of these two",
+        why: "by protobuf's documentation, null is an empty list of any type; protojson refuses it for these two types",
     },
     Difference {
         name: "timestamps/more-than-nanoseconds-behind-a-comma",
         ours: Ours::Refused,
-        why: "protojson refuses more than nine digits behind a point, and cuts them off behind a comma",
+        why: "protojson refuses more than nine digits after a point, but truncates them after a comma",
     },
     too_deep("depth/messages/101"),
     too_deep("depth/messages/127"),
@@ -51,19 +51,19 @@ const fn too_deep(name: &'static str) -> Difference {
     Difference {
         name,
         ours: Ours::Refused,
-        why: "messages are 100 deep at most, in binary too, and an Any counts for ten; protojson's limit is 10000",
+        why: "the limit is 100 levels, as in binary, and an Any counts for ten; protojson's limit is 10000",
     }
 }
 
-/// What is another message when it is written, or cannot be, and why.
+/// The vectors that change when they are written, or that cannot be written, and why.
 const LOST: [(&str, &str); 3] = [
-    ("null/null-value-with-another-number", "protojson writes null for it, too"),
-    ("anys/field-called-type", "protojson writes \"@type\" twice for it, too"),
-    ("depth/structs/34", "prost counts the entries of a map, and has read 100 messages in one another then"),
+    ("null/null-value-with-another-number", "protojson also writes null for it"),
+    ("anys/field-called-type", "protojson also writes \"@type\" twice for it"),
+    ("depth/structs/34", "prost counts map entries as messages, so the depth exceeds 100"),
 ];
 
 struct Difference {
-    /// A vector, or with a slash at its end all whose names begin so.
+    /// The name of a vector; a name that ends with a slash is a prefix.
     name: &'static str,
     ours: Ours,
     why: &'static str,
@@ -95,7 +95,7 @@ impl Vector {
         }
     }
 
-    /// The canonical encoding; none where it is refused.
+    /// Returns the canonical encoding; `None` if protojson refuses the text.
     fn expected(&self) -> Option<String> {
         assert_eq!(self.canonical.is_none(), self.error, "{}", self.name);
         self.canonical.clone()
@@ -109,7 +109,7 @@ impl Vector {
         self.name == name || name.ends_with('/') && self.name.starts_with(name)
     }
 
-    /// Whether protojson has written the text without options.
+    /// Returns whether protojson wrote the text, with default options.
     fn is_written_by_default(&self) -> bool {
         let mut parts = self.name.split('/').skip_while(|part| *part != "random").skip(2);
         parts.next().is_some_and(|message| message != "unpopulated") && parts.next() != Some("2")
@@ -137,30 +137,32 @@ fn reads_what_protojson_reads() {
                     Ours::Refused => None,
                 };
                 if ours == expected {
-                    failures.push(format!("{name}: no difference any more: {why}"));
+                    failures.push(format!("{name}: no longer differs: {why}"));
                 }
                 ours
             }
         };
         if canonical != expected {
-            failures.push(format!("{name}: {:?}\n     gave {canonical:?}\n     not  {expected:?}", vector.body()));
+            failures
+                .push(format!("{name}: {:?}\n     actual   {canonical:?}\n     expected {expected:?}", vector.body()));
         }
     }
     for Difference { name, .. } in &DIFFERENCES {
         if !vectors.iter().any(|vector| vector.is_in(name)) {
-            failures.push(format!("{name} is no vector"));
+            failures.push(format!("{name} is not a vector"));
         }
     }
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), vectors.len(), failures.join("\n"));
 }
 
-/// Its own reader is held to protojson's by the other test, and the texts of random messages are protojson's own.
+/// Uses the crate's own reader, which the other test compares with protojson. The texts of random messages are
+/// protojson's own.
 #[test]
-fn what_it_writes_is_the_message_that_it_was_sent() {
+fn a_message_written_as_json_reads_back_as_the_same_message() {
     let mut failures = Vec::new();
     let vectors = vectors();
     for (name, why) in LOST {
-        assert!(vectors.iter().any(|vector| vector.is_in(name)), "{name} is no vector: {why}");
+        assert!(vectors.iter().any(|vector| vector.is_in(name)), "{name} is not a vector: {why}");
     }
     for vector in vectors {
         let (name, outcome) = (&vector.name, echo(&vector.message, &vector.body()));
@@ -169,7 +171,7 @@ fn what_it_writes_is_the_message_that_it_was_sent() {
         let is_same =
             again.is_some_and(|again| canonical(&vector.message, &again) == canonical(&vector.message, &message));
         if is_same == LOST.iter().any(|(name, _)| vector.is_in(name)) {
-            failures.push(format!("{name}: {:?} is the same message: {is_same}", outcome.text));
+            failures.push(format!("{name}: {:?} reads back as the same message: {is_same}", outcome.text));
         }
         if vector.is_written_by_default() && Some(value(&vector.body())) != outcome.text.as_deref().map(value) {
             failures.push(format!("{name}:\n     {:?}\n     {:?}", vector.body(), outcome.text));
@@ -178,13 +180,13 @@ fn what_it_writes_is_the_message_that_it_was_sent() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// JSON, whose numbers are the same however they are written.
+/// Parses JSON in a form in which the spelling of numbers does not matter.
 fn value(json: &[u8]) -> Value {
     fn written_alike(value: Value) -> Value {
         match value {
             Value::Number(number) => number.as_f64().into(),
             Value::Array(list) => list.into_iter().map(written_alike).collect(),
-            // With or without, to either.
+            // Both accept an Empty with or without a value.
             Value::Object(mut members)
                 if members
                     .get("@type")
@@ -201,16 +203,16 @@ fn value(json: &[u8]) -> Value {
     written_alike(serde_json::from_slice(json).expect("JSON"))
 }
 
-/// In hex; or why there is none.
+/// Returns the canonical encoding in hex, or the text of the error.
 fn canonical(message: &str, binary: &[u8]) -> String {
     Canonical::new(&schema::message(message)).encode(binary).map_or_else(|error| error.to_string(), hex::encode)
 }
 
-/// Reads a message and writes it again.
+/// The result of reading a message and writing it again.
 struct Outcome {
-    /// The message in binary; or why it was refused.
+    /// The message in binary, or the reason for its refusal.
     message: Result<Bytes, JsonError>,
-    /// The same in JSON; `None` where it was refused, or cannot be written.
+    /// The message in JSON again; `None` if it was refused or cannot be written.
     text: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! The canonical encoding, held to protobuf-go's answers and to its own promises on random messages.
+//! The canonical encoding, compared with protobuf-go's output and checked for its own properties on random messages.
 
 mod bad_input;
 mod json;

@@ -1,4 +1,4 @@
-//! What holds for every message, tried on random ones. A failure names the seeds.
+//! Properties of every message, checked on random ones. A failure prints the seeds.
 
 use proptest::prelude::*;
 use protobuf_canonical::Canonical;
@@ -10,7 +10,7 @@ use crate::{
     schema,
 };
 
-/// The messages that reach all others.
+/// The messages that refer, directly or not, to all others.
 const ROOTS: [&str; 2] = ["vectors.v1.Everything", "vectors.v1.LegacyEverything"];
 
 fn hex(result: &[u8]) -> String {

@@ -1,4 +1,4 @@
-//! Random messages of a type, as a model that any encoding of them can be made from.
+//! Random messages of a type, as a model from which any of their encodings can be made.
 
 use prost_reflect::{ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 use rand::{Rng, RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
@@ -8,7 +8,7 @@ use rand::{Rng, RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
 pub(crate) struct Message {
     pub(crate) descriptor: MessageDescriptor,
     pub(crate) fields: Vec<(Field, Content)>,
-    /// Number and varint, in order.
+    /// Field numbers and varints, in order.
     pub(crate) unknown: Vec<(u32, u64)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Value {
 
 impl PartialEq for Message {
     fn eq(&self, _: &Self) -> bool {
-        // Map keys alone are compared, and no key is a message.
+        // Only map keys are compared, and no key is a message.
         false
     }
 }
@@ -43,7 +43,7 @@ pub(crate) struct Field {
     pub(crate) group: bool,
     pub(crate) list: bool,
     pub(crate) presence: bool,
-    /// Which real oneof it is a member of.
+    /// The name of its real oneof.
     pub(crate) oneof: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn fields(descriptor: &MessageDescriptor) -> Vec<Field> {
     descriptor.fields().map(Field::from).chain(descriptor.extensions().map(Field::from)).collect()
 }
 
-/// The key and the value of a map's entries.
+/// Returns the key field and the value field of a map's entries; `None` if the field is not a map.
 pub(crate) fn map_entry(field: &Field) -> Option<(Field, Field)> {
     let entry = field.kind.as_message().filter(|entry| entry.is_map_entry())?;
     Some((entry.map_entry_key_field().into(), entry.map_entry_value_field().into()))
@@ -144,19 +144,19 @@ pub(crate) fn value(field: &Field, depth: usize, rng: &mut StdRng) -> Value {
     Value::Number(fit(&field.kind, raw))
 }
 
-/// The number, as this kind would be written that held it.
+/// Returns the number truncated to what a field of this kind can hold.
 pub(crate) fn fit(kind: &Kind, raw: u64) -> u64 {
     match kind {
         Kind::Bool => raw & 1,
         Kind::Enum(_) | Kind::Int32 => i64::from(raw as i32) as u64,
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Sint32 | Kind::Uint32 => u64::from(raw as u32),
-        // No NaN: of those, some are written as others.
+        // Never a NaN: some NaNs are written as others.
         Kind::Float => u64::from(raw as u32 & 0xbfff_ffff),
         _ => raw,
     }
 }
 
-/// Changes one value somewhere; `None` where there is nothing to change.
+/// Changes one value of the message; `None` if the chosen field has none.
 pub(crate) fn mutate(message: &mut Message, rng: &mut StdRng) -> Option<()> {
     let fields = message.fields.len();
     if fields == 0 {

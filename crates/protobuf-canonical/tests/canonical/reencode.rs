@@ -1,11 +1,11 @@
-//! Any valid encoding of a message, picked at random.
+//! A valid encoding of a message, picked at random.
 
 use prost_reflect::Kind;
 use rand::{RngExt as _, rngs::StdRng, seq::SliceRandom as _};
 
 use crate::random::{self, Content, Field, Message, Value, map_entry};
 
-/// Whether to write plainly, or as a random valid encoder might.
+/// The style of an encoding: plain, or any that a valid encoder may produce.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Odd,
@@ -16,9 +16,9 @@ pub(crate) fn encode(message: &Message, style: Style, rng: &mut StdRng) -> Vec<u
     records(message, style, rng).concat()
 }
 
-/// The fields of a message, each with its tag, in an order in which they may arrive.
+/// Returns the fields of a message, each with its tag, in an order in which they may arrive.
 fn records(message: &Message, style: Style, rng: &mut StdRng) -> Vec<Vec<u8>> {
-    // The order within a stream matters, the order between streams does not.
+    // Order matters within a stream, but not between streams.
     let mut streams = Vec::new();
     for (field, content) in &message.fields {
         let mut stream = Vec::new();
@@ -58,7 +58,7 @@ fn interleave(streams: Vec<Vec<Vec<u8>>>, rng: &mut StdRng) -> Vec<Vec<u8>> {
     turns.into_iter().filter_map(|index| streams[index].next()).collect()
 }
 
-/// What a later value of the same field, or of another member of its oneof, replaces.
+/// Writes values that a later value of the same field or the same oneof replaces.
 fn replaced(message: &Message, field: &Field, rng: &mut StdRng, stream: &mut Vec<Vec<u8>>) {
     let scalar = field.kind.as_message().is_none();
     if scalar && rng.random_bool(0.5) {
@@ -75,7 +75,7 @@ fn replaced(message: &Message, field: &Field, rng: &mut StdRng, stream: &mut Vec
     }
 }
 
-/// Fields with implicit presence that are not set, written as their default.
+/// Returns unset fields with implicit presence, explicitly written as their default.
 fn explicit_defaults(message: &Message, rng: &mut StdRng) -> Vec<Vec<Vec<u8>>> {
     let mut streams = Vec::new();
     for field in random::fields(&message.descriptor) {

@@ -1,4 +1,4 @@
-//! Rules that a random message seldom breaks alone.
+//! Rules that random messages seldom exercise in isolation.
 
 use protobuf_canonical::{Canonical, CanonicalErrorKind};
 
@@ -9,7 +9,7 @@ fn node() -> Canonical {
 }
 
 #[test]
-fn of_two_entries_with_one_key_next_to_each_other_the_last_wins() {
+fn the_last_of_two_adjacent_map_entries_with_equal_keys_wins() {
     // by_name: {"a": {}}, then {"a": {value: 1}}
     let twice = b"\x2a\x05\x0a\x01a\x12\x00\x2a\x07\x0a\x01a\x12\x02\x10\x01";
     let once = b"\x2a\x07\x0a\x01a\x12\x02\x10\x01";
@@ -17,17 +17,18 @@ fn of_two_entries_with_one_key_next_to_each_other_the_last_wins() {
 }
 
 #[test]
-fn a_member_of_a_oneof_that_another_replaced_has_to_be_valid() {
+fn refuses_an_invalid_oneof_member_that_another_replaces() {
     // left: {label: "\xff"}, then right: {}
     assert_no_utf8(b"\x32\x03\x0a\x01\xff\x3a\x00");
 }
 
 #[test]
-fn a_map_value_that_another_replaced_has_to_be_valid() {
+fn refuses_an_invalid_map_value_that_another_replaces() {
     assert_no_utf8(b"\x2a\x08\x0a\x01a\x12\x03\x0a\x01\xff\x2a\x05\x0a\x01a\x12\x00");
 }
 
-/// By itself, where the check finds it first; and after a default, which is not canonical, where the rewriter has to.
+/// Tries `wire` by itself, so that the check finds the error, and after a default value, which is not canonical, so
+/// that the rewriter has to find it.
 fn assert_no_utf8(wire: &[u8]) {
     let after_a_default = [b"\x10\x00", wire].concat();
     for wire in [wire, &after_a_default] {
@@ -37,7 +38,7 @@ fn assert_no_utf8(wire: &[u8]) {
 }
 
 #[test]
-fn every_tag_of_a_list_is_minimal() {
+fn shortens_a_padded_tag_in_the_middle_of_a_list() {
     let repeated = Canonical::new(&schema::message("vectors.v1.Repeated"));
     // f_message (17): {}, then the same with its tag padded
     let padded = b"\x8a\x01\x00\x8a\x81\x00\x00";

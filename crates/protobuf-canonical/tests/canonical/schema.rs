@@ -1,8 +1,10 @@
+//! The descriptors of the vectors' messages.
+
 use std::{path::Path, sync::LazyLock};
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-/// The descriptors of `tests/vectors/proto`.
+/// Returns the descriptors of `tests/vectors/proto`.
 pub(crate) fn pool() -> &'static DescriptorPool {
     static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/proto");

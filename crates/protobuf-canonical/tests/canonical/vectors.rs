@@ -1,4 +1,4 @@
-//! What protobuf-go's deterministic marshal gives, vector by vector. See `tests/vectors/README.md`.
+//! The canonical encoding against protobuf-go's deterministic marshal, vector by vector. See `tests/vectors/README.md`.
 
 use std::collections::HashMap;
 
@@ -32,30 +32,30 @@ fn check(vector: &Vector, canonical: &Canonical) -> Result<(), String> {
     if vector.error {
         return match encoded {
             Err(_) => Ok(()),
-            Ok(encoded) => Err(format!("protobuf-go refuses it, and it gave {}", hex::encode(encoded))),
+            Ok(encoded) => Err(format!("accepted, but protobuf-go refuses it: {}", hex::encode(encoded))),
         };
     }
     let encoded = encoded.map_err(|error| format!("refused: {error}"))?;
     if *encoded != *vector.canonical {
-        return Err(format!("gave {}\n     not {}", hex::encode(encoded), hex::encode(&vector.canonical)));
+        return Err(format!("actual   {}\n     expected {}", hex::encode(encoded), hex::encode(&vector.canonical)));
     }
     let borrowed = matches!(encoded, std::borrow::Cow::Borrowed(_));
     if borrowed != vector.already_canonical {
-        return Err(format!("rewritten: {}, canonical as it came: {}", !borrowed, vector.already_canonical));
+        return Err(format!("rewritten: {}, already canonical: {}", !borrowed, vector.already_canonical));
     }
     let again = canonical.encode(&encoded).map_err(|error| format!("its own encoding refused: {error}"))?;
     if !matches!(again, std::borrow::Cow::Borrowed(_)) {
-        return Err("its own encoding is not canonical to it".to_owned());
+        return Err("its own encoding is not recognised as canonical".to_owned());
     }
     let hash = canonical.hash(&vector.input).map_err(|error| format!("not hashed: {error}"))?;
     if !hash.matches(&vector.sha256) {
-        return Err("another hash".to_owned());
+        return Err("the hash differs".to_owned());
     }
     Ok(())
 }
 
 #[test]
-fn gives_what_protobuf_go_gives() {
+fn encodes_every_vector_like_protobuf_go() {
     let vectors = vectors();
     assert!(vectors.len() > 900, "{} vectors", vectors.len());
     let mut canonicals = HashMap::new();
