@@ -1,10 +1,10 @@
-//! Compiles `idempotency/v1/procedure.proto`, and tells the build scripts of dependent crates where it is.
+//! Compiles `idempotency/v1/procedure.proto`, and passes its path to the build scripts of dependent crates.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    // Embedded by refinery, which does not notice a file that is new.
+    // refinery embeds the migrations, but does not notice a new file.
     println!("cargo:rerun-if-changed=migrations");
     let include = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_imports(true).include_source_info(true);
     compiler.open_file("idempotency/v1/procedure.proto")?;
 
-    // Encoded by protox itself: a round trip through prost-types loses custom options.
+    // protox itself encodes the descriptors: a round trip through prost-types loses custom options.
     fs::write(out.join("idempotency.fds"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -1,27 +1,27 @@
--- The table of idempotency keys, its row-level security and its functions, without any resource type.
+-- The table of idempotency keys and its row-level security, without any resource type.
 --
--- Fits any database, and adopts a table that FUN-15's own migrations already made: it adds what is missing and takes
--- nothing away. Run it as the role that is to own the table. Then:
+-- Works in any database, also in one with a table made by the Go interceptor's migrations: it adds missing columns,
+-- constraints and indexes, and removes nothing. Run the migrations as the role that will own the table. Then run:
 --
 --   SELECT tenant.idempotency_register_resource('project', 'project_id', 'tenant.projects');   -- for each resource type
 --   SELECT tenant.idempotency_grant('my_api_role');                                             -- for the API's own role
 --
--- The states of a row, and the checks that hold them:
+-- The states of a row and their columns:
 --
---   reserved   neither response_bytes nor error_bytes; `token` fences, `lease_expires` says how long the reservation is
---              believed, `attempts` how many calls have held it
---   unknown    reserved, with outcome_unknown, its lease ended: a call that held it has ended, and nobody knows whether it
---              took effect. The mark stays when the reservation is taken over
---   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata where there is some to replay
---   not_stored completed, with response_not_stored: the response was too large to keep
---   failed     error_bytes IS NOT NULL: an error that ended the operation. A FUN-15 server takes it for reserved
+--   reserved   neither response_bytes nor error_bytes; `token` is the fencing token, `lease_expires` the end of the lease,
+--              `attempts` the number of calls that have held the reservation
+--   unknown    reserved, with outcome_unknown and an ended lease: a call that held the reservation has ended, and it is not
+--              known whether it took effect. A takeover keeps outcome_unknown
+--   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata if there is some to replay
+--   not_stored completed, with response_not_stored: the response was too large to store
+--   failed     error_bytes IS NOT NULL: an error that ended the operation. The Go interceptor treats the row as reserved
 --   (absent)   no row, or expires <= now
 
 CREATE SCHEMA IF NOT EXISTS tenant;
 CREATE SCHEMA IF NOT EXISTS authn;
 
--- The user of this transaction: the setting `app.current_user_id`, or NULL where none is set. An application that has
--- such a function keeps its own.
+-- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
+-- already has a function with this name, it is not replaced.
 DO $adopt$
 BEGIN
     IF to_regprocedure('authn.current_user_id()') IS NULL THEN
@@ -32,7 +32,8 @@ BEGIN
 END
 $adopt$;
 
--- A UUIDv7 (RFC 9562 section 5.7) of the current millisecond; PostgreSQL has one of its own only from 18 on.
+-- Returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond. PostgreSQL has its own uuidv7() only since
+-- version 18.
 CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN encode(
@@ -62,8 +63,9 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_keys (
     CONSTRAINT idempotency_keys_pk PRIMARY KEY (id)
 );
 
--- What is ours beside FUN-15's columns: nullable or defaulted, so that FUN-15's own statements still work. The metadata is
--- what is replayed with the message: headers and trailers, as the layer encodes them; NULL where there is none.
+-- The columns that the Go interceptor's table does not have. They are nullable or have a default, so that the Go
+-- interceptor's statements still work. response_metadata holds the headers and trailers that are replayed with the
+-- message, as encoded by the layer; NULL if there are none.
 ALTER TABLE tenant.idempotency_keys
     ADD COLUMN IF NOT EXISTS token             uuid,
     ADD COLUMN IF NOT EXISTS lease_expires     timestamptz,
@@ -118,7 +120,7 @@ BEGIN
 END
 $adopt$;
 
--- Row-level security, forced: the table's owner is bound by it too.
+-- Row-level security, forced: it also applies to the table's owner.
 ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY;
 
@@ -127,9 +129,10 @@ CREATE POLICY idempotency_keys_user_policy ON tenant.idempotency_keys
     FOR ALL
     USING (user_id = authn.current_user_id());
 
--- The sweep sees expired rows of everybody, and only inside tenant.idempotency_sweep, which alone sets
--- `app.idempotency_sweep`. PostgreSQL asks the SELECT policies too for a DELETE that has a WHERE, and the UPDATE ones for
--- FOR UPDATE, so a policy FOR DELETE alone lets such a DELETE find nothing.
+-- The sweep sees the expired rows of all users, but only inside tenant.idempotency_sweep, the only function that sets
+-- `app.idempotency_sweep`. It needs three policies: PostgreSQL also applies the SELECT policies to a DELETE with a
+-- WHERE clause, and the UPDATE policies to FOR UPDATE. With a policy FOR DELETE alone, the sweep's DELETE would find no
+-- rows.
 DROP POLICY IF EXISTS idempotency_keys_sweep_policy ON tenant.idempotency_keys;
 CREATE POLICY idempotency_keys_sweep_policy ON tenant.idempotency_keys
     FOR SELECT

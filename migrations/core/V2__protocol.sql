@@ -1,21 +1,21 @@
--- The protocol: claim, extend, complete, release, abandon, sweep and status, one function each, so that each is one statement for the
--- client: one network round trip, nothing left open when the client goes away, and no session state. They run with the
--- caller's rights, under row-level security, as the user they are given.
+-- The protocol: claim, extend, complete, release, abandon, sweep and status. Each is one function, and so one statement
+-- for the client: one network round trip, no session state, and nothing left open when the client disconnects. The
+-- functions run with the caller's privileges, under row-level security, as the user in their first parameter.
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
 
--- Two functions that others replace, and that are therefore made only where they are missing.
+-- Two functions that can be replaced later, and are therefore created only if they do not exist.
 DO $hooks$
 BEGIN
-    -- The created resource of a row. Rewritten by tenant.idempotency_register_resource.
+    -- Returns the created resource of a row. tenant.idempotency_register_resource replaces it.
     IF to_regprocedure('tenant.idempotency_resource_id(tenant.idempotency_keys)') IS NULL THEN
         CREATE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
         LANGUAGE sql IMMUTABLE PARALLEL SAFE
         RETURN NULL::uuid;
     END IF;
 
-    -- The newest outbox status of a resource: pending, retrying, completed or failed; NULL where nothing is known. An
-    -- application with an outbox replaces this function with its own look-up.
+    -- Returns the newest outbox status of a resource: pending, retrying, completed or failed; NULL if it is not known.
+    -- An application with an outbox replaces this function with its own lookup.
     IF to_regprocedure('tenant.idempotency_resource_status(text, uuid)') IS NULL THEN
         CREATE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
         LANGUAGE sql STABLE PARALLEL SAFE
@@ -24,17 +24,17 @@ BEGIN
 END
 $hooks$;
 
--- The state of a row, for whoever asks with this token:
+-- Returns the state of a row, for the call with this token:
 --
---   expired     it is as good as absent
---   completed   with its response
---   not_stored  completed, its response too large to keep
---   failed      with the error that ended the operation
---   unknown     the call ended, and nobody knows whether it took effect
---   acquired    reserved by this very token
---   taken_over  reserved by this very token, and by another before it whose lease ended without an outcome
---   reserved    by another, its lease still running
---   abandoned   by another, its lease ended without an outcome
+--   expired     treated as absent
+--   completed   has a response
+--   not_stored  completed, but the response was too large to store
+--   failed      has the error that ended the operation
+--   unknown     the call ended, and it is not known whether it took effect
+--   acquired    reserved with this token
+--   taken_over  reserved with this token, after the lease of another token ended without an outcome
+--   reserved    reserved with another token, whose lease has not ended
+--   abandoned   reserved with another token, whose lease ended without an outcome
 CREATE OR REPLACE FUNCTION tenant.idempotency_state(k tenant.idempotency_keys, p_token uuid, p_lease interval)
 RETURNS text
 LANGUAGE sql VOLATILE AS $state$
@@ -45,20 +45,20 @@ LANGUAGE sql VOLATILE AS $state$
         WHEN k.error_bytes IS NOT NULL THEN 'failed'
         WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
         WHEN k.token = p_token THEN 'taken_over'
-        -- A FUN-15 server's reservation has no lease; it is given the caller's.
+        -- A reservation of the Go interceptor has no lease. The caller's lease applies.
         WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
         WHEN k.outcome_unknown THEN 'unknown'
         ELSE 'abandoned'
     END
 $state$;
 
--- How long it is until then, in whole milliseconds, and at most a hundred years; less than zero for what is past.
+-- Returns the time until p_time in whole milliseconds, limited to a hundred years; negative if p_time is in the past.
 CREATE OR REPLACE FUNCTION tenant.idempotency_milliseconds_until(p_time timestamptz) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN floor(1000 * greatest(-3155760000, least(3155760000, date_part('epoch', p_time) - date_part('epoch', clock_timestamp()))));
 
--- The status of a resource, for a replay that stands whatever goes wrong in here; `status_error` is the SQLSTATE then. An
--- outbox that somebody has locked is given up on soon.
+-- Returns the status of a resource for a replay. An error does not fail the replay: the SQLSTATE is returned in
+-- `status_error`. Waits at most 250 ms for a locked outbox.
 CREATE OR REPLACE FUNCTION tenant.idempotency_soft_status(
     p_resource_type text, p_resource uuid, OUT status text, OUT status_error text
 )
@@ -72,17 +72,20 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN
 END
 $soft$;
 
--- claim: absent → reserved, or what stands in the way: a state of tenant.idempotency_state.
+-- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
+-- (tenant.idempotency_state).
 --
--- The caller compares `recorded_procedure` and `recorded_hash` with its own before it believes any state but `acquired` and
--- `taken_over`.
+-- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure` and `recorded_hash`
+-- with its own.
 --
--- It looks first, so that a retry only reads. Each statement below sees what was committed before it began (READ COMMITTED),
--- so a row that appears between two of them is found by the next, and one that vanishes sends the loop round again.
+-- Reads the row first, so that a retry writes nothing. Each statement sees everything committed before the statement
+-- began (READ COMMITTED): if a row appears between two statements, the next one finds it; if it disappears, the loop
+-- starts again.
 --
--- Where the handler's effect is in this server, the reservation need not be on the disk before the handler runs: the COMMIT of the
--- effect comes later in the same log, and takes it along. A takeover that is lost in a crash leaves what it took over: a
--- reservation whose lease has ended. To be called as a transaction of its own, whose COMMIT alone does not wait then.
+-- If the handler's effect is in this server, the reservation need not be on disk before the handler runs: the effect's
+-- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier
+-- reservation remains, with its ended lease. Call this function in a transaction of its own, as synchronous_commit
+-- applies to all of it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_user           uuid,
     p_key            uuid,
@@ -91,9 +94,9 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_request_hash   bytea,
     p_lease          double precision, -- seconds
     p_retention      double precision, -- seconds
-    p_on_lease_ended text, -- of the same request without an outcome: 'rerun' and 'reconcile' take it over, 'refuse' does not
-    p_resource_type  text, -- whose status a replay reports; NULL for none
-    p_effect_is_here boolean DEFAULT false, -- whether the handler's effect is committed in this server, and nowhere else
+    p_on_lease_ended text, -- for the same request without an outcome: 'rerun' and 'reconcile' take over, 'refuse' does not
+    p_resource_type  text, -- the type of the resource whose status a replay reports; NULL for none
+    p_effect_is_here boolean DEFAULT false, -- whether the handler's effect is committed in this server and nowhere else
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -168,7 +171,7 @@ BEGIN
     END LOOP;
 
     IF state IS NULL THEN
-        RAISE EXCEPTION 'idempotency key is claimed and released too fast to follow'
+        RAISE EXCEPTION 'the idempotency key changed during each of 16 attempts to claim it; retry the call'
             USING ERRCODE = 'serialization_failure';
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
@@ -179,8 +182,8 @@ BEGIN
 END
 $claim$;
 
--- extend: a reservation's lease starts anew, by the holder of the token alone; whether there was such a reservation. One that
--- was abandoned has no lease any more.
+-- extend: renews the lease of the reservation with this token. Returns whether there was one; an abandoned reservation
+-- does not count, as its lease has ended for good.
 CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
     p_user uuid, p_key uuid, p_token uuid, p_lease double precision -- seconds
 ) RETURNS boolean
@@ -203,17 +206,17 @@ BEGIN
 END
 $extend$;
 
--- complete: reserved → completed, or failed where it is an error that is kept; by the holder of the token alone. Answers
--- 'completed', 'already_completed' (by this token: nothing changed) or 'fenced' (the reservation is not this token's, or no
--- more).
+-- complete: reserved → completed, or reserved → failed for a final error. Only for the reservation with this token.
+-- Returns 'completed', 'already_completed' (with this token; nothing changed) or 'fenced' (this token does not hold the
+-- reservation, or no longer does).
 CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
     p_user            uuid,
     p_key             uuid,
     p_token           uuid,
     p_response        bytea,
     p_not_stored         boolean,
-    p_error           bytea, -- in place of a response
-    p_metadata        bytea, -- beside a response; NULL for none
+    p_error           bytea, -- instead of a response
+    p_metadata        bytea, -- with a response; NULL for none
     p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
     p_resource        uuid
@@ -240,10 +243,10 @@ BEGIN
 END
 $complete$;
 
--- release: reserved → absent, by the holder of the token alone; whether there was such a reservation. Never touches a row
--- with an outcome. A reservation that was taken over, or of which somebody does not know the outcome, stays: its lease ends, and
--- the next claim decides as this one's could have. (The holder may not know that it took over: its claim's answer may be
--- lost.)
+-- release: reserved → absent. Only for the reservation with this token; returns whether there was one. Never changes a
+-- row with an outcome. A reservation that was taken over, or whose outcome is unknown, is not deleted: its lease ends,
+-- and the policy of the next claim applies. (The holder may not know that it took over, as the reply to its claim may
+-- be lost.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $release$
 BEGIN
@@ -272,8 +275,8 @@ BEGIN
 END
 $release$;
 
--- abandon: reserved → unknown, by the holder of the token alone; whether there was such a reservation. The lease ends with
--- it, for good, and 'rerun' does not take it over.
+-- abandon: reserved → unknown. Only for the reservation with this token; returns whether there was one. Ends the lease
+-- for good; 'rerun' does not take the reservation over.
 CREATE OR REPLACE FUNCTION tenant.idempotency_abandon(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $abandon$
 BEGIN
@@ -291,11 +294,13 @@ BEGIN
 END
 $abandon$;
 
--- sweep: deletes at most `p_batch` expired rows of anybody, the longest expired first, and returns how many. Runs with no user
--- set; the nil user stands in for one only because some applications' authn.current_user_id() raises an error where none is set.
+-- sweep: deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number.
+-- Needs no user, and sets the nil user only because some applications' authn.current_user_id() raises an error if none
+-- is set.
 --
--- The planner cannot tell how many rows the policies let through, takes them for fewer than a batch, and would rather read and
--- sort the whole table for each: where there is no sort, it reads the index of `expires`, and no further than the batch goes.
+-- The planner cannot estimate how many rows the policies let through. It assumes fewer than a batch, and prefers to
+-- read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and only as far
+-- as needed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_sort = off
@@ -307,7 +312,7 @@ BEGIN
     PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true);
     PERFORM set_config('app.idempotency_sweep', 'on', true);
 
-    -- Locked, they stay where they are.
+    -- The rows are locked, so their ctid does not change.
     DELETE FROM tenant.idempotency_keys
     WHERE ctid = ANY (ARRAY(
         SELECT k.ctid
@@ -325,7 +330,7 @@ BEGIN
 END
 $sweep$;
 
--- status: the newest outbox status of one resource, asked for as the user it is given.
+-- status: returns the newest outbox status of a resource, read as the user p_user.
 CREATE OR REPLACE FUNCTION tenant.idempotency_status(p_user uuid, p_resource_type text, p_resource uuid) RETURNS text
 LANGUAGE plpgsql AS $status$
 BEGIN
@@ -334,7 +339,7 @@ BEGIN
 END
 $status$;
 
--- What the API's own role needs, and no more.
+-- Grants the API's role the privileges that it needs, and no others.
 CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
 LANGUAGE plpgsql AS $grant$
 BEGIN

@@ -1,24 +1,26 @@
--- Transactional mode: the record is inserted in the handler's own transaction, complete, and committed with what the handler
--- wrote. Two functions, each sent along with BEGIN and COMMIT: one network round trip each.
+-- Transactional mode: the complete record is inserted in the handler's own transaction, and committed with the
+-- handler's writes. It takes two functions, sent together with BEGIN and with COMMIT: one network round trip each.
 --
 --   BEGIN;  tenant.idempotency_begin   →  the handler's statements  →  tenant.idempotency_commit;  COMMIT
 --
--- Concurrent calls meet at an advisory lock that ends with the transaction, however that ends: nobody waits for it, and
--- whoever gets it knows that no other transaction of the key is open.
+-- An advisory lock excludes concurrent calls. It ends with the transaction, however the transaction ends. No call waits
+-- for it; a call that gets it knows that no other transaction of the key is open.
 
--- The advisory lock of a key.
+-- Returns the number of a key's advisory lock.
 CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN uuid_hash_extended(p_key, uuid_hash_extended(p_user, 7595143431986737263));
 
--- The other advisory lock that a transaction holds, shared, of class 1768187245 ("idem" in ASCII): which request it runs. The
--- upper half is of the procedure, the lower half of the request.
+-- Returns the number of a request's advisory lock, which a transaction also holds, as a shared lock of class 1768187245
+-- ("idem" in ASCII). It tells other calls which request the transaction runs: the upper half identifies the procedure,
+-- the lower half the request.
 CREATE OR REPLACE FUNCTION tenant.idempotency_request_id(p_procedure text, p_request_hash bytea) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ((hashtext(p_procedure) & 65535) << 16) | (get_byte(p_request_hash, 0) << 8) | get_byte(p_request_hash, 1);
 
--- Whose lock a key's is: 'running' (the same request), 'running_procedure' or 'running_request' (what differs). In doubt
--- 'running'. The locks are read once: between two looks a connection may have gone on to another key's transaction.
+-- Compares p_request with the request of the transaction that holds a key's lock: 'running' if they are the same,
+-- 'running_procedure' or 'running_request' for the part that differs; 'running' if it cannot be determined. Reads
+-- pg_locks only once: between two reads, a connection may have moved on to another key's transaction.
 CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_request integer) RETURNS text
 LANGUAGE sql VOLATILE AS $holder$
     WITH locks AS MATERIALIZED (
@@ -43,10 +45,11 @@ LANGUAGE sql VOLATILE AS $holder$
       AND l.objid = (p_lock & 4294967295)::oid
 $holder$;
 
--- begin: absent → this transaction's, or what stands in the way: a state of tenant.idempotency_state, or of
--- tenant.idempotency_holder where another transaction of the key is open. Writes nothing, and sets for this transaction
--- alone: the user; the token, by which tenant.idempotency_commit knows its transaction; the row that it may take the place
--- of; and the lease, as the time that the transaction may be idle before the server ends it.
+-- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
+-- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
+-- Writes nothing. Sets for this transaction only: the user; the token, by which tenant.idempotency_commit recognises
+-- its transaction; the row that the record may replace; and the lease, as the time that the transaction may be idle
+-- before the server ends it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,
@@ -93,7 +96,7 @@ BEGIN
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-    -- Whoever holds the lock may be giving a replay, and not have ended yet: what is final needs no lock.
+    -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
         state := tenant.idempotency_holder(v_lock, v_request);
         lease_left_ms := 1000 * p_lease;
@@ -109,7 +112,7 @@ BEGIN
           AND recorded_hash = p_request_hash
           AND (state = 'abandoned' AND p_on_lease_ended <> 'refuse'
                OR state = 'unknown' AND p_on_lease_ended = 'reconcile') THEN
-        -- A reservation that a server in reserved mode has left behind.
+        -- A reservation left behind by a server in reserved mode.
         state := 'taken_over';
         PERFORM set_config('app.idempotency_seen', v_seen, true);
     ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
@@ -120,11 +123,11 @@ BEGIN
 END
 $begin$;
 
--- Limits how long this transaction may be idle, in seconds; a shorter limit of the server's stays.
+-- Limits how long this transaction may be idle, in seconds. A shorter limit set in the server is not changed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit double precision) RETURNS void
 LANGUAGE plpgsql AS $idle$
 DECLARE
-    -- '0' where the server sets none, which needs no interval to be made of it.
+    -- '0' if the server sets no limit; it need not be converted to an interval.
     v_limit CONSTANT text := current_setting('idle_in_transaction_session_timeout');
     v_seconds double precision := least(p_limit, 2147483.647);
 BEGIN
@@ -135,10 +138,10 @@ BEGIN
 END
 $idle$;
 
--- commit: inserts the record, complete, in the place of the row that tenant.idempotency_begin saw and passed over, if that is
--- as it was. Raises an error, so that the COMMIT which follows rolls back, where the call may not take effect: TI001 where
--- another call is recorded or has reserved the key, TI002 where this is not the transaction that tenant.idempotency_begin
--- began.
+-- commit: inserts the complete record. Replaces the row that tenant.idempotency_begin took over or found expired, if it
+-- has not changed. If the call must not take effect, raises an error, so that the COMMIT that follows rolls back: TI001
+-- if another call has recorded or reserved the key, TI002 if this is not the transaction that tenant.idempotency_begin
+-- ran in.
 CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_user            uuid,
     p_key             uuid,
@@ -149,8 +152,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
     p_on_lease_ended  text,
     p_response        bytea,
     p_not_stored         boolean,
-    p_error           bytea, -- in place of a response
-    p_metadata        bytea, -- beside a response; NULL for none
+    p_error           bytea, -- instead of a response
+    p_metadata        bytea, -- with a response; NULL for none
     p_retention       double precision, -- seconds
     p_resource_column text, -- NULL for none
     p_resource        uuid
@@ -158,7 +161,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
 LANGUAGE plpgsql AS $commit$
 BEGIN
     IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
-        RAISE EXCEPTION 'this is not the transaction that the call was given: its handler ended that one'
+        RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
             USING ERRCODE = 'TI002';
     END IF;
     PERFORM set_config('app.current_user_id', p_user::text, true);
@@ -186,19 +189,19 @@ BEGIN
         EXIT WHEN NOT FOUND;
     END LOOP;
 
-    RAISE EXCEPTION 'another call with this idempotency key is recorded'
+    RAISE EXCEPTION 'another call with this idempotency key was recorded or has reserved the key'
         USING ERRCODE = 'TI001';
 END
 $commit$;
 
--- Whether no transaction of the key is open.
+-- Returns whether no transaction of the key is open.
 CREATE OR REPLACE FUNCTION tenant.idempotency_settled(p_user uuid, p_key uuid) RETURNS boolean
 LANGUAGE sql VOLATILE AS $settled$
     SELECT pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key))
 $settled$;
 
--- Whether the transaction with this token was committed. To be believed where tenant.idempotency_settled said true in a
--- statement before.
+-- Returns whether the transaction with this token was committed. Reliable only if tenant.idempotency_settled returned
+-- true in an earlier statement.
 CREATE OR REPLACE FUNCTION tenant.idempotency_committed(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $committed$
 BEGIN

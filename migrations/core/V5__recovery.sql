@@ -1,5 +1,5 @@
--- Recovery: reservations of anybody whose lease ended without an outcome, for a background task that finds out how their calls
--- ended. It is told of them here, and works on each as its user.
+-- Recovery: finds the reservations of all users whose lease ended without an outcome. A background task lists them
+-- here, and then determines the outcome of each as the reservation's user.
 
 DROP POLICY IF EXISTS idempotency_keys_recovery_policy ON tenant.idempotency_keys;
 CREATE POLICY idempotency_keys_recovery_policy ON tenant.idempotency_keys
@@ -11,8 +11,9 @@ CREATE POLICY idempotency_keys_recovery_policy ON tenant.idempotency_keys
         AND current_setting('app.idempotency_recovery', true) = 'on'
     );
 
--- At most `p_batch` of them, of these procedures, oldest first: reserved within `p_lookback` (NULL: ever), and held by fewer
--- than `p_attempts` calls. The primary key is a UUIDv7, so that a look back reads what is as young and nothing else.
+-- Returns at most `p_batch` such reservations of these procedures, oldest first: created within `p_lookback` (NULL for
+-- no limit) and held by fewer than `p_attempts` calls. The primary key is a UUIDv7, so only rows within `p_lookback`
+-- are read.
 CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
     p_procedures text[],
     p_lookback   interval,
