@@ -1,5 +1,7 @@
+//! `cargo fuzz run canonical`: the canonical encoding of arbitrary bytes.
+
 #![no_main]
-#![allow(missing_docs, reason = "cargo-fuzz makes the main function")]
+#![allow(missing_docs, reason = "cargo-fuzz generates the main function")]
 
 use libfuzzer_sys::fuzz_target;
 

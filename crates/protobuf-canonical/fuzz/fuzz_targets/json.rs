@@ -1,5 +1,7 @@
+//! `cargo fuzz run json`: arbitrary bytes as protobuf's JSON.
+
 #![no_main]
-#![allow(missing_docs, reason = "cargo-fuzz makes the main function")]
+#![allow(missing_docs, reason = "cargo-fuzz generates the main function")]
 
 use libfuzzer_sys::fuzz_target;
 

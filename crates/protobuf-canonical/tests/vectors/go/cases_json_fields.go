@@ -1,6 +1,6 @@
 package main
 
-// fields: their names, what is there twice, and what null is.
+// fields adds the names of fields, duplicate fields, and the meanings of null.
 func (s *jsonSuite) fields() {
 	s.same("names/both", "Names", `{"plainName":"x"}`, `{"plain_name":"x"}`)
 	s.same("names/another", "Names", `{"anotherName":"x"}`, `{"renamed":"x"}`)
@@ -59,7 +59,7 @@ func (s *jsonSuite) fields() {
 		`{"strings":[null]}`, `{"listsByName":{"a":null}}`, `{"durationsByName":{"a":null}}`, `{"anysByName":{"a":null}}`, `{"numbersByName":{"a":null}}`)
 }
 
-// enumNames: names and numbers.
+// enumNames adds enum values by name and by number.
 func (s *jsonSuite) enumNames() {
 	s.same("enums/name", "Scalars", in("fEnum", `"MOOD_MERRY"`, `"\u004dOOD_MERRY"`, `2`, `2.0`, `2e0`, `0.2e1`)...)
 	s.same("enums/zero", "OptionalScalars", in("fEnum", `"MOOD_UNSPECIFIED"`, `0`, `-0`)...)
@@ -80,7 +80,7 @@ func (s *jsonSuite) enumNames() {
 	s.same("bools/false", "OptionalScalars", in("fBool", `false`, ` false `)...)
 }
 
-// mapKeys: strings that are read as their kind, and not as numbers are.
+// mapKeys adds map keys: strings that are parsed by the key's kind, and unlike numbers.
 func (s *jsonSuite) mapKeys() {
 	for _, field := range []struct{ name, value string }{
 		{"fInt32", `"x"`}, {"fInt64", `"YQ"`}, {"fSint32", `1`}, {"fSint64", `1`}, {"fSfixed32", `true`}, {"fSfixed64", `1`},
@@ -109,7 +109,7 @@ func (s *jsonSuite) mapKeys() {
 	s.same("map-keys/at-type", "Node", `{"byName":{"@type":{}}}`)
 }
 
-// groups and extensions.
+// legacyNames adds groups and extensions.
 func (s *jsonSuite) legacyNames() {
 	s.same("groups/group", "LegacyGroups", `{"single":{"value":1}}`, `{"Single":{"value":1}}`)
 	s.same("groups/nested", "LegacyGroups", `{"single":{"inner":{"value":1,"numbers":[1,2]},"pairs":{"1":2}}}`, `{"Single":{"pairs":{"01":2},"Inner":{"numbers":["1",2],"value":1}}}`)

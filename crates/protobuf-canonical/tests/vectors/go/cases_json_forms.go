@@ -1,6 +1,6 @@
 package main
 
-// forms: the well-known types.
+// forms adds the well-known types.
 func (s *jsonSuite) forms() {
 	s.timestamps()
 	s.durations()

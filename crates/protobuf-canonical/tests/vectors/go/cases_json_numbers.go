@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// integers: every spelling of a number that is one, as a number or in a string.
+// integers adds every spelling of an integer, as a number or in a string.
 func (s *jsonSuite) integers() {
 	signed, unsigned := []string{"fInt32", "fInt64", "fSint32", "fSint64", "fSfixed32", "fSfixed64"},
 		[]string{"fUint32", "fUint64", "fFixed32", "fFixed64"}
@@ -49,7 +49,7 @@ func (s *jsonSuite) integers() {
 	s.same("integers/not-json-but-accepted", "Scalars", in("fInt32", `1e`, `1E`)...)
 }
 
-// floatTexts: rounded once, from the digits to the kind.
+// floatTexts adds floats, which are rounded once, directly from their digits.
 func (s *jsonSuite) floatTexts() {
 	notNumbers := []string{
 		`01`, `+1`, `1.`, `.1`, `-.5`, `1e`, `1e+`, `0x1p3`, `1_0`, `NaN`, `Infinity`, `-Infinity`, `inf`, `-`, `true`, `[]`, `{}`,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// syntax: what is JSON, and what a message is in it.
+// syntax adds the syntax of JSON and of a message in it.
 func (s *jsonSuite) syntax() {
 	s.same("syntax/empty-object", "Scalars", `{}`, ` { } `, "\t\r\n{}\n")
 	s.refused("syntax/no-object", "Scalars", ``, ` `, `null`, `true`, `0`, `""`, `"{}"`, `[]`, `[{}]`, `}`, `{`, `nul`)
@@ -25,7 +25,7 @@ func (s *jsonSuite) syntax() {
 	s.refused("syntax/map", "Node", in("byName", `[]`, `1`, `"a"`, `[{"key":"a","value":{}}]`, `{"a":1}`, `{"a":[]}`)...)
 }
 
-// strings: bytes and escapes.
+// strings adds strings: their bytes and escapes.
 func (s *jsonSuite) strings() {
 	s.same("strings/escapes", "Scalars", in("fString", "\"a\u00e9\U0001f600/\"", `"\u0061\u00e9\ud83d\ude00\/"`, `"a\u00E9\uD83D\uDE00\u002f"`)...)
 	s.same("strings/short-escapes", "Scalars", in("fString", `"\"\\\b\f\n\r\t"`, `"\u0022\u005c\u0008\u000c\u000A\u000d\u0009"`)...)
@@ -48,7 +48,7 @@ func (s *jsonSuite) strings() {
 	s.refused("strings/in-any-not-utf8", "WellKnown", "{\"any\":{\"@type\":\"a/vectors.v1.Scalars\",\"fString\":\"\xff\"}}")
 }
 
-// bytes: Base64 in both alphabets, with padding and without.
+// bytes adds Base64 in both alphabets, with and without padding.
 func (s *jsonSuite) bytes() {
 	s.same("bytes/alphabets", "Scalars", in("fBytes", `"+//+AQ=="`, `"-__-AQ=="`, `"+//+AQ"`, `"-__-AQ"`, `"\u002b/\/+AQ"`)...)
 	s.same("bytes/one", "Scalars", in("fBytes", `"YQ=="`, `"YQ"`, `"YR=="`, `"YR"`, `"YX"`)...)
@@ -63,7 +63,7 @@ func (s *jsonSuite) bytes() {
 	s.refused("bytes/no-string", "Scalars", in("fBytes", `1`, `[89]`, `true`, `{}`)...)
 }
 
-// depth: below the limit of the canonical encoding, at it and above it.
+// depth adds nested messages below, at and above the depth limit of the canonical encoding.
 func (s *jsonSuite) depth() {
 	nested := func(count int, open, inner, closed string) string {
 		return strings.Repeat(open, count) + inner + strings.Repeat(closed, count)

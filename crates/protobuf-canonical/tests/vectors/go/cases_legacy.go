@@ -2,7 +2,8 @@ package main
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// legacy: proto2 messages. protobuf-go treats their closed enums as open, and does not look at the UTF-8 of their text.
+// legacy adds proto2 messages. protobuf-go treats their closed enums as open, and does not check their strings for
+// UTF-8.
 func (s *suite) legacy() {
 	s.becomes("legacy/declared-defaults-are-kept", "LegacyScalars",
 		join(text(14, "fourteen"), text(15, "\x01\x02"), varint(13, 1), signed(3, -3), varint(5, 5),
@@ -53,13 +54,13 @@ func (s *suite) legacy() {
 			message(3, text(1, "a"), message(2)),
 			message(3, text(1, "b"), message(2, text(1, "n"), varint(2, 1)))))
 
-	// proto3 inside proto2 keeps the rules of proto3, and the other way around.
+	// A proto3 message inside a proto2 message follows the rules of proto3, and vice versa.
 	s.becomes("legacy/proto3-inside/defaults-are-dropped", "LegacyEverything",
 		message(8, message(1, varint(3, 0), text(14, ""))), message(8, message(1)))
 	s.bad("legacy/proto3-inside/text-not-utf8", "LegacyEverything", message(8, message(1, text(14, "\xff"))))
 }
 
-// groups: bracketed by tags, otherwise messages like any other.
+// groups adds groups: enclosed in tags, otherwise like any other message.
 func (s *suite) groups() {
 	s.keeps("groups/empty", "LegacyGroups", group(2))
 	s.becomes("groups/out-of-order", "LegacyGroups",
@@ -105,7 +106,7 @@ func (s *suite) groups() {
 	s.keeps("groups/deep", "LegacyGroups", deep)
 }
 
-// extensions: known by their number, encoded before all other fields.
+// extensions adds extensions, which are encoded before all other fields.
 func (s *suite) extensions() {
 	s.becomes("extensions/before-ordinary-fields", "Extendable",
 		join(varint(10, 10), text(20, "20"), varint(3, 3), message(13), message(110, uvarints(1)),

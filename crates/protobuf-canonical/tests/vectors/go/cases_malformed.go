@@ -6,12 +6,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// malformed: what protobuf-go refuses to decode.
+// malformed adds input that protobuf-go refuses to decode.
 func (s *suite) malformed() {
 	ff := func(n int) []byte { return bytes.Repeat([]byte{0xff}, n) }
 	varintTag, bytesTag := tag(6, protowire.VarintType), tag(14, protowire.BytesType)
 
-	// Where a varint may stand: as a tag, a value, a length, inside a packed list, a map entry, an unknown field.
+	// The places of a varint: a tag, a value, a length, inside a packed list, a map entry, an unknown field.
 	places := []struct {
 		name, message string
 		wrap          func(varint []byte) []byte
@@ -38,7 +38,7 @@ func (s *suite) malformed() {
 	for _, p := range places {
 		truncated := raw(0xff)
 		if p.name == "unknown-group" {
-			truncated = ff(9) // else the end of the group would end the varint
+			truncated = ff(9) // shorter, and the end tag of the group would end the varint
 		}
 		s.bad("malformed/truncated-varint/"+p.name, p.message, p.wrap(truncated))
 		s.bad("malformed/varint-of-11-bytes/"+p.name, p.message, p.wrap(join(bytes.Repeat([]byte{0x80}, 10), raw(0))))
@@ -135,7 +135,7 @@ func (s *suite) malformed() {
 	s.bad("malformed/deep", "Node", nested(3, 60, raw(0x10)))
 }
 
-// malformedText: text of proto3 has to be UTF-8, everywhere, even where it would be replaced.
+// malformedText adds proto3 strings that are not UTF-8, also ones that a later value would replace.
 func (s *suite) malformedText() {
 	for _, c := range []struct{ name, text string }{
 		{"lone-ff", "\xff"}, {"cut-off", "a\xe2\x82"}, {"lone-continuation", "\x80"}, {"overlong", "\xc0\x80"},

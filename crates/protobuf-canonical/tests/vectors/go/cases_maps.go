@@ -6,14 +6,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maps: sorted by key, each key once.
+// maps adds maps: the entries are sorted by key, each key once.
 func (s *suite) maps() {
 	mapKey := func(k kind, value []byte) []byte { return join(tag(1, k.wireType), value) }
-	// Keys in their order, by the kind's name. The values of the maps differ in kind: see MapKeys.
+	// Keys in ascending order, by the name of their kind. The values of the maps differ in kind: see MapKeys.
 	for _, c := range []struct {
 		kind   string
 		value  func(i uint64) []byte
-		empty  []byte // the value of an entry that has none
+		empty  []byte // the value written for an entry without one
 		sorted [][]byte
 	}{
 		{"int32", func(i uint64) []byte { return text(2, fmt.Sprint(i)) }, text(2, ""),
@@ -116,12 +116,12 @@ func (s *suite) maps() {
 	s.ok("maps/300-shuffled", "MapKeys", entries...)
 }
 
-// varintEntry is an entry of a map whose keys and values are varints, the key for its value too.
+// varintEntry is an entry of a map from varints to varints, with the same number for key and value.
 func varintEntry(number protowire.Number, key uint64) []byte {
 	return message(number, varint(1, key), varint(2, key))
 }
 
-// mapEntries: what may go on inside one entry.
+// mapEntries adds unusual contents of a single entry.
 func (s *suite) mapEntries() {
 	entry := func(parts ...[]byte) []byte { return message(3, parts...) }
 	canonical := message(3, varint(1, 7), text(2, "v"))
@@ -152,7 +152,7 @@ func (s *suite) mapEntries() {
 		entry(text(1, "7"), text(2, "v")), message(3, varint(1, 0), text(2, "v")))
 	s.becomes("map-entries/key-of-wrong-wire-type-before-a-right-one", "MapKeys",
 		entry(fixed32(1, 9), varint(1, 7), text(2, "v")), canonical)
-	// dynamicpb forgets the good key here, and panics.
+	// Here dynamicpb loses the valid key and panics.
 	s.splits("map-entries/key-of-wrong-wire-type-behind-a-right-one", "MapKeys",
 		entry(varint(1, 7), text(2, "v"), fixed32(1, 9)), canonical)
 	s.becomes("map-entries/value-of-wrong-wire-type-behind-a-right-one", "MapKeys",

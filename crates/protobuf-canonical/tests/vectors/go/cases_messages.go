@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// messages: present or not, in pieces, deep.
+// messages adds submessages: present or not, in pieces, deeply nested.
 func (s *suite) messages() {
 	s.keeps("messages/empty-is-kept", "Node", message(3))
 	s.becomes("messages/content-at-default-is-dropped", "Node", message(3, varint(2, 0), text(1, "")), message(3))
@@ -65,7 +65,7 @@ func (s *suite) messages() {
 	}
 	s.ok("messages/deep/30-levels-of-maps", "Node", mapped)
 
-	// A length whose own size changes when what it covers shrinks.
+	// The length prefix changes its size because the content shrinks or grows.
 	long := text(1, strings.Repeat("x", 120))
 	s.becomes("messages/length-shrinks-below-128", "Node",
 		message(3, long, varint(2, 0), varint(2, 0), varint(2, 0), varint(2, 0)), message(3, long))
@@ -73,7 +73,7 @@ func (s *suite) messages() {
 		message(5, text(1, strings.Repeat("k", 124))), message(5, text(1, strings.Repeat("k", 124)), message(2)))
 }
 
-// order: fields outside oneofs go by number, whatever the order of declaration or arrival.
+// order adds fields outside oneofs, which are sorted by number, regardless of the order of declaration or arrival.
 func (s *suite) order() {
 	canonical := join(
 		varint(1, 1), varint(2, 2), message(3, uvarints(3, 4)), varint(15, 5), varint(16, 6), varint(2047, 7), varint(2048, 8),
@@ -99,8 +99,9 @@ func (s *suite) order() {
 			message(9, varint(1, 1), varint(2, 2))))
 }
 
-// unknown: kept behind the known fields in order of arrival. The tag of an unknown field is written anew, so a long one
-// becomes minimal; all behind it is kept to the bit. dynamicpb keeps the long tag too.
+// unknown adds unknown fields, which follow the known fields in order of arrival. The tag of an unknown field is
+// encoded again, so a padded tag becomes minimal; the rest is preserved bit by bit. dynamicpb also preserves a padded
+// tag.
 func (s *suite) unknown() {
 	every := join(varint(90, 1), fixed64(91, 2), text(92, "x"), group(93, varint(1, 1)), fixed32(94, 5))
 	s.keeps("unknown/every-wire-type", "Empty", every)
@@ -148,7 +149,7 @@ func (s *suite) unknown() {
 		join(paddedTag(9, protowire.StartGroupType, 4), inside), join(tag(9, protowire.StartGroupType), inside))
 	s.keeps("unknown/long-tags-inside-a-group-are-kept", "Empty", tag(9, protowire.StartGroupType), inside)
 
-	// Inside an unknown group, numbers up to 2^31-1 pass, though 2^29-1 is the highest that there is.
+	// Inside an unknown group, field numbers up to 2^31-1 are accepted, although the highest valid number is 2^29-1.
 	beyond := join(tag(9, protowire.StartGroupType), uvarint(1<<29<<3), uvarint(1), tag(9, protowire.EndGroupType))
 	s.keeps("unknown/number-beyond-the-highest-inside-a-group", "Empty", beyond)
 }

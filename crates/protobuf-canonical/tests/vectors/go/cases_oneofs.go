@@ -1,6 +1,6 @@
 package main
 
-// oneofs: the set members come last, oneof by oneof as declared; see Oneofs for the numbers.
+// oneofs adds oneofs: the set members come last, in the order in which the oneofs are declared. Oneofs has the numbers.
 func (s *suite) oneofs() {
 	first, second, third := varint(30, 1), varint(1, 1), double(6, 1)
 	s.becomes("oneofs/declaration-order-against-numbers", "Oneofs",

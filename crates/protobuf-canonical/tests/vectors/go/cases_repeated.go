@@ -2,7 +2,7 @@ package main
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// repeated: every kind, packed and not, whatever the sender thought the schema says.
+// repeated adds lists of every kind, each sent packed and unpacked, regardless of the schema.
 func (s *suite) repeated() {
 	for _, k := range kinds {
 		one, two := k.some(), k.values[len(k.values)-1].value
@@ -57,9 +57,9 @@ func (s *suite) repeated() {
 		join(tag(4, protowire.BytesType), padded(uint64(len(content)), 3), content), message(4, content))
 }
 
-// wrongWireTypes: a field whose wire type does not fit is unknown, keeps its bytes and goes behind the known ones.
+// wrongWireTypes adds fields with the wrong wire type: they are unknown, keep their bytes and follow the known fields.
 func (s *suite) wrongWireTypes() {
-	// The value that a field of this number has in each wire type, as far as a reader without a schema can tell.
+	// A well-formed value of a field with this number in each wire type.
 	shapes := func(n protowire.Number) map[protowire.Type][]byte {
 		return map[protowire.Type][]byte{
 			protowire.VarintType:     varint(n, 1),
@@ -72,7 +72,7 @@ func (s *suite) wrongWireTypes() {
 	wireTypes := []protowire.Type{
 		protowire.VarintType, protowire.Fixed64Type, protowire.BytesType, protowire.StartGroupType, protowire.Fixed32Type,
 	}
-	// wrong gives all shapes but those that fit.
+	// wrong returns all shapes except those that fit the field.
 	wrong := func(n protowire.Number, fits ...protowire.Type) []byte {
 		var b []byte
 	next:

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// scalars: every kind at its default and at its bounds, with and without explicit presence; the last value wins.
+// scalars adds every kind at its default and at its bounds, with and without explicit presence; the last value wins.
 func (s *suite) scalars() {
 	s.becomes("empty", "Empty", nil, nil)
 	s.becomes("empty/message-with-fields", "Everything", nil, nil)
@@ -47,8 +47,8 @@ func (s *suite) scalars() {
 		join(float(2, 0), fixed64(1, 1<<63)), join(fixed64(1, 1<<63), float(2, 0)))
 }
 
-// floats: the NaNs of the 32-bit kind. protobuf-go keeps the bits of a float in generated structs, but passes those of
-// map values and of extensions through a float64, which makes a signaling NaN quiet. dynamicpb does that everywhere.
+// floats adds the NaNs of 32-bit floats. protobuf-go preserves the bits of a float in generated structs, but converts
+// those of map values and extensions to float64, which makes a signaling NaN quiet. dynamicpb does so for all floats.
 func (s *suite) floats() {
 	const signaling, quieted = 0x7fa0beef, 0x7fe0beef
 	const quiet = 0xffc0beef
@@ -73,7 +73,7 @@ func (s *suite) floats() {
 	s.keeps("double/signaling-nan/map-value", "MapValues", message(1, varint(1, 1), fixed64(2, 0x7ff0000000000001)))
 }
 
-// varints: longer than need be, and wider than their field.
+// varints adds varints that are longer than necessary, or wider than their field.
 func (s *suite) varints() {
 	for _, length := range []int{2, 6, 10} {
 		suffix := fmt.Sprintf("%d-bytes", length)
@@ -114,7 +114,7 @@ func (s *suite) varints() {
 	s.becomes("varints/bool-optional-as-10-zero-bytes", "OptionalScalars",
 		join(tag(13, protowire.VarintType), padded(0, 10)), varint(13, 0))
 
-	// Fields of 32 bits take the low half of a varint of 64.
+	// A 32-bit field takes the low half of a 64-bit varint.
 	s.becomes("varints/int32-truncated", "Scalars", varint(3, 5<<32|7), varint(3, 7))
 	s.becomes("varints/int32-truncated-to-negative", "Scalars", varint(3, math.MaxUint32), signed(3, -1))
 	s.becomes("varints/int32-truncated-to-min", "Scalars", varint(3, 1<<31), signed(3, math.MinInt32))

@@ -2,7 +2,8 @@ package main
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// wellKnown: to the encoding they are messages like any other, and what an Any holds is bytes.
+// wellKnown adds the well-known types. The encoding treats them like any other message, and the content of an Any as
+// bytes.
 func (s *suite) wellKnown() {
 	s.becomes("well-known/timestamp", "WellKnown",
 		message(1, varint(2, 5), varint(1, 1700000000)), message(1, varint(1, 1700000000), varint(2, 5)))

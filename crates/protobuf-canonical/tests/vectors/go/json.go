@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// jsonEntry is one vector as json.json holds it. The text is in Base64 where it is not UTF-8.
+// jsonEntry is one vector as json.json holds it. Text that is not UTF-8 is in Base64.
 type jsonEntry struct {
 	Name      string  `json:"name"`
 	Message   string  `json:"message"`
@@ -23,7 +23,7 @@ type jsonEntry struct {
 	Error     bool    `json:"error,omitempty"`
 }
 
-// jsonCase is some texts before protobuf-go was asked about them: each is refused, or all are one message.
+// jsonCase holds texts and the expectation for protobuf-go: either it refuses each, or all are the same message.
 type jsonCase struct {
 	name    string
 	message string // without the package
@@ -36,7 +36,7 @@ type jsonSuite struct {
 	cases []jsonCase
 }
 
-// same adds texts that protojson accepts, and that are the same message.
+// same adds texts that protojson accepts as the same message.
 func (s *jsonSuite) same(name, message string, texts ...string) {
 	s.cases = append(s.cases, jsonCase{name: name, message: message, texts: texts})
 }
@@ -46,7 +46,7 @@ func (s *jsonSuite) refused(name, message string, texts ...string) {
 	s.cases = append(s.cases, jsonCase{name: name, message: message, texts: texts, refused: true})
 }
 
-// render judges every case and gives the file's content, one vector per line so that changes read well.
+// render judges every case and returns the content of the file, one vector per line to keep diffs readable.
 func (s *jsonSuite) render() (content []byte, count string, err error) {
 	var out bytes.Buffer
 	var accepted, refused int
@@ -92,7 +92,7 @@ func (s *jsonSuite) render() (content []byte, count string, err error) {
 			if err := encoder.Encode(line); err != nil {
 				return nil, "", err
 			}
-			out.Truncate(out.Len() - 1) // the line's end
+			out.Truncate(out.Len() - 1) // the newline
 		}
 	}
 	if len(problems) > 0 {
@@ -103,7 +103,7 @@ func (s *jsonSuite) render() (content []byte, count string, err error) {
 	return out.Bytes(), count, nil
 }
 
-// readJSON gives the canonical encoding of a text.
+// readJSON returns the canonical encoding of a text.
 func readJSON(name, text string) ([]byte, error) {
 	messageType, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(packageName + name))
 	if err != nil {
@@ -116,7 +116,7 @@ func readJSON(name, text string) ([]byte, error) {
 	return canonicalOf(message)
 }
 
-// in gives objects that have one member, with each of the values.
+// in returns one object for each value, with the value as its only member.
 func in(name string, values ...string) []string {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -125,7 +125,7 @@ func in(name string, values ...string) []string {
 	return texts
 }
 
-// keyed gives objects with a map that has one entry, under each of the keys.
+// keyed returns one object for each key, with a map that has the key as its only entry.
 func keyed(name, value string, keys ...string) []string {
 	texts := make([]string, len(keys))
 	for i, key := range keys {

@@ -16,14 +16,14 @@ import (
 
 const packageName = "vectors.v1."
 
-// testCase is a vector before protobuf-go was asked about it, with what its author expects.
+// testCase is an input with the output that its author expects.
 type testCase struct {
 	name           string
 	message        string // without the package
 	input          []byte
 	refused        bool   // protobuf-go must refuse it
-	canonical      []byte // what it must give, or nil where nobody wrote that down
-	dynamicDiffers bool   // dynamicpb must give something else than the generated code
+	canonical      []byte // the expected output; nil if there is no expectation
+	dynamicDiffers bool   // dynamicpb must give another output than the generated code
 }
 
 // suite collects the cases, in the order in which canonical.json lists them.
@@ -36,12 +36,12 @@ func (s *suite) ok(name, message string, parts ...[]byte) {
 	s.cases = append(s.cases, testCase{name: name, message: message, input: join(parts...)})
 }
 
-// becomes adds a vector whose canonical form is written down here too, so that the reader sees what it is about.
+// becomes adds a vector with its expected canonical form, which also shows the reader the purpose of the vector.
 func (s *suite) becomes(name, message string, input, canonical []byte) {
 	s.cases = append(s.cases, testCase{name: name, message: message, input: input, canonical: canonical})
 }
 
-// keeps adds a vector that is canonical already.
+// keeps adds a vector that is already canonical.
 func (s *suite) keeps(name, message string, parts ...[]byte) {
 	s.becomes(name, message, join(parts...), join(parts...))
 }
@@ -51,22 +51,22 @@ func (s *suite) bad(name, message string, parts ...[]byte) {
 	s.cases = append(s.cases, testCase{name: name, message: message, input: join(parts...), refused: true})
 }
 
-// splits adds a vector on which dynamicpb and the generated code do not agree.
+// splits adds a vector on which dynamicpb and the generated code disagree.
 func (s *suite) splits(name, message string, input, canonical []byte) {
 	s.cases = append(s.cases, testCase{
 		name: name, message: message, input: input, canonical: canonical, dynamicDiffers: true,
 	})
 }
 
-// verdict is what protobuf-go says about one input.
+// verdict is protobuf-go's result for one input.
 type verdict struct {
 	refused   bool
 	canonical []byte
 	hash      [sha256.Size]byte
 }
 
-// judge asks protobuf-go, by its generated code and by dynamicpb, and compares the answers with one another and with
-// what the author of the case expects. The generated code has the last word.
+// judge runs protobuf-go with generated code and with dynamicpb, and compares the results with each other and with the
+// expectation of the case. The result of the generated code is returned.
 func judge(c testCase) (verdict, error) {
 	name := protoreflect.FullName(packageName + c.message)
 	generated, err := protoregistry.GlobalTypes.FindMessageByName(name)
@@ -100,7 +100,7 @@ func judge(c testCase) (verdict, error) {
 	return verdict{canonical: canonical, hash: sha256.Sum256(canonical)}, nil
 }
 
-// recode decodes into an empty message and encodes it again: the definition of the canonical encoding.
+// recode decodes into an empty message and encodes it again. This defines the canonical encoding.
 func recode(message proto.Message, input []byte, options proto.UnmarshalOptions) ([]byte, error) {
 	options.AllowPartial = true
 	if err := options.Unmarshal(input, message); err != nil {
@@ -109,7 +109,7 @@ func recode(message proto.Message, input []byte, options proto.UnmarshalOptions)
 	return canonicalOf(message)
 }
 
-// recodeDynamic does the same without generated code. There are inputs on which dynamicpb panics.
+// recodeDynamic does the same with dynamicpb, which panics on some inputs.
 func recodeDynamic(descriptor protoreflect.MessageDescriptor, input []byte) (canonical []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

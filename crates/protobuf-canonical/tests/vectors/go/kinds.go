@@ -12,7 +12,7 @@ type kind struct {
 	number   protowire.Number
 	wireType protowire.Type
 	zero     []byte   // the default value without its tag
-	values   []sample // other values, the first of them nothing special
+	values   []sample // other values, the first of them ordinary
 }
 
 // sample is a value in canonical form, without its tag.
@@ -64,7 +64,7 @@ var kinds = []kind{
 		named("nan", float4bits(0x7fc00000)),
 		named("nan-negative", float4bits(0xffc00000)),
 		named("nan-with-payload", float4bits(0x7fc0beef)),
-		// A signaling NaN of this kind has its own vectors: see floats.
+		// floats has the vectors for signaling NaNs of this kind.
 	}},
 	{"int32", 3, protowire.VarintType, uvarint(0), []sample{
 		named("some", uvarint(300)),

@@ -1,5 +1,5 @@
-// Command vectors writes the golden vectors of the canonical encoding: wire bytes and JSON as they may arrive, and the
-// bytes that protobuf-go gives for them after decoding and deterministic encoding. See README.md.
+// Command vectors writes the golden vectors of the canonical encoding: wire bytes and JSON as they may arrive, and
+// protobuf-go's deterministic encoding of the decoded message. See README.md.
 package main
 
 import (
@@ -30,7 +30,7 @@ type entry struct {
 func main() {
 	log.SetFlags(0)
 	output := flag.String("o", "../canonical.json", "the `file` to write")
-	jsonOutput := flag.String("json", "../json.json", "the `file` to write of the vectors in JSON")
+	jsonOutput := flag.String("json", "../json.json", "the `file` to write for the vectors in JSON")
 	flag.Parse()
 
 	var set suite
@@ -85,7 +85,7 @@ func main() {
 	fmt.Println(count)
 }
 
-// render judges every case and gives the file's content, one vector per line so that changes read well.
+// render judges every case and returns the content of the file, one vector per line to keep diffs readable.
 func render(cases []testCase) (content []byte, count string, err error) {
 	var out bytes.Buffer
 	var valid, already, refused, differing int

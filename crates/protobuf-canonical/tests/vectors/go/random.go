@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// random: messages with pseudo-random content, each encoded in several ways that mean the same. All of them have to
-// have one canonical form, that of the message that they were made from.
+// random adds messages with pseudo-random content, each in several equivalent encodings. All of these must have the
+// canonical form of the original message.
 func (s *suite) random() {
 	const messagesOfEach, encodingsOfEach = 12, 3
 	for i, name := range []string{"Everything", "LegacyEverything"} {
@@ -34,10 +34,10 @@ func (s *suite) random() {
 	}
 }
 
-// random is a small generator of its own (splitmix64), so that the vectors depend on no library's random numbers.
+// random is a small generator (splitmix64), so that the vectors do not depend on the random numbers of a library.
 type random struct {
 	state uint64
-	json  bool // only what JSON can say
+	json  bool // whether to use only values that JSON can represent
 }
 
 func newRandom(seed uint64) *random { return &random{state: seed} }
@@ -69,13 +69,13 @@ func (r *random) runes(alphabet string, most int) []rune {
 	return word
 }
 
-// fill sets some of the fields of a message, some of them to their defaults.
+// fill sets some fields of a message, some of them to their defaults.
 func (r *random) fill(m protoreflect.Message, depth int) {
 	if r.json && r.wellKnown(m, depth) {
 		return
 	}
 	for _, field := range allFields(m.Descriptor()) {
-		// Few fields of deep messages, else they would never end.
+		// Deep messages get fewer fields; otherwise the nesting would never end.
 		if composite := field.Message() != nil; !r.oneIn(2) || composite && depth > 0 && !r.oneIn(depth+2) {
 			continue
 		}
@@ -116,7 +116,7 @@ func (r *random) mapValue(entries protoreflect.Map, field protoreflect.FieldDesc
 	return value
 }
 
-// scalar is a value for the field, its zero more often than chance would have it. It is never a NaN.
+// scalar returns a value for the field, with a raised probability for zero. It is never a NaN.
 func (r *random) scalar(field protoreflect.FieldDescriptor) protoreflect.Value {
 	number := r.number()
 	if r.oneIn(5) {
@@ -153,10 +153,10 @@ func (r *random) scalar(field protoreflect.FieldDescriptor) protoreflect.Value {
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes([]byte(r.text()))
 	}
-	panic(fmt.Sprintf("%s is no scalar", field.FullName()))
+	panic(fmt.Sprintf("%s is not a scalar", field.FullName()))
 }
 
-// allFields are the fields of a message and its extensions, in an order that does not change.
+// allFields returns the fields of a message and its extensions, in a stable order.
 func allFields(descriptor protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	var fields []protoreflect.FieldDescriptor
 	for i := range descriptor.Fields().Len() {

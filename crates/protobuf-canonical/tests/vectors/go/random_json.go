@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// random: messages with pseudo-random content, as protojson writes them.
+// random adds messages with pseudo-random content, as protojson writes them.
 func (s *jsonSuite) random() {
 	for i, name := range []string{"Scalars", "OptionalScalars", "Repeated", "MapKeys", "MapValues", "Node", "Oneofs", "WellKnown", "Names", "Forms", "LegacyGroups", "Extendable"} {
 		for j := range 8 {
@@ -34,7 +34,7 @@ func (s *jsonSuite) random() {
 				texts = append(texts, writeJSON(message, protojson.MarshalOptions{UseProtoNames: true, UseEnumNumbers: true}))
 			}
 			if j == 0 {
-				// Its null for a Value that is not there is read as one that is.
+				// protojson writes null for an unset Value, and reads it as a Value that is set.
 				s.same(fmt.Sprintf("random/%s/unpopulated", name), name,
 					writeJSON(message, protojson.MarshalOptions{EmitUnpopulated: true, Indent: " "}))
 			}
@@ -43,7 +43,7 @@ func (s *jsonSuite) random() {
 	}
 }
 
-// writeJSON gives what protojson writes, but for the spaces that it puts in at random; and checks that it can be read.
+// writeJSON returns the output of protojson without its random spaces, and checks that protojson can read it.
 func writeJSON(message protoreflect.Message, options protojson.MarshalOptions) string {
 	options.AllowPartial = true
 	text, err := options.Marshal(message.Interface())
@@ -57,7 +57,7 @@ func writeJSON(message protoreflect.Message, options protojson.MarshalOptions) s
 	again := message.New().Interface()
 	err = protojson.UnmarshalOptions{AllowPartial: true}.Unmarshal(compact.Bytes(), again)
 	if err != nil || !options.EmitUnpopulated && !proto.Equal(again, message.Interface()) {
-		panic(fmt.Sprintf("%s is not read as it was written (%v)", compact.Bytes(), err))
+		panic(fmt.Sprintf("%s does not read back as the same message (%v)", compact.Bytes(), err))
 	}
 	if options.Indent == "" {
 		return compact.String()
@@ -68,7 +68,8 @@ func writeJSON(message protoreflect.Message, options protojson.MarshalOptions) s
 	return indented.String()
 }
 
-// wellKnown fills a message that has a form in JSON of its own with what that form can say; false for any other.
+// wellKnown fills a message of a well-known type with content that its JSON form can represent; false for other
+// messages.
 func (r *random) wellKnown(m protoreflect.Message, depth int) bool {
 	var value proto.Message
 	switch m.Interface().(type) {
@@ -129,7 +130,7 @@ func (r *random) anything(depth int) *structpb.Value {
 	}
 }
 
-// double has any bits, but is finite.
+// double returns random bits that are a finite number.
 func (r *random) double() float64 {
 	for {
 		if value := math.Float64frombits(r.next()); !math.IsNaN(value) && !math.IsInf(value, 0) {
@@ -138,7 +139,7 @@ func (r *random) double() float64 {
 	}
 }
 
-// float has any bits, but is no NaN.
+// float returns random bits that are not a NaN.
 func (r *random) float() float32 {
 	for {
 		if value := math.Float32frombits(uint32(r.next())); value == value {

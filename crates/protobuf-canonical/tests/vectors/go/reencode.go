@@ -7,13 +7,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A message can be encoded in many ways that mean the same. encode picks one at random: it shuffles what may be shuffled,
-// splits what may be split, puts values in front that later ones replace, and writes varints longer than need be.
-
-// stream is a run of records whose order matters. Records of different streams may be mixed at will.
+// stream is a sequence of records whose order matters. Records of different streams can be mixed in any way.
 type stream [][]byte
 
-// encode gives the message as records, each the tag and the value of a field.
+// encode returns one of the many equivalent encodings of a message, picked at random, as records with a tag and a
+// value. It shuffles fields, splits messages and lists into pieces, adds values that later ones replace, and pads
+// varints.
 func (r *random) encode(m protoreflect.Message) [][]byte {
 	streams := []stream{unknownFields(m)}
 	for _, field := range allFields(m.Descriptor()) {
@@ -36,7 +35,7 @@ func (r *random) encode(m protoreflect.Message) [][]byte {
 	return r.mix(streams)
 }
 
-// mix merges streams into one, each keeping its own order.
+// mix merges streams into one and keeps the order within each.
 func (r *random) mix(streams []stream) [][]byte {
 	var turns []int
 	for i, records := range streams {
@@ -63,7 +62,7 @@ func unknownFields(m protoreflect.Message) stream {
 	return records
 }
 
-// singular is a field that may be preceded by values that it replaces, or a message in pieces.
+// singular returns a field, perhaps after values that it replaces, or a message in pieces.
 func (r *random) singular(field protoreflect.FieldDescriptor, value protoreflect.Value) stream {
 	if field.Message() != nil {
 		return r.pieces(field, value.Message())
@@ -75,7 +74,7 @@ func (r *random) singular(field protoreflect.FieldDescriptor, value protoreflect
 	return append(records, r.record(field, value))
 }
 
-// pieces is a message in one or more pieces, which a reader merges.
+// pieces returns a message in one or more pieces, which a reader merges.
 func (r *random) pieces(field protoreflect.FieldDescriptor, m protoreflect.Message) stream {
 	records := r.encode(m)
 	var pieces stream
@@ -87,7 +86,7 @@ func (r *random) pieces(field protoreflect.FieldDescriptor, m protoreflect.Messa
 	return append(pieces, r.wrap(field, join(records...)))
 }
 
-// oneof is the member that is set, after other members that it replaces.
+// oneof returns the set member of a oneof, after other members that it replaces.
 func (r *random) oneof(m protoreflect.Message, oneof protoreflect.OneofDescriptor, set protoreflect.FieldDescriptor) stream {
 	var records stream
 	for i := range oneof.Fields().Len() {
@@ -105,7 +104,7 @@ func (r *random) oneof(m protoreflect.Message, oneof protoreflect.OneofDescripto
 	return append(records, r.singular(set, m.Get(set))...)
 }
 
-// list is a list in chunks, some packed and some not, whatever the schema says.
+// list returns a list in chunks, some packed and some not, regardless of the schema.
 func (r *random) list(m protoreflect.Message, field protoreflect.FieldDescriptor) stream {
 	var records stream
 	list := m.Get(field).List()
@@ -130,7 +129,7 @@ func (r *random) list(m protoreflect.Message, field protoreflect.FieldDescriptor
 	return records
 }
 
-// mapField gives a stream per key: entries that are replaced, and the one that stays.
+// mapField returns a stream for each key: entries that are replaced, and then the one that remains.
 func (r *random) mapField(m protoreflect.Message, field protoreflect.FieldDescriptor) []stream {
 	entries := m.Get(field).Map()
 	var keys []protoreflect.MapKey
@@ -138,7 +137,7 @@ func (r *random) mapField(m protoreflect.Message, field protoreflect.FieldDescri
 		keys = append(keys, key)
 		return true
 	})
-	// Go's maps come in any order, and the vectors must not.
+	// Sorted: Go iterates over maps in random order, but the vectors must be stable.
 	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
 
 	var streams []stream
@@ -168,7 +167,7 @@ func (r *random) entry(field protoreflect.FieldDescriptor, key protoreflect.MapK
 	return r.wrap(field, join(r.mix([]stream{keys, values, unknown})...))
 }
 
-// wrap is a message field with this content.
+// wrap returns a message field with this content.
 func (r *random) wrap(field protoreflect.FieldDescriptor, content []byte) []byte {
 	if field.Kind() == protoreflect.GroupKind {
 		return join(r.tag(field.Number(), protowire.StartGroupType), content, r.tag(field.Number(), protowire.EndGroupType))
@@ -180,7 +179,7 @@ func (r *random) delimited(field protoreflect.FieldDescriptor, content []byte) [
 	return join(r.tag(field.Number(), protowire.BytesType), r.length(content))
 }
 
-// record is a scalar field.
+// record returns a scalar field.
 func (r *random) record(field protoreflect.FieldDescriptor, value protoreflect.Value) []byte {
 	return join(r.tag(field.Number(), wireTypeOf(field)), r.value(field, value))
 }

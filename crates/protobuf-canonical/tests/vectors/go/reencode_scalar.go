@@ -22,7 +22,7 @@ func wireTypeOf(field protoreflect.FieldDescriptor) protowire.Type {
 	return protowire.VarintType
 }
 
-// value is a scalar without its tag, in one of the ways in which a reader takes it.
+// value returns a scalar without its tag, in one of the encodings that a reader accepts.
 func (r *random) value(field protoreflect.FieldDescriptor, value protoreflect.Value) []byte {
 	switch field.Kind() {
 	case protoreflect.BoolKind:
@@ -64,10 +64,10 @@ func (r *random) value(field protoreflect.FieldDescriptor, value protoreflect.Va
 	case protoreflect.BytesKind:
 		return r.length(value.Bytes())
 	}
-	panic(fmt.Sprintf("%s is no scalar", field.FullName()))
+	panic(fmt.Sprintf("%s is not a scalar", field.FullName()))
 }
 
-// varint is seldom longer than need be.
+// varint returns a varint that is sometimes padded.
 func (r *random) varint(value uint64) []byte {
 	length := len(uvarint(value))
 	if r.oneIn(8) {
@@ -76,7 +76,7 @@ func (r *random) varint(value uint64) []byte {
 	return padded(value, length)
 }
 
-// wide is a varint for a field of 32 bits, now and then with a higher half that the reader cuts off.
+// wide returns a varint for a 32-bit field, sometimes with a high half that the reader drops.
 func (r *random) wide(value uint64) []byte {
 	if r.oneIn(8) {
 		value = value&math.MaxUint32 | r.next()<<32
@@ -84,7 +84,8 @@ func (r *random) wide(value uint64) []byte {
 	return r.varint(value)
 }
 
-// isDefault reports whether a map entry may leave the value out. Negative zero equals the default, but is another value.
+// isDefault reports whether a map entry may leave the value out. Negative zero equals the default, but is another
+// value.
 func isDefault(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 	switch field.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The vectors are written with these functions. They give wire bytes, and never tidy anything up.
+// The functions below return wire bytes exactly as told, valid or not.
 
 func join(parts ...[]byte) []byte { return slices.Concat(parts...) }
 
-// raw is bytes as they are.
+// raw returns the bytes unchanged.
 func raw(b ...byte) []byte { return b }
 
 func tag(number protowire.Number, wireType protowire.Type) []byte {
@@ -22,7 +22,7 @@ func tag(number protowire.Number, wireType protowire.Type) []byte {
 
 func uvarint(value uint64) []byte { return protowire.AppendVarint(nil, value) }
 
-// padded is a varint that is longer than it need be.
+// padded returns a varint padded to a length.
 func padded(value uint64, length int) []byte {
 	b := uvarint(value)
 	if length < len(b) || length > 10 {
@@ -35,7 +35,7 @@ func padded(value uint64, length int) []byte {
 	return b
 }
 
-// paddedTag is a tag that is longer than it need be.
+// paddedTag returns a tag padded to a length.
 func paddedTag(number protowire.Number, wireType protowire.Type, length int) []byte {
 	return padded(protowire.EncodeTag(number, wireType), length)
 }
@@ -44,7 +44,7 @@ func varint(number protowire.Number, value uint64) []byte {
 	return join(tag(number, protowire.VarintType), uvarint(value))
 }
 
-// signed is an int32, int64 or enum field; negative values take ten bytes.
+// signed returns an int32, int64 or enum field; negative values take ten bytes.
 func signed(number protowire.Number, value int64) []byte { return varint(number, uint64(value)) }
 
 func fixed32(number protowire.Number, value uint32) []byte {
@@ -67,7 +67,7 @@ func text(number protowire.Number, value string) []byte {
 	return protowire.AppendString(tag(number, protowire.BytesType), value)
 }
 
-// message is a length-delimited field: a submessage, a map entry, bytes or a packed list.
+// message returns a length-delimited field: a submessage, a map entry, bytes or a packed list.
 func message(number protowire.Number, parts ...[]byte) []byte {
 	return protowire.AppendBytes(tag(number, protowire.BytesType), join(parts...))
 }
@@ -76,7 +76,7 @@ func group(number protowire.Number, parts ...[]byte) []byte {
 	return join(tag(number, protowire.StartGroupType), join(parts...), tag(number, protowire.EndGroupType))
 }
 
-// uvarints is the content of a packed list.
+// uvarints returns the content of a packed list.
 func uvarints(values ...uint64) []byte {
 	var b []byte
 	for _, value := range values {
@@ -85,7 +85,7 @@ func uvarints(values ...uint64) []byte {
 	return b
 }
 
-// nested wraps the innermost bytes in so many messages, each a field of the next.
+// nested wraps the innermost bytes in `depth` messages, each a field of the next.
 func nested(number protowire.Number, depth int, innermost []byte) []byte {
 	b := innermost
 	for range depth {
@@ -94,7 +94,7 @@ func nested(number protowire.Number, depth int, innermost []byte) []byte {
 	return b
 }
 
-// nestedGroups is nested, with groups.
+// nestedGroups does the same as nested with groups.
 func nestedGroups(number protowire.Number, depth int, innermost []byte) []byte {
 	start := strings.Repeat(string(tag(number, protowire.StartGroupType)), depth)
 	end := strings.Repeat(string(tag(number, protowire.EndGroupType)), depth)

@@ -1,5 +1,5 @@
-// Command gen compiles the .proto files of the vectors and writes the Go code for them, without protoc: protocompile
-// parses, protoc-gen-go (as pinned in go.mod) generates. Run it with "go generate" in the directory above.
+// Command gen compiles the .proto files of the vectors and writes their Go code. It does not need protoc: protocompile
+// parses, and protoc-gen-go (as pinned in go.mod) generates. Run it with "go generate" in the directory above.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// compile builds what protoc would send to a plugin: the files and everything that they import, imports first.
+// compile builds the request that protoc would send to a plugin: the files and all their imports, imports first.
 func compile() (*pluginpb.CodeGeneratorRequest, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{protoDir}}),

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A closed enum by the specification, and one whose default is not zero.
+// An enum that is closed by the specification, with a default that is not zero.
 type LegacyMood int32
 
 const (
@@ -85,7 +85,7 @@ func (LegacyMood) EnumDescriptor() ([]byte, []int) {
 	return file_vectors_v1_legacy_proto_rawDescGZIP(), []int{0}
 }
 
-// A closed enum that may be a map value: its first value is zero.
+// A closed enum that can be a map value, as its first value is zero.
 type LegacyFlag int32
 
 const (
@@ -405,7 +405,7 @@ func (x *LegacyRequired) GetMore() []*LegacyRequired {
 	return nil
 }
 
-// Not packed, as proto2 does by itself.
+// The repeated kinds, not packed: the default of proto2.
 type LegacyRepeated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FDouble       []float64              `protobuf:"fixed64,1,rep,name=f_double,json=fDouble" json:"f_double,omitempty"`
@@ -901,8 +901,8 @@ func (*LegacyGroups_Chosen_) isLegacyGroups_Choice() {}
 
 func (*LegacyGroups_Number) isLegacyGroups_Choice() {}
 
-// Extensions are encoded first, so their numbers lie below, between and above those of the ordinary fields, and of a
-// oneof.
+// Extensions are encoded first, whatever their numbers: these lie below, between and above the numbers of the ordinary
+// fields and of a oneof.
 type Extendable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ten   *int32                 `protobuf:"varint,10,opt,name=ten" json:"ten,omitempty"`
@@ -1415,7 +1415,7 @@ func (x *LegacyGroups_Chosen) GetOther() int32 {
 	return 0
 }
 
-// A tag of five bytes, at both ends of the group.
+// The start tag and the end tag take five bytes each.
 type LegacyGroups_Far struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         *int32                 `protobuf:"varint,1,opt,name=value" json:"value,omitempty"`

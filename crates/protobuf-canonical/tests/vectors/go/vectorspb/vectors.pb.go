@@ -1,4 +1,4 @@
-// The proto3 messages of the golden vectors: one message per question that the canonical encoding has to answer.
+// The proto3 messages of the golden vectors: one message for each rule of the canonical encoding.
 //
 // In every message that holds "one field of each kind", the field numbers 1 to 16 mean the same kinds, in the order of
 // Scalars below. The generator's tables rely on it.
@@ -33,7 +33,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// An open enum: any int32 is kept, named or not.
+// An open enum: any int32 is preserved, named or not.
 type Mood int32
 
 const (
@@ -294,7 +294,7 @@ func (x *Scalars) GetFEnum() Mood {
 }
 
 // Every kind with explicit presence, each in a synthetic oneof: a default value is encoded, and the oneof does not
-// change the place of the field.
+// change the position of the field.
 type OptionalScalars struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FDouble       *float64               `protobuf:"fixed64,1,opt,name=f_double,json=fDouble,proto3,oneof" json:"f_double,omitempty"`
@@ -475,7 +475,7 @@ func (x *OptionalScalars) GetFPlain() int32 {
 	return 0
 }
 
-// Every kind repeated: the numeric ones packed, as proto3 does by itself.
+// Every kind repeated. The numeric kinds are packed, the default of proto3.
 type Repeated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FDouble       []float64              `protobuf:"fixed64,1,rep,packed,name=f_double,json=fDouble,proto3" json:"f_double,omitempty"`
@@ -1103,7 +1103,7 @@ func (x *MapValues) GetFMessage() map[int32]*Node {
 	return nil
 }
 
-// Refers to itself in every way that a message can: singular, repeated, as a map value and in a oneof.
+// A message that refers to itself in every way: singular, repeated, as a map value and in a oneof.
 type Node struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Label    string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
@@ -1860,7 +1860,7 @@ func (x *WellKnown) GetValues() map[string]*structpb.Value {
 	return nil
 }
 
-// All of the above in one message: what the pseudo-random vectors are made of.
+// All of the above in one message, used for the pseudo-random vectors.
 type Everything struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Scalars         *Scalars               `protobuf:"bytes,1,opt,name=scalars,proto3" json:"scalars,omitempty"`
