@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Starts PostgreSQL in the image that .ci/postgres-image makes, by the conventions of the official image:
+# Starts PostgreSQL in the image that .ci/postgres-image makes. Follows the conventions of the official image:
 #
-#   POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB   default to postgres, none, the user
+#   POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB   default to postgres, no password, the user's name
 #   POSTGRES_HOST_AUTH_METHOD                       defaults to scram-sha-256
 #   /docker-entrypoint-initdb.d/*.sql, *.sh         run once, on a fresh data directory
-#   arguments                                       postgres's options, or a command to run instead
+#   arguments                                       options for postgres, or a command to run instead
 #
-# Who waits for the official image waits for its ready line twice: on standard output, from the temporary server that
-# initialises the data directory, and on standard error, from the server that stays. Both lines are here too.
+# Clients of the official image wait for two ready lines: on standard output, from the temporary server that initialises
+# the data directory, and on standard error, from the final server. This script writes both.
 set -euo pipefail
 
 user=${POSTGRES_USER:-postgres}
@@ -29,7 +29,7 @@ run_sql() {
   psql -v ON_ERROR_STOP=1 --no-psqlrc -U "$user" "$@"
 }
 
-# A server that only this script reaches creates the database and runs the scripts.
+# Creates the database and runs the scripts, with a temporary server that only this script can reach.
 fill_data_directory() {
   pg_ctl -D "$PGDATA" -w -o "-c listen_addresses='' -c fsync=off" start
   if [ "$database" != postgres ]; then

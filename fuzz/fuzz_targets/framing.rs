@@ -1,5 +1,7 @@
+//! `cargo fuzz run framing`: gRPC messages, framed and compressed, as a client may send them.
+
 #![no_main]
-#![allow(missing_docs, reason = "cargo-fuzz makes the main function")]
+#![allow(missing_docs, reason = "cargo-fuzz generates the main function")]
 
 use libfuzzer_sys::fuzz_target;
 
