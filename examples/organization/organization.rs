@@ -1,5 +1,5 @@
-//! `cargo run --example organization`: the sample service, on a PostgreSQL that it finds or starts. `-- --help` lists its
-//! flags.
+//! `cargo run --example organization` runs the sample service on a PostgreSQL server that it finds or starts.
+//! `-- --help` lists its options.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ async fn main() -> ExitCode {
     match organization::run(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            #[expect(clippy::print_stderr, reason = "why it ended, whatever the log's level")]
+            #[expect(clippy::print_stderr, reason = "the error is printed at every log level")]
             {
                 eprintln!("error: {error}");
             }

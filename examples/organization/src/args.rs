@@ -1,3 +1,5 @@
+//! The command line.
+
 use std::{
     io::{self, IsTerminal},
     path::PathBuf,
@@ -7,18 +9,18 @@ use std::{
 use clap::{Parser, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-/// A small multi-tenant service whose create calls take idempotency keys, on a real PostgreSQL.
+/// A small multi-tenant service on PostgreSQL whose create calls take idempotency keys.
 ///
-/// The database is the one that DATABASE_URL names (a superuser's URL); without it a private server, started from
-/// PostgreSQL's installed binaries or else in a container, and removed at exit.
+/// DATABASE_URL names the database (as a superuser). If it is not set, the sample starts a private server from
+/// PostgreSQL's installed binaries, or else in a container, and removes it at exit.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "organization")]
 pub struct Args {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 picks a free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50051")]
     pub listen: String,
 
-    /// How old an outbox row is when it is processed.
+    /// The age at which an outbox row is processed.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
     pub outbox_delay: Duration,
 
@@ -26,64 +28,64 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     pub handler_delay: Duration,
 
-    /// Where a handler's writes and the record of its key meet, for every procedure, whatever its proto option says.
+    /// The mode of every procedure. Overrides the proto option.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<ModeArg>,
 
-    /// How long a reservation is believed, for every procedure.
+    /// The lease of a reservation, for every procedure.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
 
-    /// What to do with a key whose first call ended its lease without an outcome, for every procedure. With `reconcile`,
-    /// those that have no reconciler refuse.
+    /// The policy for a key whose lease ended without an outcome, for every procedure. With `reconcile`, procedures
+    /// without a reconciler refuse.
     #[arg(long, value_name = "POLICY")]
     pub on_lease_ended: Option<LeasePolicyArg>,
 
-    /// What to do where the idempotency store cannot be reached, for every procedure.
+    /// The policy for calls while the idempotency store is unavailable, for every procedure.
     #[arg(long, value_name = "POLICY")]
     pub on_store_unavailable: Option<StorePolicyArg>,
 
-    /// A file to write once it serves: one JSON object with `address`, `database_url`, `tokens` by user name,
+    /// A file to write when the service is ready: a JSON object with `address`, `database_url`, `tokens` by user name,
     /// `organization_id` and `cluster_id`. Removed at exit.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 
-    /// Log more. RUST_LOG says exactly what.
+    /// Logs more. RUST_LOG overrides this option.
     #[arg(long)]
     pub verbose: bool,
 }
 
-/// A mode, on the command line.
+/// A mode on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Reserved before the handler runs, completed afterwards.
+    /// Reserves the key before the handler runs and completes the record afterwards.
     Reserved,
-    /// Committed with what the handler wrote.
+    /// Commits the record together with the handler's writes.
     Transactional,
 }
 
-/// A policy for leases that ended, on the command line.
+/// A policy for ended leases on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LeasePolicyArg {
-    /// Ask the procedure's reconciler.
+    /// Asks the procedure's reconciler.
     Reconcile,
-    /// Refuse the call.
+    /// Refuses the call.
     Refuse,
-    /// Run the handler again.
+    /// Runs the handler again.
     Rerun,
 }
 
-/// A policy for a store that is away, on the command line.
+/// A policy for an unavailable store on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StorePolicyArg {
-    /// Run the call unprotected.
+    /// Runs the call without idempotency.
     Proceed,
-    /// Refuse the call.
+    /// Refuses the call.
     Reject,
 }
 
 impl Args {
-    /// Logs to stderr, what `RUST_LOG` says or else what `--verbose` does.
+    /// Starts logging to stderr, at the level set by `RUST_LOG` or else by `--verbose`.
     pub fn init_tracing(&self) {
         let default =
             if self.verbose { "debug,h2=info,hyper_util=info,tokio_postgres=warn" } else { "info,tokio_postgres=warn" };
@@ -120,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn policies_have_names() {
+    fn modes_and_policies_are_parsed_by_name() {
         let args = Args::parse_from(["organization", "--mode", "reserved", "--on-lease-ended", "refuse"]);
         assert_eq!((args.mode, args.on_lease_ended), (Some(ModeArg::Reserved), Some(LeasePolicyArg::Refuse)));
         assert!(Args::try_parse_from(["organization", "--mode", "neither"]).is_err());
     }
 
     #[test]
-    fn durations_have_units() {
+    fn durations_need_a_unit() {
         let args = Args::parse_from(["organization", "--outbox-delay", "250ms", "--handler-delay", "1m"]);
         assert_eq!(args.outbox_delay, Duration::from_millis(250));
         assert_eq!(args.handler_delay, Duration::from_secs(60));

@@ -1,3 +1,5 @@
+//! Authentication by JWT bearer tokens.
+
 use std::{
     fmt,
     time::{Duration, SystemTime, SystemTimeError},
@@ -11,10 +13,10 @@ use uuid::Uuid;
 
 use crate::run::Error;
 
-/// How long a token is good for: longer than anybody runs the sample.
+/// The lifetime of a token: longer than the sample is likely to run.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The authenticated user of a call, in its extensions.
+/// The authenticated user of a call, stored in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// The user's id.
@@ -22,18 +24,18 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller of a request that came through [`Authentication`].
+    /// Returns the caller of a request that passed [`Authentication`].
     ///
     /// # Errors
     ///
-    /// `UNAUTHENTICATED` where it did not.
+    /// `UNAUTHENTICATED` if the request did not.
     pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         request.extensions().get().copied().ok_or_else(|| Status::unauthenticated("no authenticated user"))
     }
 }
 
-/// An interceptor that lets in who brings a bearer token of this process, and says who that is: to the handlers as a
-/// [`Caller`], to the idempotency layer as a [`UserId`].
+/// An interceptor that accepts requests with a bearer token of this process. It adds the user to the request, as a
+/// [`Caller`] for the handlers and as a [`UserId`] for the idempotency layer.
 #[derive(Clone)]
 pub(crate) struct Authentication {
     key: DecodingKey,
@@ -45,13 +47,13 @@ impl Authentication {
         let header = request
             .metadata()
             .get("authorization")
-            .ok_or_else(|| Status::unauthenticated("send `authorization: Bearer <token>`"))?;
+            .ok_or_else(|| Status::unauthenticated("missing credentials: send `authorization: Bearer <token>`"))?;
         let (scheme, token) = header.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Status::unauthenticated("`authorization` is not `Bearer <token>`"));
+            return Err(Status::unauthenticated("invalid `authorization`: expected `Bearer <token>`"));
         }
         let claims = jsonwebtoken::decode::<Claims>(token.trim(), &self.key, &self.validation)
-            .map_err(|error| Status::unauthenticated(format!("the bearer token is not valid: {error}")))?
+            .map_err(|error| Status::unauthenticated(format!("invalid bearer token: {error}")))?
             .claims;
         Ok(Caller { user: claims.sub })
     }
@@ -72,7 +74,7 @@ impl fmt::Debug for Authentication {
     }
 }
 
-/// Makes tokens, with a secret that lives and dies with the process.
+/// Issues tokens, signed with a random secret that exists only in this process.
 pub(crate) struct Issuer {
     secret: [u8; 32],
 }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn lets_in_a_token_of_its_own() {
+    fn accepts_its_own_token() {
         let issuer = Issuer::new().expect("random numbers");
         let token = issuer.token(USER, "alice").expect("a token");
         let request = call(&issuer, Some(format!("Bearer {token}"))).expect("let in");
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_let_in_anything_else() {
+    fn refuses_missing_malformed_and_foreign_credentials() {
         let issuer = Issuer::new().expect("random numbers");
         let other = Issuer::new().expect("random numbers").token(USER, "alice").expect("a token");
         for authorization in [

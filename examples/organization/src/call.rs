@@ -1,3 +1,5 @@
+//! The context of a create call: its user, its key and its transaction.
+
 use std::time::Duration;
 
 use tonic::{Request, Status, metadata::MetadataMap};
@@ -6,32 +8,33 @@ use uuid::Uuid;
 
 use crate::auth::Caller;
 
-/// Metadata by which a call asks to wait before it commits, so that it can be watched: whole milliseconds.
+/// The request metadata with the time to wait before the commit, in whole milliseconds. It makes a running call
+/// observable.
 const HANDLER_DELAY: &str = "sample-handler-delay-ms";
 
-/// The longest that it may ask for.
+/// The maximum of [`HANDLER_DELAY`].
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
-/// What a create call comes with.
+/// The context of a create call.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) caller: Caller,
-    /// How long it asks to be held up: [`HANDLER_DELAY`].
+    /// The time to wait before the commit: [`HANDLER_DELAY`].
     pub(crate) delay: Duration,
-    /// What the handler tells the idempotency layer.
+    /// The handle by which the handler reports to the idempotency layer.
     pub(crate) execution: Execution,
-    /// Its idempotency key.
+    /// The idempotency key, if the call has one.
     pub(crate) key: Option<Uuid>,
-    /// What it writes with; `None` where its procedure is in reserved mode.
+    /// The transaction for the handler's writes; `None` in reserved mode.
     pub(crate) transaction: Option<Transaction>,
 }
 
 impl Call {
-    /// The call that this request belongs to.
+    /// Returns the context of a request's call.
     ///
     /// # Errors
     ///
-    /// `UNAUTHENTICATED` where it did not come through [`Authentication`](crate::auth::Authentication).
+    /// `UNAUTHENTICATED` if the request did not pass [`Authentication`](crate::auth::Authentication).
     pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         Ok(Self {
             caller: Caller::of(request)?,
@@ -43,7 +46,7 @@ impl Call {
     }
 }
 
-/// None where there is none, or none that can be read.
+/// Returns the requested delay, limited to [`LONGEST_DELAY`]; zero if it is missing or invalid.
 fn delay(metadata: &MetadataMap) -> Duration {
     let asked = metadata.get(HANDLER_DELAY).and_then(|value| value.to_str().ok()?.parse().ok());
     asked.map(Duration::from_millis).unwrap_or_default().min(LONGEST_DELAY)
@@ -54,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_is_as_asked_for_and_no_longer_than_the_longest() {
+    fn limits_the_delay_and_ignores_an_invalid_one() {
         for (asked, expected) in
             [(None, 0), (Some("1500"), 1500), (Some("60000"), 10_000), (Some("-1"), 0), (Some("soon"), 0)]
         {

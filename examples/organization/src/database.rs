@@ -1,3 +1,5 @@
+//! The database access of the handlers.
+
 use std::{fmt, time::Duration};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Transaction};
@@ -10,33 +12,33 @@ use uuid::Uuid;
 
 use crate::{auth::Caller, call::Call, failure, run::Error};
 
-/// The role that the API works as: not a superuser and no table's owner, so that row-level security binds it.
+/// The role of the API. It is not a superuser and does not own any table, so row-level security applies to it.
 pub(crate) const API_ROLE: &str = "organization_api";
 
-/// More connections than this are never open in one pool.
+/// The maximum number of connections in a pool.
 const MOST_CONNECTIONS: usize = 16;
 
-/// How long a call waits for a connection, while others hold them all.
+/// How long a call waits for a connection if all are in use.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a new connection may take.
+/// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The parameters of a statement, with their types, so that it need not be prepared first.
+/// The parameters of a statement with their types, so that the statement need not be prepared first.
 pub(crate) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// How a resource is created.
+/// The statement that creates a resource.
 pub(crate) struct Insert {
-    /// What is created, for the log.
+    /// The type of the resource, for the log.
     pub(crate) resource: &'static str,
-    /// Inserts one row and returns its `id`.
+    /// The SQL that inserts one row and returns its `id`.
     pub(crate) sql: &'static str,
 }
 
-/// What the handlers read and write, always as one user, in one transaction.
+/// The database of the handlers. Every access is in a transaction, as one user.
 ///
-/// A handler that is dropped, because its client hung up, leaves no open transaction behind: dropping a
-/// [`deadpool_postgres::Transaction`] sends its ROLLBACK before anything that the connection's next user says.
+/// A handler that is dropped because its client disconnected leaves no open transaction behind: dropping a
+/// [`deadpool_postgres::Transaction`] sends its ROLLBACK before any statement of the connection's next user.
 #[derive(Clone)]
 pub struct Database {
     pool: Pool,
@@ -44,15 +46,15 @@ pub struct Database {
 }
 
 impl Database {
-    /// `commit_delay` is how long a create waits before it commits, if its call does not ask for longer.
+    /// Creates a database. `commit_delay` is the minimum time that a create call waits before it commits.
     pub fn new(pool: Pool, commit_delay: Duration) -> Self {
         Self { pool, commit_delay }
     }
 
-    /// Creates a resource, and returns its id: in the call's own transaction, which the idempotency layer commits, or where
-    /// the procedure is in reserved mode in a transaction of the handler's.
+    /// Creates a resource and returns its id. In transactional mode, uses the call's transaction, which the idempotency
+    /// layer commits; in reserved mode, uses a transaction of the handler.
     ///
-    /// One of the two is all that a service needs. This one has both, so that `--mode` can compare them.
+    /// A real service needs only one of the two. The sample has both, so that `--mode` can compare them.
     pub(crate) async fn create(
         &self,
         call: &Call,
@@ -68,7 +70,7 @@ impl Database {
         Ok(id)
     }
 
-    /// Transactional mode: no BEGIN, no user to set, no COMMIT.
+    /// Creates a resource in transactional mode, where the layer begins and commits the transaction and sets the user.
     async fn insert(
         &self,
         call: &Call,
@@ -82,7 +84,7 @@ impl Database {
         row.try_get("id").map_err(|error| failure::of_statement(&error))
     }
 
-    /// Reserved mode.
+    /// Creates a resource in reserved mode.
     async fn insert_and_commit(
         &self,
         call: &Call,
@@ -96,7 +98,8 @@ impl Database {
             let id: Uuid = row.try_get("id")?;
             step("handler_wrote");
             tokio::time::sleep(self.commit_delay.max(call.delay)).await;
-            // An answer that is lost says nothing of the commit: a retry must not create once more.
+            // If the reply to the commit is lost, the commit may have succeeded. A retry must then not create another
+            // resource.
             call.execution.effect_committed();
             transaction.commit().await?;
             step("handler_committed");
@@ -105,7 +108,7 @@ impl Database {
         created.await.map_err(|error| failure::of_statement(&error))
     }
 
-    /// Runs a statement that changes nothing the second time: in the call's own transaction, or in one of its own.
+    /// Runs an idempotent statement, in the call's transaction or else in one of its own.
     pub(crate) async fn execute(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<(), Status> {
         match &call.transaction {
             Some(transaction) => {
@@ -118,7 +121,7 @@ impl Database {
         Ok(())
     }
 
-    /// What the caller may see of what `sql` selects.
+    /// Returns the rows of `sql` that the caller is allowed to see.
     pub(crate) async fn select(
         &self,
         caller: Caller,
@@ -140,7 +143,7 @@ impl Database {
     }
 }
 
-/// Where a handler stands, as the layer says it of itself with the target `tonic_idempotency::step`.
+/// Traces a step of the handler, as the layer does for its own steps with the target `tonic_idempotency::step`.
 fn step(step: &'static str) {
     tracing::trace!(target: "organization::step", step);
 }
@@ -151,11 +154,11 @@ impl fmt::Debug for Database {
     }
 }
 
-/// The connections of the API, each as its own role.
+/// Creates the connection pool of the API. Its connections use the API's role.
 ///
 /// # Errors
 ///
-/// The URL cannot be read.
+/// The URL is invalid.
 pub fn pool(database_url: &str) -> Result<Pool, Error> {
     let config: Config = database_url.parse()?;
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
@@ -174,7 +177,7 @@ pub fn pool(database_url: &str) -> Result<Pool, Error> {
     Ok(pool)
 }
 
-/// A transaction as the caller: the setting that row-level security asks for ends with it.
+/// Begins a transaction as the caller. The setting for row-level security ends with the transaction.
 async fn begin(connection: &mut Object, caller: Caller) -> Result<Transaction<'_>, tokio_postgres::Error> {
     let transaction = connection.transaction().await?;
     transaction

@@ -1,4 +1,4 @@
-//! What a caller is told when a statement, or getting a connection for one, failed. The cause goes to the log.
+//! The statuses for failed statements and connections. The caller gets a short message, the log the cause.
 
 use deadpool_postgres::PoolError;
 use tokio_postgres::error::{DbError, SqlState};
@@ -7,23 +7,23 @@ use tonic_idempotency::store::{TransactionError, TransactionErrorKind};
 use tonic_types::{ErrorDetails, StatusExt};
 
 pub(crate) fn of_pool(error: &PoolError) -> Status {
-    tracing::warn!(error = %chain(error), "no database connection");
-    Status::unavailable("the database cannot be reached; try again")
+    tracing::warn!(error = %chain(error), "cannot get a database connection");
+    Status::unavailable("the database is unavailable; try again")
 }
 
 pub(crate) fn of_statement(error: &tokio_postgres::Error) -> Status {
     if error.is_closed() {
         tracing::warn!(error = %chain(error), "the database connection was lost");
-        return Status::unavailable("the database cannot be reached; try again");
+        return Status::unavailable("the database is unavailable; try again");
     }
     let Some(refused) = error.as_db_error() else {
         tracing::error!(error = %chain(error), "a statement failed");
-        return Status::internal("the database answered with an error");
+        return Status::internal("a database statement failed");
     };
     of_refusal(refused)
 }
 
-/// In the call's own transaction. What it does not know itself, the layer's error does.
+/// Converts an error in the call's transaction. All errors except a refused statement are converted by the layer.
 pub(crate) fn of_transaction(error: TransactionError) -> Status {
     match error.as_db_error() {
         Some(refused) if error.kind() == TransactionErrorKind::Refused => of_refusal(refused),
@@ -32,7 +32,7 @@ pub(crate) fn of_transaction(error: TransactionError) -> Status {
 }
 
 fn of_refusal(refused: &DbError) -> Status {
-    // The constraint says what the request pointed at: `projects_fk_cluster`.
+    // The name of the constraint, such as `projects_fk_cluster`, tells which resource is missing.
     if refused.code() == &SqlState::FOREIGN_KEY_VIOLATION
         && let Some((_, missing)) = refused.constraint().and_then(|name| name.rsplit_once("_fk_"))
     {
@@ -40,19 +40,19 @@ fn of_refusal(refused: &DbError) -> Status {
     }
     if refused.code() == &SqlState::INSUFFICIENT_PRIVILEGE {
         tracing::warn!(error = %refused, "a statement was refused");
-        return Status::permission_denied("not allowed to this user");
+        return Status::permission_denied("the user is not allowed to do this");
     }
     if is_shutdown(refused.code()) {
         tracing::warn!(error = %refused, "the database is shutting down");
-        return Status::unavailable("the database cannot be reached; try again");
+        return Status::unavailable("the database is unavailable; try again");
     }
     tracing::error!(error = %refused, "a statement failed");
-    Status::internal("the database answered with an error")
+    Status::internal("a database statement failed")
 }
 
-/// The organisation has no such thing, or not one that this user may see.
+/// Returns NOT_FOUND: the resource does not exist in the organisation, or the user may not see it.
 pub(crate) fn not_found(what: &str) -> Status {
-    let description = format!("no such {what} in your organization");
+    let description = format!("{what} not found in your organization");
     let details = ErrorDetails::with_resource_info(what, "", "", &description);
     Status::with_error_details(Code::NotFound, description, details)
 }
@@ -61,7 +61,7 @@ fn is_shutdown(code: &SqlState) -> bool {
     [&SqlState::ADMIN_SHUTDOWN, &SqlState::CRASH_SHUTDOWN, &SqlState::CANNOT_CONNECT_NOW].contains(&code)
 }
 
-/// An error with all that caused it, in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Fields of requests, parsed once. What is wrong with one is said in a `google.rpc.BadRequest`.
+//! Validation of request fields. Errors carry a `google.rpc.BadRequest` that names the field.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,17 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use uuid::Uuid;
 
-/// The longest text that is taken, in characters.
+/// The maximum length of a text, in characters.
 const LONGEST: usize = 200;
 
-/// The most labels that are taken.
+/// The maximum number of labels.
 const MOST_LABELS: usize = 64;
 
 pub(crate) fn uuid(field: &str, value: &str) -> Result<Uuid, Status> {
     Uuid::try_parse(value).map_err(|_| violation(field, "must be a UUID"))
 }
 
-/// A text that somebody is to read: not empty, not too long, nothing invisible in it.
+/// Checks a text: not blank, at most [`LONGEST`] characters, no control characters.
 pub(crate) fn text<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
     if value.trim().is_empty() {
         return Err(violation(field, "must not be empty"));
@@ -37,7 +37,7 @@ pub(crate) fn optional_text<'a>(field: &str, value: Option<&'a str>) -> Result<O
 pub(crate) fn email<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
     match text(field, value)?.split_once('@') {
         Some((name, domain)) if !name.is_empty() && !domain.is_empty() => Ok(value),
-        _ => Err(violation(field, "must be an e-mail address")),
+        _ => Err(violation(field, "must be an email address")),
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn labels<'a>(
     value: &'a HashMap<String, String>,
 ) -> Result<&'a HashMap<String, String>, Status> {
     if value.len() > MOST_LABELS {
-        return Err(violation(field, &format!("must be at most {MOST_LABELS} labels")));
+        return Err(violation(field, &format!("must have at most {MOST_LABELS} labels")));
     }
     for (key, value) in value {
         text(&format!("{field}.key"), key)?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_is_well_formed() {
+    fn accepts_valid_values() {
         assert!(uuid("id", "018f3f7e-7a9b-7c33-8a55-0123456789ab").is_ok());
         assert_eq!(text("name", "größe").expect("a text"), "größe");
         assert_eq!(optional_text("alias", None).expect("no text"), None);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_take_anything_else_and_names_the_field() {
+    fn refuses_invalid_values_and_names_the_field() {
         let nul = HashMap::from([("a".to_owned(), "\0".to_owned())]);
         let many = (0..=MOST_LABELS).map(|n| (n.to_string(), String::new())).collect();
         for (field, refused) in [

@@ -1,16 +1,16 @@
-//! FUN-15's world as a small service, `organization.v1`: projects, clusters, namespaces, API keys and invitations of one
-//! organisation, in PostgreSQL under row-level security. Every create call takes an `Idempotency-Key`.
+//! The sample: a small service, `organization.v1`, with the projects, clusters, namespaces, API keys and invitations of
+//! one organisation, in PostgreSQL under row-level security. Every create call takes an `Idempotency-Key`.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`proto`] | the service's messages, servers and clients |
-//! | `server` | **how the idempotency layer is put around the services** |
-//! | `protocols` | **how one port answers every protocol**, and lets in the pages of browsers |
+//! | `server` | **how the idempotency layer is added to the services** |
+//! | `protocols` | **how one port serves every protocol**, and the pages of browsers |
 //! | `services` | the handlers |
-//! | `call` | what a create call comes with: its user, its key, its transaction |
+//! | `call` | the context of a create call: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
-//! | `database`, `fields`, `failure` | what handlers write with, what they check, what they answer when it fails |
-//! | [`migrations`], `resource_types` | the sample's own tables, and which of them keys record |
+//! | `database`, `fields`, `failure` | the handlers' database access, validation and error statuses |
+//! | [`migrations`], `resource_types` | the sample's own tables, and the resource types whose creation is recorded |
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground` | the page at `/` |
@@ -49,5 +49,5 @@ pub mod proto {
     tonic::include_proto!("organization.v1");
 }
 
-/// The encoded descriptors of `organization.v1` and of all that it imports, with the option by which procedures opt in.
+/// The encoded descriptors of `organization.v1` and its imports, with the option by which procedures opt in.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("organization");

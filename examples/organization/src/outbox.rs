@@ -1,3 +1,5 @@
+//! The worker that processes the outbox.
+
 use std::{convert::Infallible, time::Duration};
 
 use tokio::{task::JoinHandle, time};
@@ -8,24 +10,25 @@ use crate::{bootstrap, failure::chain, run::Error};
 
 const PROCESS: &str = include_str!("process_outbox.sql");
 
-/// The most rows that are processed in one statement.
+/// The maximum number of rows that one statement processes.
 const BATCH: i64 = 100;
 
-/// How often the worker looks for rows that have become old enough.
+/// How often the worker looks for rows to process.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long it waits before it tries a lost database again.
+/// How long the worker waits before it reconnects to the database.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Processes `authz.outbox` in the background, until it is dropped. A batch is one statement, so that wherever that is, the
-/// batch is processed or it is not.
+/// A task that processes `authz.outbox` in the background until it is dropped. A batch is one statement, so it is
+/// processed as a whole or not at all, whenever the task is stopped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     task: JoinHandle<()>,
 }
 
 impl Worker {
-    /// Processes rows that are `delay` old, by the database's clock, on a connection of its own.
+    /// Starts a worker with a connection of its own. It processes rows that are older than `delay` by the database's
+    /// clock.
     pub(crate) fn spawn(database_url: String, delay: Duration) -> Self {
         Self { task: tokio::spawn(work(database_url, delay)) }
     }
@@ -37,12 +40,12 @@ impl Drop for Worker {
     }
 }
 
-/// Connects, processes until that fails, and starts again: a database that is restarted is only a pause.
+/// Connects, processes rows until an error occurs, and connects again. A restart of the database is only a pause.
 async fn work(database_url: String, delay: Duration) {
     let age = format!("{} microseconds", delay.as_micros());
     loop {
         let Err(error) = process(&database_url, &age).await;
-        tracing::warn!(error = %chain(error.as_ref()), "the outbox waits for the database");
+        tracing::warn!(error = %chain(error.as_ref()), "outbox: the database is unavailable; reconnecting");
         time::sleep(RECONNECT).await;
     }
 }
@@ -56,7 +59,7 @@ async fn process(database_url: &str, age: &str) -> Result<Infallible, Error> {
     }
 }
 
-/// Processes what is due, at most [`BATCH`] rows, and returns how many there were.
+/// Processes at most [`BATCH`] due rows and returns their number.
 async fn process_batch(client: &Client, age: &str) -> Result<i64, Error> {
     let rows = client.query_typed(PROCESS, &[(&age, Type::TEXT), (&BATCH, Type::INT8)]).await?;
     let mut processed = 0;

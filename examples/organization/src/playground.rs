@@ -1,4 +1,4 @@
-//! The page at `/`, on which a browser makes calls with keys. Its files are in `playground/`.
+//! The page at `/` that makes calls with keys from a browser. Its files are in `playground/`.
 
 use axum::{
     Router,
@@ -21,7 +21,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const JSON: &str = "application/json";
 const SVG: &str = "image/svg+xml";
 
-/// Where each file is, what it is, and what is in it.
+/// The path, content type and content of each file.
 const FILES: [(&str, &str, &[u8]); 18] = [
     ("/", HTML, include_bytes!("../playground/index.html")),
     ("/playground/call.js", JAVASCRIPT, include_bytes!("../playground/call.js")),
@@ -43,13 +43,13 @@ const FILES: [(&str, &str, &[u8]); 18] = [
     ("/playground/wire.js", JAVASCRIPT, include_bytes!("../playground/wire.js")),
 ];
 
-/// Nothing but files from here, nothing inline, and in no frame of another page.
+/// Allows only files of this origin, nothing inline, and no embedding in a frame.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; \
      require-trusted-types-for 'script'",
 );
 
-/// On every answer of the site.
+/// The headers of every response of the site.
 const EVERYWHERE: [(HeaderName, HeaderValue); 4] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
@@ -57,17 +57,17 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// What the page needs to know to call the service.
+/// The data that the page needs to call the service.
 ///
-/// **Not for a real service.** It hands the tokens of two users to whoever can reach the port; in the sample they are good for
-/// nothing else, and end with the process.
+/// **Not for a real service.** It gives the tokens of two users to anyone who can reach the port. In the sample, the
+/// tokens have no other use and become invalid when the process ends.
 #[derive(Serialize)]
 struct Users<'a> {
     cluster_id: Uuid,
     tokens: &'a Tokens,
 }
 
-/// The page, what belongs to it, and the users that it calls as.
+/// Returns the page with its files and the users whose tokens it uses.
 pub(crate) fn site(ready: &Ready<'_>) -> Result<Router, Error> {
     let users = Users { cluster_id: ready.cluster_id, tokens: &ready.tokens };
     let users = Bytes::from(serde_json::to_vec(&users)?);
@@ -84,7 +84,7 @@ pub(crate) fn site(ready: &Ready<'_>) -> Result<Router, Error> {
 struct File {
     content: &'static [u8],
     content_type: &'static str,
-    /// Of its content, so that a browser keeps it until another build has another.
+    /// A hash of the content, so that a browser caches the file until it changes.
     tag: HeaderValue,
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_a_browser_has_is_not_sent_again() {
+    async fn does_not_send_a_file_again_if_its_tag_matches() {
         let first = get("/", None).await;
         let again = get("/", first.headers().get(header::ETAG)).await;
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_users_are_kept_by_nobody() {
+    async fn the_users_are_sent_as_not_cacheable() {
         let answer = get("/playground/users.json", None).await;
         assert_eq!(answer.headers()[header::CACHE_CONTROL], "no-store");
         let users = axum::body::to_bytes(answer.into_body(), 4096).await.expect("a body");

@@ -1,10 +1,11 @@
--- Processes the outbox rows that are old enough, oldest first, and says what became of them.
+-- Processes the outbox rows that are old enough, oldest first, and returns their new statuses.
 --
---   $1  how old, as an interval's text
---   $2  how many at most
+--   $1  the minimum age, as an interval's text
+--   $2  the maximum number of rows
 --
--- What "processing" would do elsewhere (authorization tuples, provisioning, mail) succeeds here, except for a resource
--- whose name starts with `fail-`: that is retried once, and then fails. Rows that another worker holds are left to it.
+-- In a real service, processing would write authorization tuples, provision resources or send mail. Here it does
+-- nothing and succeeds, except for a resource whose name starts with `fail-`: that is retried once, and then fails.
+-- Rows locked by another worker are skipped.
 WITH due AS (
     SELECT o.id,
            CASE

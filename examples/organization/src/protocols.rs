@@ -1,4 +1,4 @@
-//! One port for every client: gRPC as it is, gRPC-Web and Connect turned into it, and the pages of browsers let in.
+//! One port for every client: gRPC, gRPC-Web and Connect (both translated to gRPC), and the pages of browsers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tower_layer::Layer;
 
 use crate::FILE_DESCRIPTOR_SET;
 
-/// What a page of another origin may send: what the clients of gRPC-Web and of Connect do, and a key.
+/// The request headers that a page of another origin may send: those of gRPC-Web and Connect clients, and the key.
 const SENT: [HeaderName; 8] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
@@ -26,7 +26,7 @@ const SENT: [HeaderName; 8] = [
     HeaderName::from_static("x-user-agent"),
 ];
 
-/// What it may read: what became of its key, and how gRPC-Web says in headers that a call failed.
+/// The response headers that such a page may read: those about its key, and those of a failed gRPC-Web call.
 const READ: [HeaderName; 5] = [
     HeaderName::from_static("grpc-message"),
     HeaderName::from_static("grpc-status"),
@@ -35,21 +35,21 @@ const READ: [HeaderName; 5] = [
     HeaderName::from_static("idempotent-replayed"),
 ];
 
-/// How long a browser need not ask again whether it may call. Chromium believes at most this.
+/// How long a browser caches a preflight response. Chromium's maximum.
 const MAX_AGE: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Every protocol in front of `grpc`, and the pages of `site` beside them.
+/// Puts every protocol in front of `grpc`, and adds the pages of `site`.
 ///
-/// The order matters. The site comes first, then Connect: gRPC-Web's layer answers 400 to whatever comes over HTTP/1.1 in
-/// another protocol. Authentication and idempotency come last, in `grpc`, so that a key is one key whatever protocol it came by.
+/// The order matters. The site comes first, then Connect: gRPC-Web's layer responds with 400 to any other protocol over
+/// HTTP/1.1. Authentication and idempotency come last, in `grpc`, so that a key is the same in every protocol.
 pub(crate) fn all(site: Router, grpc: Routes) -> Result<Routes, BuildError> {
     let grpc_web = GrpcWebLayer::new().layer(grpc);
     let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(grpc_web);
     Ok(site.fallback_service(cors().layer(connect)).into())
 }
 
-/// Pages of any origin may call: there are no cookies, and who has no token is refused. A service that knows the origins of
-/// its pages names them here.
+/// Allows calls from pages of any origin. That is safe because there are no cookies and every call needs a token. A
+/// service that knows the origins of its pages should list them here.
 fn cors() -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::any())

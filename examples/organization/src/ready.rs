@@ -1,3 +1,5 @@
+//! The file of `--ready-file`.
+
 use std::{
     fs, io,
     io::Write,
@@ -8,7 +10,7 @@ use std::{
 use serde::Serialize;
 use uuid::Uuid;
 
-/// What a program needs to know to call the service.
+/// The data that a program needs to call the service.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready<'a> {
     pub(crate) address: SocketAddr,
@@ -18,21 +20,21 @@ pub(crate) struct Ready<'a> {
     pub(crate) cluster_id: Uuid,
 }
 
-/// A bearer token by user.
+/// The bearer token of each user.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tokens {
     pub(crate) alice: String,
     pub(crate) bob: String,
 }
 
-/// The file of `--ready-file`: there while the service serves.
+/// The file of `--ready-file`. It exists while the service is running.
 #[derive(Debug)]
 pub(crate) struct ReadyFile {
     path: PathBuf,
 }
 
 impl ReadyFile {
-    /// Writes it at once as a whole, for its owner's eyes only: there are tokens in it.
+    /// Writes the file atomically, readable only by its owner, because it contains tokens.
     pub(crate) fn write(path: &Path, ready: &Ready<'_>) -> io::Result<Self> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".{}", std::process::id()));
@@ -60,7 +62,7 @@ impl Drop for ReadyFile {
         if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, path = %self.path.display(), "the ready file stays");
+            tracing::warn!(%error, path = %self.path.display(), "cannot remove the ready file");
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Runs the sample from start to shutdown.
+
 use std::{env, net::SocketAddr, path::Path, pin::pin, time::Duration};
 
 use scratch_postgres::{Server, Source};
@@ -15,18 +17,18 @@ use crate::{
     tour,
 };
 
-/// Why the sample could not run: a sentence for a person.
+/// The reason why the sample cannot run, readable for a person.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long calls that still run are waited for, at most.
+/// The maximum time to wait for running calls at shutdown.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Runs the sample until Ctrl-C or SIGTERM; a second one does not wait for calls that still run. The database's server
-/// is stopped and removed if it was started here.
+/// Runs the sample until Ctrl-C or SIGTERM; a second signal stops it without waiting for running calls. If the sample
+/// has started the database server, stops and removes it.
 ///
 /// # Errors
 ///
-/// The address is taken, no database was found, or it cannot be brought up to date.
+/// The address is in use, no database was found, or the database cannot be migrated.
 pub async fn run(args: Args) -> Result<(), Error> {
     let signals = Signals::listen()?;
     let listener = listen(&args.listen).await?;
@@ -50,7 +52,7 @@ async fn listen(address: &str) -> Result<TcpListener, Error> {
     })
 }
 
-/// `DATABASE_URL` and nothing else if it is set; else PostgreSQL's installed binaries, else a container.
+/// Returns only `DATABASE_URL` if it is set; otherwise PostgreSQL's installed binaries, and then a container.
 fn sources() -> Vec<Source> {
     match env::var("DATABASE_URL") {
         Ok(url) if !url.is_empty() => vec![Source::Url(url)],
@@ -58,7 +60,7 @@ fn sources() -> Vec<Source> {
     }
 }
 
-/// Serves until the first signal, and then in order: no new calls, the last calls, the background tasks.
+/// Serves until the first signal. Then stops accepting calls, waits for running calls, and stops the background tasks.
 async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Signals) -> Result<(), Error> {
     tokio::select! {
         ready = bootstrap::bootstrap(server.url()) => ready?,
@@ -80,7 +82,7 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     served
 }
 
-/// Waits for the calls that still run when the first signal comes, at most [`GRACE`].
+/// Waits for the first signal, and then at most [`GRACE`] for running calls.
 async fn until_stopped(
     service: &Service,
     serving: impl Future<Output = Result<(), Error>>,
@@ -91,7 +93,7 @@ async fn until_stopped(
         served = &mut serving => return served,
         () = signals.first() => {}
     }
-    tracing::info!("stopping; Ctrl-C again does not wait for the calls that still run");
+    tracing::info!("shutting down; press Ctrl-C again to stop without waiting for running calls");
     let (served, ()) = tokio::join!(time::timeout(GRACE, serving), service.shutdown(GRACE));
     served.unwrap_or(Ok(()))
 }

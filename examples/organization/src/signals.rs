@@ -1,15 +1,17 @@
+//! Ctrl-C and SIGTERM.
+
 use std::io;
 
 use tokio::sync::watch;
 
-/// Ctrl-C and SIGTERM: the first asks to stop, the second to stop waiting for anything.
+/// The count of Ctrl-C and SIGTERM: the first starts the shutdown, the second ends all waiting.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
     seen: watch::Receiver<usize>,
 }
 
 impl Signals {
-    /// From here on such a signal no longer ends the process by itself.
+    /// Starts to listen. From then on, these signals no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         let (count, seen) = watch::channel(0);
         let mut source = Source::new()?;
@@ -22,19 +24,19 @@ impl Signals {
         Ok(Self { seen })
     }
 
-    /// Returns once there was a signal.
+    /// Waits for the first signal.
     pub(crate) async fn first(&self) {
         self.at_least(1).await;
     }
 
-    /// Returns once there were two.
+    /// Waits for the second signal.
     pub(crate) async fn second(&self) {
         self.at_least(2).await;
     }
 
     async fn at_least(&self, count: usize) {
         if self.seen.clone().wait_for(|seen| *seen >= count).await.is_err() {
-            // Nobody listens any more, which happens only when the runtime ends.
+            // The listening task has ended, which happens only when the runtime shuts down.
             std::future::pending::<()>().await;
         }
     }

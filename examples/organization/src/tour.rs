@@ -1,4 +1,4 @@
-//! What is printed at the start: where the service is, and commands that show what idempotency keys do.
+//! The text printed at the start: the service's address, and commands that demonstrate idempotency keys.
 
 use std::{
     io::{self, Write},
@@ -21,12 +21,12 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         delay: humantime::format_duration(outbox_delay).to_string(),
     };
     let text = format!(
-        "\nServing organization.v1 on {}, Ctrl-C stops it.\nDatabase: {database}\n\nTo try it in a browser: http://{}/\n{}\n",
+        "\nServing organization.v1 on {}. Press Ctrl-C to stop.\nDatabase: {database}\n\nTry it in a browser: http://{}/\n{}\n",
         ready.address,
         tour.address,
         tour.text()
     );
-    // Whoever closed stdout does not want to read it.
+    // An error means that stdout is closed, and nobody reads the tour.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
@@ -50,19 +50,19 @@ impl Tour<'_> {
             ),
             (
                 format!(
-                    "The same once more. Expect the same projectId, `idempotent-replayed: true`, and {} after the first \
-                     call `idempotency-status: completed`.",
+                    "The same call again. Expect the same projectId, `idempotent-replayed: true`, and, {} after the first \
+                     call, `idempotency-status: completed`.",
                     self.delay
                 ),
                 self.command(self.alice, self.key, &project),
             ),
             (
-                "The same over Connect, in JSON and with curl. Expect the same projectId, and `idempotent-replayed: true`."
+                "The same call over Connect, in JSON with curl. Expect the same projectId and `idempotent-replayed: true`."
                     .to_owned(),
                 self.curl(self.alice, self.key, &project),
             ),
             (
-                "The same key with another request. Expect InvalidArgument, IDEMPOTENCY_KEY_REUSED with `mismatch`: \
+                "The same key with another request. Expect InvalidArgument and IDEMPOTENCY_KEY_REUSED with `mismatch`: \
                  `request`."
                     .to_owned(),
                 self.command(self.alice, self.key, &Call::project("another shop")),
@@ -72,14 +72,14 @@ impl Tour<'_> {
                 self.command(self.alice, self.key, &Call::cluster("second")),
             ),
             (
-                "Another user, bob, with alice's key. Expect another projectId, and no `idempotent-replayed`."
+                "Another user, bob, with alice's key. Expect another projectId and no `idempotent-replayed`."
                     .to_owned(),
                 self.command(self.bob, self.key, &project),
             ),
             (
                 format!(
-                    "A project whose asynchronous work fails. Expect `processing`; and pasted again, a second more than \
-                     {} later, `failed`.",
+                    "A project whose asynchronous work fails. Expect `processing`. Run the command again, more than {} and \
+                     a second later, and expect `failed`.",
                     self.delay
                 ),
                 self.command(self.alice, self.failing_key, &Call::project("fail-shop")),
@@ -91,7 +91,7 @@ impl Tour<'_> {
             .map(|(number, (expect, command))| format!("\n{}. {expect}\n\n{command}\n", number + 1))
             .collect();
         format!(
-            "\nA tour, to paste into another terminal. It needs curl, and grpcurl:\n  \
+            "\nA tour: paste these commands into another terminal. They need curl and grpcurl:\n  \
              go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest\n{steps}"
         )
     }
@@ -134,7 +134,7 @@ impl Call {
     }
 }
 
-/// An address to call: one that listens everywhere is called here.
+/// Returns an address that clients can call: the loopback address if the service listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_listens_everywhere_is_called_here() {
+    fn calls_the_loopback_address_if_it_listens_on_all_addresses() {
         let called = |address: &str| reachable(address.parse().expect("an address")).to_string();
         assert_eq!(called("0.0.0.0:1"), "127.0.0.1:1");
         assert_eq!(called("[::]:1"), "[::1]:1");

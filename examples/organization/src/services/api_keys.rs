@@ -1,3 +1,5 @@
+//! API keys.
+
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
@@ -60,15 +62,15 @@ impl ApiKeyService for ApiKeys {
     }
 }
 
-/// 256 random bits, with a prefix by which a leaked one is recognised.
+/// Returns a token of 256 random bits. Its prefix helps to recognise a leaked token.
 fn new_token() -> Result<String, Status> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| {
-        tracing::error!(%error, "no random numbers");
-        Status::internal("no random numbers")
+        tracing::error!(%error, "cannot generate random numbers");
+        Status::internal("cannot generate random numbers")
     })?;
     Ok(secret.iter().fold("org_".to_owned(), |mut token, byte| {
-        // Writing to a String does not fail.
+        // Writing to a String never fails.
         let _ = write!(token, "{byte:02x}");
         token
     }))
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_long_and_never_the_same() {
+    fn tokens_are_long_and_unique() {
         let (one, other) = (new_token().expect("a token"), new_token().expect("a token"));
         assert_eq!(one.len(), 4 + 64);
         assert_ne!(one, other);

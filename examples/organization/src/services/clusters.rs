@@ -1,3 +1,5 @@
+//! Clusters, node pools and installs.
+
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
 

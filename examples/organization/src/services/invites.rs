@@ -1,3 +1,5 @@
+//! Invitations, which are sent by mail.
+
 use std::time::Duration;
 
 use tokio_postgres::{Row, types::Type};
@@ -25,7 +27,7 @@ const INSERT_INVITATION: Insert = Insert {
     sql: "INSERT INTO tenant.organization_users (email, role, idempotency_key) VALUES ($1, $2, $3) RETURNING id",
 };
 
-/// What stands for a mail provider that takes a mail once for each invitation.
+/// Sends a mail. The table stands for a mail provider that accepts one mail for each invitation.
 const SEND_MAIL: &str =
     "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, $2) ON CONFLICT (invitation_id) DO NOTHING";
 
@@ -47,14 +49,14 @@ impl Invites {
     }
 }
 
-/// Finds out how an `InviteMember` ended whose process died: by the invitation that it wrote, or not.
+/// Determines the outcome of an `InviteMember` call whose process died: whether its invitation exists.
 #[derive(Debug)]
 pub(crate) struct InvitesReconciler {
     database: Database,
 }
 
 impl InvitesReconciler {
-    /// The procedure that it is for.
+    /// The reconciled procedure.
     pub(crate) const PROCEDURE: &str = "/organization.v1.InviteService/InviteMember";
 
     pub(crate) fn new(database: Database) -> Self {
@@ -75,7 +77,7 @@ impl Reconciler for InvitesReconciler {
             return Ok(Reconciliation::NotExecuted);
         };
         let (id, email): (Uuid, String) = (invitation.try_get("id")?, invitation.try_get("email")?);
-        // It may have died before the mail.
+        // The process may have died before it sent the mail.
         let call =
             Call { caller, delay: Duration::ZERO, execution: Execution::default(), key: Some(*key), transaction: None };
         self.database.execute(&call, SEND_MAIL, &[(&id, Type::UUID), (&email, Type::TEXT)]).await?;
@@ -96,8 +98,8 @@ impl InviteService for Invites {
         let parameters: Parameters<'_> = &[(&email, Type::TEXT), (&role, Type::TEXT), (&call.key, Type::UUID)];
         let invitation = self.database.create(&call, &INSERT_INVITATION, parameters).await?;
 
-        // The invitation is there, and its call has said so: if its mail cannot be sent now, a retry finds it and sends the mail,
-        // and makes no second.
+        // The invitation exists, and `create` has reported that to the layer. If sending the mail fails now, a retry
+        // finds the invitation and sends the mail; it does not create a second one.
         self.database.execute(&call, SEND_MAIL, &[(&invitation, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Response::new(InviteMemberResponse { invitation_id: invitation.to_string() }))
     }

@@ -1,5 +1,5 @@
-//! The handlers. They are plain tonic; all that they have to do with idempotency keys is where they write (see `database`), and
-//! in `invites` how a call is reconciled whose process died.
+//! The handlers. They are plain tonic services. Only two parts deal with idempotency: `database` chooses the
+//! transaction for their writes, and `invites` reconciles calls whose process died.
 
 mod api_keys;
 mod clusters;
@@ -22,17 +22,17 @@ pub use projects::Projects;
 
 use crate::failure;
 
-/// A column of a row, as the type that it has in the database.
+/// Returns a column of a row.
 fn column<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, Status> {
     row.try_get(name).map_err(|error| failure::of_statement(&error))
 }
 
-/// A column that holds an id.
+/// Returns a column that holds an id, as text.
 fn id(row: &Row, name: &str) -> Result<String, Status> {
     Ok(column::<Uuid>(row, name)?.to_string())
 }
 
-/// The column `created`.
+/// Returns the column `created`.
 fn created(row: &Row) -> Result<Option<Timestamp>, Status> {
     Ok(Some(column::<SystemTime>(row, "created")?.into()))
 }

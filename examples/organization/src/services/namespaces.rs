@@ -1,3 +1,5 @@
+//! Namespaces.
+
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
 

@@ -1,3 +1,5 @@
+//! Projects and their members.
+
 use std::collections::HashMap;
 
 use tokio_postgres::{
@@ -37,14 +39,14 @@ const SELECT_MEMBERS: &str =
 const SELECT_PROJECTS: &str =
     "SELECT id, cluster_id, name, alias, labels, created FROM tenant.projects ORDER BY id DESC LIMIT 1000";
 
-/// The `ProjectService`, without what stands in front of it: its calls need a [`Caller`] in their extensions.
+/// The `ProjectService` without authentication: its requests need a [`Caller`] in their extensions.
 #[derive(Debug)]
 pub struct Projects {
     database: Database,
 }
 
 impl Projects {
-    /// The service on this database.
+    /// Creates the service on this database.
     pub fn new(database: Database) -> Self {
         Self { database }
     }
