@@ -1,6 +1,6 @@
 /**
- * One unary Connect call in JSON: `POST /<procedure>`. It never throws; what comes back is the whole exchange, an answer that
- * never came included.
+ * Makes a unary Connect call in JSON: `POST /<procedure>`. Returns the whole exchange. Never throws: if there is no response,
+ * the exchange has a `failure`.
  */
 export async function send({ procedure, message, headers = {}, token }) {
   const request = {

@@ -1,4 +1,4 @@
-/** A request as a command for a shell. */
+/** Returns a request as a shell command. */
 export function curl({ path, headers, body }, origin) {
   const options = Object.entries(headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`);
   return ["curl -i", ...options, `-d ${quoted(body)}`, origin + path].join(" \\\n  ");

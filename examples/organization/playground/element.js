@@ -1,7 +1,7 @@
-/** The element of the page with this id. */
+/** Returns the element of the page with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** A new element. Attributes that are `null`, `false` or undefined are left out; children are elements or text. */
+/** Creates an element. Omits attributes that are `null`, `false` or undefined. Children are elements or text. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) {

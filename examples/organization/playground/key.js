@@ -1,5 +1,6 @@
 /**
- * A new idempotency key: a UUID, version 4. Not `crypto.randomUUID()`, which a page has over HTTPS or on this machine alone.
+ * Returns a new idempotency key: a UUID, version 4. Does not use `crypto.randomUUID()`, which exists only over HTTPS or on
+ * localhost.
  */
 export function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

@@ -1,7 +1,7 @@
 /**
- * The life of one user's key, as this page knows it from what it sent and what came back.
+ * The life of one user's key, as far as this page knows it from its requests and responses.
  *
- * `record` is `free`, `reserved`, `completed`, or `unknown` where an answer was lost; `work` is null, `processing`, `completed`
+ * `record` is `free`, `reserved`, `completed`, or, if a response was lost, `unknown`. `work` is null, `processing`, `completed`
  * or `failed`.
  */
 export class Life {
@@ -10,23 +10,23 @@ export class Life {
     this.key = key;
     this.record = "free";
     this.work = null;
-    /** Of the call that took the key. */
+    /** The procedure and the body of the call that took the key. */
     this.first = null;
     this.resource = null;
     this.released = false;
     this.flying = 0;
     this.asked = 0;
     this.outcomes = [];
-    /** How many projects ListProjects finds; null before it was asked. */
+    /** The number of projects that ListProjects finds; null before its first call. */
     this.projects = null;
   }
 
-  /** Whether a call of this `procedure` with this `body` belongs to the key, or the key is free. */
+  /** Returns whether the key is free, or belongs to a call of this `procedure` with this `body`. */
   fits(procedure, body) {
     return !this.first || (this.first.procedure === procedure && this.first.body === body);
   }
 
-  /** A call leaves. */
+  /** Records that a call was sent. */
   sent(procedure, body) {
     this.flying += 1;
     this.first ??= { procedure, body };
@@ -36,7 +36,7 @@ export class Life {
     }
   }
 
-  /** An answer is here, or none will come. */
+  /** Records the outcome of a call. */
   received(outcome) {
     this.flying -= 1;
     this.outcomes.push(outcome.kind);
@@ -55,7 +55,7 @@ export class Life {
       case "unprotected":
         this.release();
         break;
-      default: // turned away: the record is as it was
+      default: // turned away: the record does not change
     }
   }
 
@@ -75,7 +75,7 @@ export class Life {
   }
 }
 
-/** The lives of this visit, each user's apart: a key of alice's says nothing of bob's. */
+/** The lives of all keys since the page was loaded, separate for each user: the same key of alice and bob has two lives. */
 export class Lives {
   #lives = new Map();
 
@@ -85,7 +85,7 @@ export class Lives {
     return this.#lives.get(name);
   }
 
-  /** What other users' calls with this key created. */
+  /** Returns the resources that other users' calls with this key created. */
   resourcesOfOthers(life) {
     return [...this.#lives.values()].filter((other) => other.key === life.key && other !== life).map(({ resource }) => resource);
   }

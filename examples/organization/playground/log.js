@@ -1,6 +1,6 @@
 import { byId, element } from "./element.js";
 
-/** So many calls are kept. */
+/** The maximum number of calls in the list. */
 const KEPT = 200;
 
 /** The list of calls, newest first. One of them is selected; the arrow keys move between them. */
@@ -30,7 +30,7 @@ export class Log {
     if (this.#exchanges.size === 1) this.#select(row);
   }
 
-  /** Selects an exchange, unless somebody is walking through the list. */
+  /** Selects an exchange, unless the focus is in the list. */
   select(exchange) {
     if (this.#list.contains(document.activeElement)) return;
     for (const [row, other] of this.#exchanges) if (other === exchange) this.#select(row);

@@ -12,13 +12,13 @@ import { show } from "./wire.js";
 const CREATE_PROJECT = "organization.v1.ProjectService/CreateProject";
 const CREATE_CLUSTER = "organization.v1.ClusterService/CreateCluster";
 
-/** How many calls “at once” are. */
+/** The number of calls made “at once”. */
 const BURST = 20;
 
-/** How long the handler is held up, in milliseconds, where the page asks for it. */
+/** How long a held-up handler waits, in milliseconds. */
 const SLOW = 2000;
 
-/** How often the work is looked at, in milliseconds. */
+/** The interval between replays while the background work is watched, in milliseconds. */
 const LOOK = 1000;
 
 const log = new Log((exchange) => {
@@ -38,15 +38,15 @@ const user = () => document.querySelector("input[name=user]:checked").value;
 const life = () => lives.of(user(), key);
 const announce = (text) => (byId("announcement").textContent = text);
 
-/** What the projects of a key are counted by. */
+/** Returns the label by which the projects of a key are counted. */
 const label = (key) => key.slice(0, 8);
 
-/** The message as the page has it. */
+/** Returns the message with the content of the form. */
 function project(name = byId("name").value) {
   return { clusterId: sample?.cluster ?? "", name, labels: { playground: label(key) } };
 }
 
-/** Makes one call with the key, and shows what came of it. */
+/** Makes one call with the key and shows the outcome. */
 async function call(what, procedure, message, headers = {}) {
   const now = life();
   now.sent(procedure, JSON.stringify(message));
@@ -61,7 +61,7 @@ async function call(what, procedure, message, headers = {}) {
   return exchange;
 }
 
-/** A call that somebody asked for: said aloud, its projects counted, its work watched. */
+/** Makes a call for the user: also announces the outcome, counts the projects and watches the background work. */
 async function callAndTell(...parts) {
   const exchange = await call(...parts);
   log.select(exchange);
@@ -98,15 +98,15 @@ async function sendBurst() {
   watch();
 }
 
-/** Whether there is something that the key can be refused for. */
+/** Returns whether the key belongs to a call already, so that another call is refused. */
 function taken() {
   if (life().first) return true;
-  announce("Send the call first: this key belongs to none yet.");
+  announce("Send a call first: this key does not belong to a call yet.");
   byId("send").focus();
   return false;
 }
 
-/** Replays while the work runs, if that is wanted: that is how a client learns how it ended. */
+/** If enabled, replays the call until the background work has ended. A client learns the result of the work in this way. */
 function watch() {
   clearTimeout(watching);
   const { record, work, first } = life();
@@ -114,12 +114,12 @@ function watch() {
   watching = setTimeout(async () => {
     const before = life();
     const exchange = await call("watching", before.first.procedure, JSON.parse(before.first.body));
-    if (before === life() && before.work && before.work !== "processing") announce(`The work behind the project: ${before.work}.`);
+    if (before === life() && before.work && before.work !== "processing") announce(`The background work: ${before.work}.`);
     if (exchange.outcome.kind === "replayed") watch();
   }, LOOK);
 }
 
-/** Counts the projects of a key that are no other user's. */
+/** Counts the user's own projects of a key. */
 async function count(counted) {
   const ids = await sample.projects(counted.user, label(counted.key));
   const others = lives.resourcesOfOthers(counted);
@@ -127,12 +127,12 @@ async function count(counted) {
   redraw();
 }
 
-/** Learns who there is to call as, once. */
+/** Fetches the users, once. */
 async function meet() {
   try {
     sample ??= await Sample.meet();
   } catch (error) {
-    byId("hint").textContent = `The sample does not answer (${error.message}). Start it with “cargo run --example organization”, and send again.`;
+    byId("hint").textContent = `The sample does not answer (${error.message}). Start it with “cargo run --example organization” and send the call again.`;
     announce(byId("hint").textContent);
   }
   redraw();
@@ -146,7 +146,7 @@ function redraw() {
   const fits = now.fits(CREATE_PROJECT, JSON.stringify(project()));
   byId("send-label").textContent = now.first ? (fits ? "Send again" : "Send the changed message") : "Send";
   for (const id of ["changed", "procedure"]) byId(id).setAttribute("aria-disabled", String(!now.first));
-  if (sample) byId("hint").textContent = fits ? "" : "The key belongs to another message: it will be refused. A new key makes it a new project.";
+  if (sample) byId("hint").textContent = fits ? "" : "The key belongs to another message, so this call will be refused. Take a new key to create another project.";
 }
 
 function said({ number, outcome }) {
@@ -154,7 +154,7 @@ function said({ number, outcome }) {
   return [`Call ${number}: ${title}.`, reason ? `${reason}.` : "", status ? `Status ${status}.` : "", meaning, advice].join(" ");
 }
 
-/** How many ended how: “1 first, 19 in progress”. */
+/** Returns the number of calls by outcome: “1 first, 19 in progress”. */
 function summary(exchanges) {
   const titles = exchanges.map(({ outcome }) => outcome.title.toLowerCase());
   return [...new Set(titles)].map((title) => `${titles.filter((other) => other === title).length} ${title}`).join(", ");
@@ -174,7 +174,7 @@ async function copy() {
     announce("Copied.");
   } catch {
     byId("curl").textContent = "Cannot copy";
-    announce("This browser copies nothing for a page that came over plain HTTP from another machine.");
+    announce("Cannot copy: the browser does not allow it for a page served over plain HTTP from another machine.");
   }
 }
 

@@ -1,40 +1,40 @@
-/** What each kind of outcome is called, and what it means to whoever made the call. */
+/** The title and the meaning of each kind of outcome. */
 export const KINDS = {
-  first: { title: "First", meaning: "The handler ran. Its response is now kept with the key." },
-  replayed: { title: "Replayed", meaning: "The handler did not run. This is the first call’s response, from the record." },
-  progress: { title: "In progress", meaning: "The first call with this key still runs. Nothing was done for this one." },
-  refused: { title: "Refused", meaning: "The key and this call do not go together. Nothing was done." },
-  unprotected: { title: "Unprotected", meaning: "The handler ran, and no record was kept: a retry may create twice." },
-  failed: { title: "Failed", meaning: "The call failed, and left nothing behind. Its key is free for another attempt." },
-  lost: { title: "Unclear", meaning: "Nobody knows from this whether the call took effect." },
+  first: { title: "First", meaning: "The handler ran. Its response is now stored with the key." },
+  replayed: { title: "Replayed", meaning: "The handler did not run. This is the stored response to the first call." },
+  progress: { title: "In progress", meaning: "The first call with this key is still running. The handler did not run for this call." },
+  refused: { title: "Refused", meaning: "The idempotency layer refused this call, which had no effect." },
+  unprotected: { title: "Unprotected", meaning: "The handler ran, but no record was stored: a retry may run it again." },
+  failed: { title: "Failed", meaning: "The call failed and had no effect. Its key is free for another attempt." },
+  lost: { title: "Unclear", meaning: "It is not known whether the call took effect." },
 };
 
-/** What to do next, by the reason of a refusal. */
+/** The advice for each reason of a refusal. */
 const ADVICE = {
   IDEMPOTENCY_IN_PROGRESS: "Send it again in a moment, with the same key.",
   IDEMPOTENCY_CONFLICT: "Send it again, with the same key.",
-  IDEMPOTENCY_KEY_INVALID: "Send a UUID.",
+  IDEMPOTENCY_KEY_INVALID: "Send a UUID as the key.",
   IDEMPOTENCY_KEY_REQUIRED: "Send a key.",
   IDEMPOTENCY_KEY_REUSED: "Take a new key for another operation.",
-  IDEMPOTENCY_OUTCOME_UNKNOWN: "Find out whether it took effect before you take a new key.",
-  IDEMPOTENCY_RESPONSE_NOT_STORED: "It took effect; look for what it created.",
-  IDEMPOTENCY_SHUTTING_DOWN: "The server stops. Send it again once it is back, with the same key.",
-  IDEMPOTENCY_STORE_UNAVAILABLE: "The database is away. Send it again in a moment, with the same key.",
+  IDEMPOTENCY_OUTCOME_UNKNOWN: "Find out whether the first call took effect before you take a new key.",
+  IDEMPOTENCY_RESPONSE_NOT_STORED: "The first call took effect. Look for the resource that it created.",
+  IDEMPOTENCY_SHUTTING_DOWN: "The server is shutting down. Send it again when the server is back, with the same key.",
+  IDEMPOTENCY_STORE_UNAVAILABLE: "The database is unavailable. Send it again in a moment, with the same key.",
 };
 
-/** What to do next, by Connect's code of an error that is none of the layer's. */
+/** The advice for each Connect code of an error that is not the layer's. */
 const ADVICE_BY_CODE = {
-  unauthenticated: "The token is not this process’s: the sample was restarted. Reload the page.",
+  unauthenticated: "The sample was restarted, so the token is no longer valid. Reload the page.",
   invalid_argument: "Correct the message.",
-  unimplemented: "This server does not know the procedure.",
+  unimplemented: "The server does not implement the procedure.",
 };
 
-const RETRY = "Send it again with the same key: if it took effect, its response comes back; if not, it runs now.";
+const RETRY = "Send it again with the same key: if it took effect, you get its response; if not, it runs now.";
 
-/** Codes that a call may end with although it took effect. */
+/** The codes of errors after which a call may still have taken effect. */
 const UNCLEAR = new Set(["canceled", "deadline_exceeded", "unavailable", "unknown"]);
 
-/** What became of an exchange: a `kind` of `KINDS`, and what is to be said of it. */
+/** Returns the outcome of an exchange: its kind in `KINDS`, and the texts to show. */
 export function outcomeOf(exchange) {
   const { response } = exchange;
   if (!response) return lost(exchange);
@@ -43,7 +43,7 @@ export function outcomeOf(exchange) {
 }
 
 function lost({ failure }) {
-  return { kind: "lost", ...KINDS.lost, detail: failure, advice: `Does the sample still run? ${RETRY}` };
+  return { kind: "lost", ...KINDS.lost, detail: failure, advice: `Is the sample still running? ${RETRY}` };
 }
 
 function succeeded({ headers, json }) {
@@ -65,13 +65,13 @@ function refused({ status, reason: phrase, json }) {
     code,
     reason,
     mismatch: info.metadata?.mismatch ?? null,
-    detail: json?.message ?? `the server answered ${[status, phrase].join(" ").trim()} without saying why`,
-    advice: ADVICE[reason] ?? ADVICE_BY_CODE[code] ?? (kind === "lost" ? RETRY : "The sample’s log, on its terminal, says more."),
+    detail: json?.message ?? `the server answered ${[status, phrase].join(" ").trim()} without an error message`,
+    advice: ADVICE[reason] ?? ADVICE_BY_CODE[code] ?? (kind === "lost" ? RETRY : "See the sample’s log in its terminal."),
   };
 }
 
 function kindOf(code, reason) {
   if (reason) return reason === "IDEMPOTENCY_IN_PROGRESS" ? "progress" : "refused";
-  // What is no error of Connect’s comes from something in between.
+  // A response that is not a Connect error comes from an intermediary, such as a proxy.
   return code === null || UNCLEAR.has(code) ? "lost" : "failed";
 }

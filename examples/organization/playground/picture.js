@@ -1,10 +1,10 @@
 import { byId, element } from "./element.js";
 import { KINDS } from "./outcome.js";
 
-/** The order of the legend. What did not happen is left out of it, but for the first four. */
+/** The order of the legend. The first four are always shown, the others only if they occurred. */
 const ORDER = ["first", "replayed", "progress", "refused", "unprotected", "failed", "lost"];
 
-/** So many pips are on the tape. */
+/** The maximum number of pips on the tape. */
 const TAPE = 60;
 
 /** Draws the life of a key. */
@@ -21,7 +21,7 @@ export function draw(life) {
 export function bounce() {
   const picture = byId("record");
   picture.classList.remove("bouncing");
-  picture.getBoundingClientRect(); // so that it starts anew
+  picture.getBoundingClientRect(); // forces a reflow, so that the animation restarts
   picture.classList.add("bouncing");
 }
 
@@ -36,8 +36,8 @@ function drawRecord(life) {
 
 function drawWork(life) {
   byId("work").dataset.state = life.work ?? "none";
-  byId("work-says").textContent = `The work behind it: ${life.work ?? "not begun"}`;
-  byId("asked").textContent = life.asked > 0 ? `asked ${times(life.asked)}` : "";
+  byId("work-says").textContent = `The background work: ${life.work ?? "not started"}`;
+  byId("asked").textContent = life.asked > 0 ? `replayed ${times(life.asked)}` : "";
 }
 
 function drawTape(life) {
@@ -60,12 +60,12 @@ function story(life) {
   switch (life.record) {
     case "free":
       return life.released
-        ? "Free again: the call failed, and left nothing behind. The next one is the first."
-        : "No record. The next call with this key is the first, and its handler will run.";
+        ? "Free again: the call failed and had no effect. The next call with this key is the first."
+        : "No record. The next call with this key is the first: its handler will run.";
     case "reserved":
-      return "Reserved: the first call runs. Until it ends, every other with this key is turned away.";
+      return "Reserved: the first call is running. Until it ends, every other call with this key is turned away.";
     case "unknown":
-      return "Nobody knows: an answer was lost. Send it again with the same key, and it will not be done twice.";
+      return "Unclear: a response was lost. Send the call again with the same key; it will not take effect twice.";
     default:
       return `Completed: ${work(life)}`;
   }
@@ -74,11 +74,11 @@ function story(life) {
 function work({ work }) {
   switch (work) {
     case "processing":
-      return "every retry gets the first answer. The work behind the project still runs.";
+      return "every retry gets the first response. The background work is still running.";
     case "failed":
-      return "every retry gets the first answer, and learns that the work behind the project failed.";
+      return "every retry gets the first response, and learns that the background work failed.";
     default:
-      return "every retry gets the first answer, and learns that the work behind the project is done.";
+      return "every retry gets the first response, and learns that the background work is done.";
   }
 }
 

@@ -2,7 +2,7 @@ import { send } from "./call.js";
 
 const LIST_PROJECTS = "organization.v1.ProjectService/ListProjects";
 
-/** The sample that serves this page, and its two users. Their tokens are here because they are made up. */
+/** The sample that serves this page, and its two users. Their tokens may be here because the users are fictitious. */
 export class Sample {
   #tokens;
 
@@ -11,7 +11,7 @@ export class Sample {
     this.#tokens = tokens;
   }
 
-  /** Learns who there is to call as, or throws. */
+  /** Fetches the users, or throws. */
   static async meet() {
     const answer = await fetch("/playground/users.json", { cache: "no-store" });
     if (!answer.ok) throw new Error(`/playground/users.json: ${answer.status}`);
@@ -23,7 +23,7 @@ export class Sample {
     return send({ procedure, message, headers, token: this.#tokens[user] });
   }
 
-  /** The ids of the projects with this label; null where the sample does not say. */
+  /** Returns the ids of the projects with this label; null if the call fails. */
   async projects(user, label) {
     const { response } = await this.send(user, LIST_PROJECTS, {});
     if (response?.status !== 200 || !response.json) return null;

@@ -1,6 +1,6 @@
 import { byId } from "./element.js";
 
-/** Clicks, for each single key, the element with its id; unless somebody types, or has switched it off. */
+/** Clicks the element of a pressed single key, unless the focus is in a text field or shortcuts are disabled. */
 export function listen(ids) {
   document.addEventListener("keydown", (event) => {
     const taken = event.defaultPrevented || event.repeat || event.ctrlKey || event.metaKey || event.altKey;

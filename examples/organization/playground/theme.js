@@ -1,4 +1,4 @@
-// The theme: what the system says, until the button says otherwise. Not a module, so that it comes before the first paint.
+// The theme: the system's, until the button changes it. Not a module, so that it is applied before the first paint.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -8,14 +8,14 @@
     try {
       return localStorage.getItem("theme");
     } catch {
-      return null; // storage is switched off
+      return null; // storage is disabled
     }
   };
   const remember = (theme) => {
     try {
       localStorage.setItem("theme", theme);
     } catch {
-      // It holds until the page is closed.
+      // The theme lasts until the page is closed.
     }
   };
 

@@ -1,13 +1,13 @@
 import { byId, element } from "./element.js";
 
-/** The headers that this is all about. */
+/** The headers of the idempotency layer, which are highlighted. */
 const OURS = new Set(["idempotency-key", "idempotency-status", "idempotent-replayed"]);
 
-/** Shows what went over the wire in an exchange; of none, what would be shown. */
+/** Shows the request and the response of an exchange, or a placeholder if there is none. */
 export function show(exchange) {
   const wire = byId("wire");
   if (!exchange) {
-    wire.replaceChildren(element("p", { class: "empty" }, "What a call sends, and what comes back."));
+    wire.replaceChildren(element("p", { class: "empty" }, "The request and the response of the selected call."));
     return;
   }
   wire.replaceChildren(verdict(exchange), request(exchange), response(exchange));

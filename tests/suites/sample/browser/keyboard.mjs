@@ -15,7 +15,7 @@ export default async function ({ open }) {
     assert.deepEqual(focus, { at: expected, outline: "solid" });
   };
 
-  await tab("To the call");
+  await tab("Skip to the call");
   await tab("theme");
   await tab("new-key");
   await tab("alice");
@@ -70,7 +70,7 @@ export default async function ({ open }) {
   const now = await playground.key();
   await page.getByLabel("Project name").press("n");
   assert.equal(await page.getByLabel("Project name").inputValue(), "nfail-shop");
-  await page.getByLabel("Single keys are shortcuts").uncheck();
+  await page.getByLabel("Enable single-key shortcuts").uncheck();
   await page.keyboard.press("n");
   assert.equal(await playground.key(), now);
 }

@@ -58,7 +58,7 @@ export default async function ({ open }) {
   await page.getByLabel("Hold up the handler").check();
   await playground.press("Twenty at once");
   await playground.record("reserved");
-  await page.getByText("Until it ends, every other with this key is turned away.").waitFor();
+  await page.getByText("Until it ends, every other call with this key is turned away.").waitFor();
   await playground.record("completed");
   await playground.quiet();
   await playground.expectTally({ first: 1, refused: 0, projects: 1 });
@@ -68,11 +68,11 @@ export default async function ({ open }) {
 
   await playground.press("New key");
   await page.getByLabel("Hold up the handler").uncheck();
-  await page.getByLabel("The work behind it fails").check();
+  await page.getByLabel("The background work fails").check();
   assert.equal(await page.getByLabel("Project name").inputValue(), "fail-shop");
   await playground.send(/^Send/, "First");
   await playground.work("failed");
-  await page.getByText("learns that the work behind the project failed").waitFor();
+  await page.getByText("learns that the background work failed").waitFor();
 
   // A refusal is foreseen.
   await page.getByLabel("Project name").fill("");

@@ -16,7 +16,7 @@ export default async function ({ open }) {
   });
   await playground.send(/^Send/, "Unclear");
   await playground.record("unknown");
-  await page.getByText("Nobody knows: an answer was lost").waitFor();
+  await page.getByText("Unclear: a response was lost").waitFor();
   assert.match(await page.locator("#wire .advice").textContent(), /Send it again with the same key/);
   await page.unroute(CALLS);
   await playground.send("Send again", "Replayed");
@@ -33,7 +33,7 @@ export default async function ({ open }) {
 
   await page.context().setOffline(true);
   await playground.send("Send again", "Unclear");
-  assert.match(await page.locator("#wire .advice").textContent(), /Does the sample still run\?/);
+  assert.match(await page.locator("#wire .advice").textContent(), /Is the sample still running\?/);
   await playground.record("completed");
   await page.context().setOffline(false);
   await playground.send("Send again", "Replayed");
