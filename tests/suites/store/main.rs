@@ -2,7 +2,7 @@
 
 mod bouncer;
 mod effect;
-mod fun15;
+mod go_interceptor;
 mod isolation;
 mod memory;
 mod migrations;
