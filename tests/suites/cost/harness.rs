@@ -46,7 +46,7 @@ pub(crate) fn wrapped(handler: &Counting) -> impl Server + use<> {
 }
 
 /// The same, where each replay asks the store.
-pub(crate) fn asking(handler: &Counting) -> impl Server + use<> {
+pub(crate) fn without_replay_cache(handler: &Counting) -> impl Server + use<> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replay_cache_bytes(0))
 }
 

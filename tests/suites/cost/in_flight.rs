@@ -43,7 +43,7 @@ fn bytes_per_call(mut service: impl Server, handler: &Counting, request: impl Fn
 }
 
 #[test]
-fn is_little_beyond_what_their_handlers_hold() {
+fn does_not_exceed_the_bound_beyond_what_their_handlers_hold() {
     for path in [CREATE, CANCEL] {
         let handler = Counting::default();
         let bare = bytes_per_call(bare(&handler), &handler, || request(path, "hold", None));

@@ -9,17 +9,17 @@ use std::{
 use tonic_idempotency_tests::fuzz;
 
 #[test]
-fn canonical() {
+fn the_canonical_target_survives_its_corpus() {
     replay("../crates/protobuf-canonical/fuzz/corpus/canonical", fuzz::canonical);
 }
 
 #[test]
-fn framing() {
+fn the_framing_target_survives_its_corpus() {
     replay("../fuzz/corpus/framing", fuzz::framing);
 }
 
 #[test]
-fn json() {
+fn the_json_target_survives_its_corpus() {
     replay("../crates/protobuf-canonical/fuzz/corpus/json", fuzz::json);
 }
 

@@ -100,7 +100,7 @@ async fn server_connections(pool: &Pool) -> Vec<Found> {
     found
 }
 
-async fn nothing_is_left_on_any(pool: &Pool) {
+async fn assert_nothing_left(pool: &Pool) {
     for found in server_connections(pool).await {
         assert_eq!(found.left, "", "{found:?}");
     }
@@ -133,7 +133,7 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
             users.spawn(every_operation(store(&pool), project.clone()));
         }
         users.join_all().await;
-        nothing_is_left_on_any(&pool).await;
+        assert_nothing_left(&pool).await;
     }
     let backends: i64 = database
         .owner()
@@ -150,7 +150,7 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
 
 /// The tests here would notice: this is what FUN-15's way to set the user, for a session, does.
 #[tokio::test]
-async fn a_user_who_is_set_for_a_session_is_left_for_the_next_client() {
+async fn a_user_set_for_a_session_is_left_for_the_next_client() {
     let Some((_database, _bouncer, pool)) = behind_bouncer().await else { return };
     let alice = Uuid::new_v4().to_string();
     let client = pool.get().await.expect("a connection");
@@ -207,7 +207,7 @@ async fn rows(pool: &Pool, user: Option<Uuid>) -> (i64, i64) {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_in_a_transaction_leaves_nothing() {
+async fn a_client_that_disconnects_in_a_transaction_leaves_nothing() {
     let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
     for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
         let client = pool.get().await.expect("a connection");
@@ -222,7 +222,7 @@ async fn a_client_that_goes_away_in_a_transaction_leaves_nothing() {
         drop(Object::take(client));
     }
 
-    nothing_is_left_on_any(&pool).await;
+    assert_nothing_left(&pool).await;
     let owner = database.owner().await;
     until("the transactions end", async || {
         let open = "SELECT count(*) FROM pg_stat_activity
@@ -254,12 +254,12 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     lock.rollback().await.expect("the lock is gone");
 
     acquire(&patient, &first).await;
-    nothing_is_left_on_any(&pool).await;
+    assert_nothing_left(&pool).await;
 }
 
 /// Servers that start together, none of which can keep a lock between two transactions.
 #[tokio::test]
-async fn migrations_run_at_once() {
+async fn migrations_run_concurrently() {
     if let Some(why) = PgBouncer::missing() {
         return skip("pgbouncer", why);
     }

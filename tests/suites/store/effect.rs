@@ -71,7 +71,7 @@ fn with_effect(effect: EffectPolicy) -> Claim {
 }
 
 /// A claim that takes over a reservation whose lease has ended.
-async fn of_a_lost_one(store: &PostgresStore, effect: EffectPolicy) -> Claim {
+async fn taking_over(store: &PostgresStore, effect: EffectPolicy) -> Claim {
     let lost = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     acquire(store, &lost).await;
     Claim { effect, lease: crate::record::HOUR, ..again(&lost) }
@@ -91,7 +91,7 @@ async fn waits_for_the_disk_unless_the_effect_is_in_the_same_server() {
     for _ in 0..4 {
         for effect in [EffectPolicy::Anywhere, EffectPolicy::SameServer] {
             let first = with_effect(effect);
-            let second = of_a_lost_one(store, effect).await;
+            let second = taking_over(store, effect).await;
             let flushed = [
                 durable.flushes(async || acquire(store, &first).await).await,
                 durable.flushes(async || take_over(store, &second).await).await,
@@ -129,11 +129,11 @@ async fn leaves_no_setting_on_the_connection() {
 
 /// The effect is committed on another connection, as a handler does, and the server killed at once.
 #[tokio::test]
-async fn is_there_after_a_crash_where_the_effect_is() {
+async fn survives_a_crash_that_its_effect_survives() {
     let Some(mut durable) = Durable::start().await else { return };
     let mut lost = 0;
     for round in 0..3 {
-        let taken_over = of_a_lost_one(&durable.store, EffectPolicy::SameServer).await;
+        let taken_over = taking_over(&durable.store, EffectPolicy::SameServer).await;
         let handler = connect(&durable.server).await;
         let acquired = with_effect(EffectPolicy::SameServer);
         let waited = with_effect(EffectPolicy::Anywhere);

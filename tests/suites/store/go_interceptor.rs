@@ -11,13 +11,13 @@ use uuid::Uuid;
 use crate::record::{HASH, PROCEDURE, acquire, again, claim, complete, completion, take_over};
 
 /// A server that does as FUN-15 says.
-struct Fun15 {
+struct GoInterceptor {
     client: Client,
     user: Uuid,
     key: Uuid,
 }
 
-impl Fun15 {
+impl GoInterceptor {
     async fn new(database: &Database, user: Uuid, key: Uuid) -> Self {
         Self { client: database.api().await, user, key }
     }
@@ -74,7 +74,7 @@ impl Fun15 {
 async fn reserves_completes_and_unreserves() {
     let database = Database::new().await;
     let project = database.project(None).await;
-    let mut go = Fun15::new(&database, Uuid::new_v4(), Uuid::new_v4()).await;
+    let mut go = GoInterceptor::new(&database, Uuid::new_v4(), Uuid::new_v4()).await;
     assert_eq!(go.reserve().await, 1);
     assert_eq!(go.reserve().await, 0);
     assert_eq!(go.unreserve().await, 1);
@@ -85,11 +85,12 @@ async fn reserves_completes_and_unreserves() {
 }
 
 #[tokio::test]
-async fn what_it_completed_is_replayed_by_us() {
+async fn its_response_is_replayed_by_our_store() {
     let database = Database::new().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let mut go = Fun15::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
+    let mut go =
+        GoInterceptor::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
 
     let outcome = database.store().claim(&claim).await.expect("the store answers");
@@ -107,7 +108,7 @@ async fn what_it_completed_is_replayed_by_us() {
 }
 
 #[tokio::test]
-async fn what_we_hold_is_not_reserved_by_it() {
+async fn does_not_reserve_a_key_of_our_store() {
     let database = Database::new().await;
     let store = database.store();
     let (reserved, done) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
@@ -115,17 +116,18 @@ async fn what_we_hold_is_not_reserved_by_it() {
     complete(&store, &done, &completion("rust")).await;
     for claim in [reserved, done] {
         let user = *claim.reservation.user.as_uuid();
-        assert_eq!(Fun15::new(&database, user, *claim.reservation.key.as_uuid()).await.reserve().await, 0);
+        assert_eq!(GoInterceptor::new(&database, user, *claim.reservation.key.as_uuid()).await.reserve().await, 0);
     }
 }
 
 /// FUN-15 wedges a key for 24 hours when its server dies; here the reservation has a lease, counted from its creation.
 #[tokio::test]
-async fn what_it_left_reserved_is_taken_over_once_a_lease_has_passed() {
+async fn its_reservation_is_taken_over_once_a_lease_has_passed() {
     let database = Database::new().await;
     let store = database.store();
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let mut go = Fun15::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
+    let mut go =
+        GoInterceptor::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
     let owner = database.owner().await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET created = now() - interval '2 hours'").await.expect("time");

@@ -15,7 +15,7 @@ async fn count(client: &Client, from: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn the_api_is_no_superuser_and_owns_nothing() {
+async fn the_api_role_is_not_a_superuser_and_owns_nothing() {
     let database = Database::new().await;
     let row = database
         .api()
@@ -72,7 +72,7 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
 }
 
 #[tokio::test]
-async fn another_user_cannot_be_written_for() {
+async fn a_row_of_another_user_cannot_be_written() {
     let database = Database::new().await;
     let mut api = database.api().await;
     let transaction = api.transaction().await.expect("a transaction");
@@ -92,7 +92,7 @@ async fn another_user_cannot_be_written_for() {
 }
 
 #[tokio::test]
-async fn no_user_means_no_row() {
+async fn no_row_is_visible_without_a_user() {
     let database = Database::new().await;
     let store = database.store();
     complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
@@ -110,7 +110,7 @@ async fn no_user_means_no_row() {
 }
 
 #[tokio::test]
-async fn the_owner_of_the_table_is_bound_too() {
+async fn row_level_security_binds_the_owner_of_the_table_too() {
     let database = Database::new().await;
     complete(&database.store(), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
     let owner = database.owner().await;

@@ -58,7 +58,7 @@ async fn works(database: &Database) {
 }
 
 #[tokio::test]
-async fn plain_sql_makes_the_same_as_the_crate() {
+async fn plain_sql_gives_the_same_schema_as_the_crate() {
     let (ran, plain) = (Database::empty().await, Database::empty().await);
     let mut client = ran.owner().await;
     organization::migrations::run(&mut client).await.expect("the migrations");
@@ -82,7 +82,7 @@ async fn plain_sql_makes_the_same_as_the_crate() {
 }
 
 #[tokio::test]
-async fn running_again_or_at_once_changes_nothing() {
+async fn running_repeatedly_or_concurrently_changes_nothing() {
     let database = Database::empty().await;
     let (mut one, mut other) = (database.owner().await, database.owner().await);
     let (first, second) = tokio::join!(migrations::run(&mut one), migrations::run(&mut other));
@@ -96,7 +96,7 @@ async fn running_again_or_at_once_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_migrations_of_the_sample_run_at_once() {
+async fn the_samples_migrations_run_concurrently() {
     let database = Database::empty().await;
     let mut servers = JoinSet::new();
     for _ in 0..8 {
@@ -107,7 +107,7 @@ async fn the_migrations_of_the_sample_run_at_once() {
 }
 
 #[tokio::test]
-async fn an_owner_who_is_no_superuser_can_run_them() {
+async fn an_owner_who_is_not_a_superuser_can_run_them() {
     let database = Database::empty().await;
     let owner = database.owner().await;
     owner
@@ -123,7 +123,7 @@ async fn an_owner_who_is_no_superuser_can_run_them() {
 }
 
 /// A table as FUN-15 section 3 describes it, with the user function, the policies and the indexes of its sections 3.1, 3.2.
-const FUN15: &str = "
+const GO_INTERCEPTOR: &str = "
     CREATE SCHEMA tenant;
     CREATE SCHEMA authn;
     CREATE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
@@ -160,10 +160,10 @@ const FUN15: &str = "
 ";
 
 #[tokio::test]
-async fn adopts_a_table_of_fun15_with_its_rows() {
+async fn adopts_a_table_made_by_the_go_interceptors_migrations_with_its_rows() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    owner.batch_execute(FUN15).await.expect("FUN-15's own migrations");
+    owner.batch_execute(GO_INTERCEPTOR).await.expect("FUN-15's own migrations");
     let before = schema(&owner).await;
 
     migrations::run(&mut owner).await.expect("the core migrations");
@@ -320,7 +320,7 @@ async fn registers_a_type_again_whose_table_is_another() {
 }
 
 #[tokio::test]
-async fn registers_no_type_where_one_has_no_table() {
+async fn registers_no_type_if_one_has_no_table() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
     let before = schema(&owner).await;
@@ -343,7 +343,7 @@ async fn the_sample_registers_the_types_that_it_lists() {
 }
 
 #[tokio::test]
-async fn keeps_the_response_where_the_resource_cannot_be_referenced() {
+async fn stores_the_response_if_the_resource_cannot_be_referenced() {
     let (database, _owner, id, store) = with_invoices().await;
     let absent = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &absent, &of_invoice(Uuid::new_v4())).await;
@@ -379,7 +379,7 @@ async fn a_row_refers_to_one_resource_at_most() {
 }
 
 #[tokio::test]
-async fn a_row_has_metadata_only_beside_a_response() {
+async fn a_row_has_metadata_only_with_a_response() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let insert = |outcome: &str| {

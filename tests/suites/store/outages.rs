@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::record::{acquire, again, claim, complete, completion};
 
 #[tokio::test]
-async fn says_that_nothing_was_done_where_there_is_no_connection() {
+async fn reports_that_nothing_was_done_if_there_is_no_connection() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     proxy.cut();
@@ -20,7 +20,7 @@ async fn says_that_nothing_was_done_where_there_is_no_connection() {
 }
 
 #[tokio::test]
-async fn uses_a_new_connection_where_the_old_ones_are_gone() {
+async fn uses_a_new_connection_if_the_old_ones_are_gone() {
     let database = Database::new().await;
     let store = database.store();
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -52,7 +52,7 @@ async fn works_again_once_the_database_is_back() {
 }
 
 #[tokio::test]
-async fn gives_up_on_a_statement_in_time_and_on_its_connection() {
+async fn gives_up_on_a_statement_after_its_timeout_and_drops_its_connection() {
     let database = Database::new().await;
     let pool = database.pool(1);
     let patient = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30));
@@ -78,7 +78,7 @@ async fn gives_up_on_a_statement_in_time_and_on_its_connection() {
 }
 
 #[tokio::test]
-async fn refuses_to_guess_what_an_unknown_state_means() {
+async fn reports_an_unknown_state_as_corrupt() {
     let database = Database::new().await;
     let owner = database.owner().await;
     owner

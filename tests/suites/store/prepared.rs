@@ -90,7 +90,7 @@ async fn takes_one_round_trip_for_each_operation_once_it_is_prepared() {
 }
 
 #[tokio::test]
-async fn prepares_anew_what_the_server_has_forgotten() {
+async fn prepares_a_statement_again_if_the_server_has_forgotten_it() {
     let database = Database::new().await;
     let pool = database.pool(1);
     let (store, resource) = (store(&pool), database.project(None).await);
@@ -108,7 +108,7 @@ async fn prepares_anew_what_the_server_has_forgotten() {
 
 /// As a new version of the crate may, while the old one's servers go on.
 #[tokio::test]
-async fn prepares_anew_what_answers_with_another_type() {
+async fn prepares_a_statement_again_if_its_result_type_changed() {
     let database = Database::new().await;
     let store = store(&database.pool(1));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

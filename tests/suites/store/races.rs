@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion};
 
 /// Waits until some backend of this database waits for a lock.
-async fn somebody_waits(owner: &Client) {
+async fn until_a_backend_waits(owner: &Client) {
     until("the claim meets the uncommitted row", async || {
         let waiting: i64 = owner
             .query_one(
@@ -53,7 +53,7 @@ async fn meets_an_uncommitted_row(
         .expect("the row");
     let store = database.store();
     let claiming = tokio::spawn(async move { store.claim(&claim).await });
-    somebody_waits(&observer).await;
+    until_a_backend_waits(&observer).await;
     end(transaction).await;
     claiming.await.expect("the claim does not panic")
 }
@@ -99,7 +99,7 @@ async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_takes_an_expired_record_over() {
+async fn one_of_many_takes_over_an_expired_record() {
     let database = Database::new().await;
     let store = database.store();
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -113,7 +113,7 @@ async fn one_of_many_takes_an_expired_record_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_takes_an_ended_lease_over() {
+async fn one_of_many_takes_over_an_ended_lease() {
     let database = Database::new().await;
     let store = database.store();
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());

@@ -47,7 +47,7 @@ async fn counts_from_the_completion() {
 
 /// `expires` is indexed: an update of it costs an entry in every index.
 #[tokio::test]
-async fn leaves_the_expiry_alone_where_it_is_about_right() {
+async fn does_not_update_the_expiry_if_it_is_about_right() {
     let database = Database::new().await;
     let (store, owner) = (database.store(), database.owner().await);
     let claim = Claim { retention: 24 * HOUR, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
@@ -61,7 +61,7 @@ async fn leaves_the_expiry_alone_where_it_is_about_right() {
 
 /// Somebody who wants a record kept for ever may say so in the table.
 #[tokio::test]
-async fn of_a_record_made_infinite_is_long_and_the_record_is_replayed() {
+async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
     let database = Database::new().await;
     let (store, owner) = (database.store(), database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

@@ -32,13 +32,13 @@ async fn replay_after(breaking: &str, setup: &str) -> Replay {
 }
 
 #[tokio::test]
-async fn comes_along_with_the_replay() {
+async fn comes_with_the_replay() {
     let status = replay_after("SELECT", "").await.status;
     assert_eq!(status.expect("a status"), Some(OutboxStatus::Completed));
 }
 
 #[tokio::test]
-async fn fails_softly_whatever_is_wrong_with_the_outbox() {
+async fn does_not_fail_the_replay_whatever_is_wrong_with_the_outbox() {
     for (breaking, code) in [
         ("DROP TABLE authz.outbox", "42P01"),
         ("REVOKE SELECT ON authz.outbox FROM idempotency_tests_api", "42501"),
@@ -52,7 +52,7 @@ async fn fails_softly_whatever_is_wrong_with_the_outbox() {
 }
 
 #[tokio::test]
-async fn fails_softly_where_the_outbox_takes_too_long() {
+async fn does_not_fail_the_replay_if_the_outbox_takes_too_long() {
     let slow = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
                 RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
     let error = replay_after(slow, "SET statement_timeout = '300ms'").await.status.expect_err("too slow").to_string();
@@ -60,7 +60,7 @@ async fn fails_softly_where_the_outbox_takes_too_long() {
 }
 
 #[tokio::test]
-async fn is_found_without_reading_the_outbox() {
+async fn is_found_without_scanning_the_outbox() {
     let database = Database::new().await;
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let owner = database.owner().await;

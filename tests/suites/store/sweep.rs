@@ -48,7 +48,7 @@ async fn fill(database: &Database, expired: u32) {
 }
 
 #[tokio::test]
-async fn deletes_the_expired_rows_of_everybody_and_nothing_else() {
+async fn deletes_the_expired_rows_of_all_users_and_no_others() {
     let database = Database::new().await;
     fill(&database, 10).await;
     assert_eq!(Sweeper::new(database.store()).batch(3).sweep().await.expect("the sweep"), 10);
@@ -58,7 +58,7 @@ async fn deletes_the_expired_rows_of_everybody_and_nothing_else() {
 
 /// The trap of FUN-15: PostgreSQL asks the SELECT policies too for a DELETE that has a WHERE.
 #[tokio::test]
-async fn fun15s_own_statement_deletes_none() {
+async fn the_go_interceptors_statement_deletes_nothing() {
     let database = Database::new().await;
     fill(&database, 10).await;
     let deleted = database.api().await.execute("DELETE FROM tenant.idempotency_keys WHERE expires < now()", &[]).await;
@@ -67,7 +67,7 @@ async fn fun15s_own_statement_deletes_none() {
 
 /// The policies of the sweep let through no more than expired rows, even with its setting on.
 #[tokio::test]
-async fn reads_and_changes_nothing_that_has_not_expired() {
+async fn neither_reads_nor_changes_rows_that_have_not_expired() {
     let database = Database::new().await;
     fill(&database, 10).await;
     let api = database.api().await;
@@ -84,7 +84,7 @@ async fn reads_and_changes_nothing_that_has_not_expired() {
 }
 
 #[tokio::test]
-async fn works_where_the_applications_function_raises_an_error_without_a_user() {
+async fn works_if_the_applications_function_raises_an_error_without_a_user() {
     let database = Database::new().await;
     fill(&database, 4).await;
     let owner = database.owner().await;
@@ -99,7 +99,7 @@ async fn works_where_the_applications_function_raises_an_error_without_a_user() 
 }
 
 #[tokio::test]
-async fn does_not_read_what_has_not_expired() {
+async fn does_not_read_rows_that_have_not_expired() {
     let database = Database::new().await;
     let owner = database.owner().await;
     owner
@@ -144,7 +144,7 @@ async fn reads_no_more_than_it_deletes() {
 }
 
 #[tokio::test]
-async fn deletes_first_what_expired_first() {
+async fn deletes_the_longest_expired_rows_first() {
     let database = Database::new().await;
     let owner = database.owner().await;
     owner
@@ -209,14 +209,14 @@ async fn rests_for_a_multiple_of_the_time_that_a_batch_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_not_rest_where_it_is_not_to() {
+async fn does_not_rest_if_the_multiple_is_zero_or_negative() {
     for rest in [0.0, -1.0] {
         assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(rest)).await, 300);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn rests_as_by_default_for_what_is_no_number_and_no_more_than_a_thousandfold() {
+async fn rests_as_by_default_for_nan_and_at_most_a_thousandfold() {
     assert_about(sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::NAN)).await, 300 + 200);
     let longest = sweep_of_three_batches(|slow| Sweeper::new(slow).rest(f64::INFINITY)).await;
     assert_about(longest, 300 + 200_000);

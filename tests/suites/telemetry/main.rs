@@ -69,7 +69,7 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
 }
 
 #[tokio::test]
-async fn every_degraded_call_is_a_warning_and_a_count_and_nobodys_data() {
+async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_messages() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     recorder.install().expect("the only recorder");
