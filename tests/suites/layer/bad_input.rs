@@ -56,7 +56,7 @@ async fn assert_free(shop: &Shop, case: &str) {
     assert_eq!(shop.handler.started(), 1, "{case}");
 }
 
-async fn is_refused(case: &str, encoding: Encoding, body: Vec<u8>, code: Code, reason: Reason) -> raw::Answer {
+async fn assert_refused(case: &str, encoding: Encoding, body: Vec<u8>, code: Code, reason: Reason) -> raw::Answer {
     let shop = shop().await;
     let answer = raw::post(&shop, CREATE, &headers(encoding), body).await;
     let status = answer.status();
@@ -67,7 +67,7 @@ async fn is_refused(case: &str, encoding: Encoding, body: Vec<u8>, code: Code, r
 }
 
 #[tokio::test]
-async fn that_is_framed_wrongly() {
+async fn refuses_a_malformed_frame() {
     let (frame, good) = (raw::frame(0, &good()), good());
     let cut = |by: usize| frame[..frame.len() - by].to_vec();
     let with = |more: &[u8]| [frame.as_slice(), more].concat();
@@ -93,15 +93,16 @@ async fn that_is_framed_wrongly() {
         ("compressed by not being so", Some("identity"), flagged(1), Code::Internal),
     ];
     for (case, encoding, body, code) in rows {
-        is_refused(case, encoding, body, code, Reason::RequestMalformed).await;
+        assert_refused(case, encoding, body, code, Reason::RequestMalformed).await;
     }
 }
 
 #[tokio::test]
-async fn that_is_compressed_in_a_way_that_is_not_enabled() {
+async fn refuses_an_encoding_that_is_not_enabled() {
     for encoding in ["br", "snappy", "GZIP", "gzip,zstd", ""] {
         let body = raw::frame(1, &good());
-        let answer = is_refused(encoding, Some(encoding), body, Code::Unimplemented, Reason::RequestMalformed).await;
+        let answer =
+            assert_refused(encoding, Some(encoding), body, Code::Unimplemented, Reason::RequestMalformed).await;
         assert_eq!(answer.headers["grpc-accept-encoding"], "gzip,zstd,deflate", "what is enabled");
     }
     // What says so of itself, and is not compressed, can be read.
@@ -111,7 +112,7 @@ async fn that_is_compressed_in_a_way_that_is_not_enabled() {
 }
 
 #[tokio::test]
-async fn that_cannot_be_decompressed() {
+async fn refuses_a_message_that_cannot_be_decompressed() {
     for encoding in COMPRESSED {
         let packed = pack(encoding, &good());
         let mut flipped = packed.clone();
@@ -125,16 +126,16 @@ async fn that_cannot_be_decompressed() {
             ("flipped", flipped),
         ] {
             let (case, body) = (format!("{encoding} {case}"), raw::frame(1, &message));
-            is_refused(&case, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
+            assert_refused(&case, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
         }
         // It is decompressed, and is no message.
         let body = raw::frame(1, &pack(encoding, b"\x0a\x05a"));
-        is_refused(encoding, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
+        assert_refused(encoding, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
     }
 }
 
 #[tokio::test]
-async fn that_is_larger_than_the_limit_or_says_so() {
+async fn refuses_a_message_whose_content_or_header_exceeds_the_limit() {
     let large = |length: u32| [[0].as_slice(), &length.to_be_bytes(), &good()].concat();
     let fits = |more: usize| {
         let mut request = shop::request("a", None, None).into_inner();
@@ -151,11 +152,11 @@ async fn that_is_larger_than_the_limit_or_says_so() {
         ("four gigabytes, compressed, it says", Some("gzip"), [[1, 255, 255, 255, 255].as_slice(), &good()].concat()),
     ];
     for (case, encoding, body) in rows {
-        is_refused(case, encoding, body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
+        assert_refused(case, encoding, body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
     }
     for encoding in COMPRESSED {
         let body = raw::frame(1, &pack(encoding, &fits(1)));
-        is_refused(encoding, Some(encoding), body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
+        assert_refused(encoding, Some(encoding), body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
     }
     // What fits is taken.
     let shop = shop().await;
@@ -164,7 +165,7 @@ async fn that_is_larger_than_the_limit_or_says_so() {
 }
 
 #[tokio::test]
-async fn that_is_a_bomb() {
+async fn refuses_a_decompression_bomb() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new())).await;
     let bomb = vec![0; BOMB];
     for encoding in COMPRESSED {
@@ -187,7 +188,7 @@ fn piece(bytes: impl Into<Bytes>) -> io::Result<Frame<Bytes>> {
 }
 
 #[tokio::test]
-async fn that_is_wrong_from_its_start_is_refused_before_its_end() {
+async fn refuses_a_malformed_start_before_the_end_arrives() {
     let frame = raw::frame(0, &good());
     for (case, start, code) in [
         ("too large", vec![0, 255, 255, 255, 255], Code::ResourceExhausted),
@@ -209,7 +210,7 @@ async fn that_is_wrong_from_its_start_is_refused_before_its_end() {
 }
 
 #[tokio::test]
-async fn that_arrives_in_pieces_is_one() {
+async fn takes_a_message_that_arrives_in_pieces() {
     let shop = shop().await;
     let (sender, body) = pieces();
     for byte in raw::frame(0, &good()) {
@@ -229,7 +230,7 @@ fn beginnings() -> [(&'static str, Vec<u8>); 3] {
 }
 
 #[tokio::test]
-async fn that_breaks_off_is_no_call() {
+async fn reserves_nothing_if_the_message_breaks_off() {
     for (case, start) in beginnings() {
         for resets in [true, false] {
             let (arrived, user) = arrivals();
@@ -255,7 +256,7 @@ async fn that_breaks_off_is_no_call() {
 }
 
 #[tokio::test]
-async fn that_is_refused_leaves_the_connection_to_others() {
+async fn keeps_the_connection_usable_after_a_refusal() {
     let shop = shop().await;
     for _ in 0..50 {
         let answer = raw::post(&shop, CREATE, &[], vec![9; 100]).await;

@@ -68,7 +68,7 @@ fn error_in_proto(method: &str) -> String {
 }
 
 #[test]
-fn the_option_and_the_code_come_to_the_same_procedure() {
+fn the_proto_option_and_the_builder_describe_the_same_procedure() {
     let option = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer");
     // Both from one pool, in which descriptors are compared.
     let pool = procedure(&option, "/shop.v1.Shop/Pay").method().parent_pool().clone();
@@ -103,7 +103,7 @@ fn the_option_and_the_code_come_to_the_same_procedure() {
 }
 
 #[test]
-fn the_code_wins_over_the_option() {
+fn the_builder_overrides_the_proto_option() {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
         .procedure(Procedure::builder("/shop.v1.Shop/Pay").key_policy(KeyPolicy::Optional))
         .build()
@@ -113,7 +113,7 @@ fn the_code_wins_over_the_option() {
 }
 
 #[test]
-fn what_a_procedure_leaves_out_is_the_layers() {
+fn a_procedure_that_leaves_a_setting_out_has_the_layers() {
     let policies = Policies { lease: Duration::from_secs(7), key_policy: KeyPolicy::Required, ..Policies::default() };
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
     assert_eq!(*procedure(&layer, "/shop.v1.Shop/CreateOrder").policies(), policies);
@@ -121,7 +121,7 @@ fn what_a_procedure_leaves_out_is_the_layers() {
 }
 
 #[test]
-fn refuses_an_id_field_that_is_not_there() {
+fn refuses_an_id_field_that_does_not_exist() {
     let message = error_of(Procedure::builder("/shop.v1.Shop/CreateOrder").creates("order", "order.uuid"));
     assert!(message.contains("/shop.v1.Shop/CreateOrder") && message.contains("order.uuid"), "{message}");
     let message = error_in_proto(
@@ -178,7 +178,7 @@ fn refuses_a_streaming_procedure() {
 }
 
 #[test]
-fn refuses_a_procedure_that_is_not_there() {
+fn refuses_a_procedure_that_does_not_exist() {
     for path in ["/shop.v1.Shop/CreateOrders", "/shop.v1.Shops/CreateOrder", "nonsense"] {
         let message = error_of(Procedure::builder(path));
         assert!(message.contains(path), "{message}");
@@ -186,7 +186,7 @@ fn refuses_a_procedure_that_is_not_there() {
 }
 
 #[test]
-fn refuses_to_redact_a_field_that_is_not_there() {
+fn refuses_to_redact_a_field_that_does_not_exist() {
     for field in ["secrets", "receipts.secrets", "secret.more", ""] {
         let message = error_of(Procedure::builder("/shop.v1.Shop/Pay").redact(field));
         assert!(message.contains("/shop.v1.Shop/Pay") && message.contains(field), "{message}");
@@ -194,7 +194,7 @@ fn refuses_to_redact_a_field_that_is_not_there() {
 }
 
 #[test]
-fn refuses_a_lease_or_a_retention_of_nothing_or_of_ages() {
+fn refuses_a_lease_or_a_retention_that_is_not_positive_or_too_long() {
     for (option, setting) in [
         ("lease: { seconds: 0 }", "lease"),
         ("lease: { seconds: -1 }", "lease"),
@@ -210,7 +210,7 @@ fn refuses_a_lease_or_a_retention_of_nothing_or_of_ages() {
 }
 
 #[test]
-fn refuses_to_wait_for_no_time_at_all_or_for_more_than_an_hour() {
+fn refuses_a_max_wait_of_zero_or_of_more_than_an_hour() {
     let hour = Duration::from_secs(3600);
     for max_wait in [Duration::ZERO, hour + Duration::from_nanos(1), Duration::MAX] {
         let message = error_of(Procedure::builder(CREATE).max_wait(max_wait));
@@ -243,7 +243,7 @@ fn refuses_to_wait_for_no_time_at_all_or_for_more_than_an_hour() {
 }
 
 #[test]
-fn refuses_a_transactional_procedure_where_the_store_has_no_transactions() {
+fn refuses_a_transactional_procedure_if_the_store_has_no_transactions() {
     let transactional = || {
         IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
             .procedure(Procedure::builder(CREATE).creates("order", "order.id").mode(Mode::Transactional))
@@ -264,7 +264,7 @@ fn refuses_a_transactional_procedure_where_the_store_has_no_transactions() {
 }
 
 #[test]
-fn refuses_to_roll_back_what_is_not_transactional() {
+fn refuses_to_roll_back_a_procedure_that_is_not_transactional() {
     let in_proto = "rpc Create(Request) returns (Response) {
                       option (idempotency.v1.procedure) = { on_disconnect: DISCONNECT_POLICY_ROLL_BACK }; }";
     for (message, path) in [
@@ -286,7 +286,7 @@ fn refuses_to_roll_back_what_is_not_transactional() {
 }
 
 #[test]
-fn refuses_a_final_error_that_is_none() {
+fn refuses_a_code_that_cannot_be_a_final_error() {
     let message = error_of(Procedure::builder(CREATE).final_errors([Code::NotFound, Code::Unavailable]));
     assert!(message.contains(CREATE) && message.contains("Unavailable"), "{message}");
     assert!(message.contains("may succeed later") && message.contains("leave it out"), "{message}");
@@ -295,7 +295,7 @@ fn refuses_a_final_error_that_is_none() {
 }
 
 #[test]
-fn adjusts_what_procedures_say_of_themselves_in_proto_and_in_code() {
+fn adjusts_procedures_described_in_proto_and_in_code() {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
         .procedure(Procedure::builder("/shop.v1.Shop/GetOrder").lease(Duration::from_secs(7)))
         .adjust_procedures(|procedure| match procedure.path() {
@@ -328,7 +328,7 @@ fn does_not_adjust_procedures_that_are_not_opted_in() {
 }
 
 #[test]
-fn refuses_what_comes_of_an_adjustment() {
+fn refuses_an_invalid_result_of_an_adjustment() {
     let message =
         error(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).adjust_procedures(|procedure| match procedure.path() {
             CREATE => procedure.lease(Duration::ZERO),
@@ -345,7 +345,7 @@ fn refuses_what_comes_of_an_adjustment() {
 }
 
 #[test]
-fn all_of_it_can_be_printed_though_messages_contain_themselves() {
+fn debug_output_ends_for_messages_that_contain_themselves() {
     let method = "rpc Create(Request) returns (Response) { option (idempotency.v1.procedure) = {}; }";
     let pool = compile(method);
     let printed = format!("{:?}", Descriptors::from(pool.clone()));
@@ -362,7 +362,7 @@ fn all_of_it_can_be_printed_though_messages_contain_themselves() {
 }
 
 #[test]
-fn refuses_descriptors_that_are_none() {
+fn refuses_bytes_that_are_not_descriptors() {
     let error = IdempotencyLayer::builder(b"nonsense").build().expect_err("no descriptors");
     assert!(matches!(error, BuildError::Descriptors(_)), "{error}");
 }

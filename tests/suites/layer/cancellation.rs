@@ -8,9 +8,9 @@ use tonic_idempotency_tests::{shop, until};
 use crate::harness::Shop;
 
 /// What is left of a call whose client went away while the handler ran.
-async fn goes_on_after(hang_up: impl AsyncFnOnce(&Shop)) {
+async fn goes_on_after(disconnect: impl AsyncFnOnce(&Shop)) {
     let shop = Shop::new().await;
-    hang_up(&shop).await;
+    disconnect(&shop).await;
     assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 0));
 
     shop.handler.open(1);
@@ -21,7 +21,7 @@ async fn goes_on_after(hang_up: impl AsyncFnOnce(&Shop)) {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_does_not_cancel_its_call() {
+async fn a_client_that_disconnects_does_not_cancel_its_call() {
     goes_on_after(async |shop: &Shop| {
         let client = shop.with_key(shop.key);
         let call = tokio::spawn(async move { client.create("hold").await });
@@ -44,7 +44,7 @@ async fn a_deadline_that_passes_does_not_cancel_the_call() {
 }
 
 #[tokio::test]
-async fn without_a_key_a_client_that_hangs_up_cancels_its_call() {
+async fn a_client_that_disconnects_cancels_its_call_without_a_key() {
     let shop = Shop::new().await;
     let client = shop.with_key(None);
     let call = tokio::spawn(async move { client.create("hold").await });

@@ -103,7 +103,7 @@ fn long() -> String {
 }
 
 #[tokio::test]
-async fn of_a_replay_is_what_its_caller_accepts_whatever_the_first_did() {
+async fn of_a_replay_is_one_that_its_caller_accepts_whatever_the_first_call_used() {
     let accepted = [
         ("", "identity"),
         ("identity", "identity"),
@@ -150,7 +150,7 @@ async fn of_a_replay_is_what_its_caller_accepts_whatever_the_first_did() {
 }
 
 #[tokio::test]
-async fn is_understood_by_tonics_own_clients() {
+async fn is_understood_by_tonics_clients() {
     let shop = shop(ALL, |builder| builder).await;
     let plain = shop.create(&long()).await.expect("the first call");
     for encoding in ALL {
@@ -164,7 +164,7 @@ async fn is_understood_by_tonics_own_clients() {
 }
 
 #[tokio::test]
-async fn begins_at_the_size_that_is_set() {
+async fn of_a_replay_starts_at_the_configured_size() {
     let first = shop(&[], |builder| builder).await;
     let size = message(&call(&first, CREATE, &long(), "identity", "").await).1.len();
     for (from, encoding) in [(0, "gzip"), (size, "gzip"), (size + 1, "identity"), (usize::MAX, "identity")] {
@@ -181,7 +181,7 @@ async fn begins_at_the_size_that_is_set() {
 }
 
 #[tokio::test]
-async fn is_left_out_where_it_wins_nothing() {
+async fn is_left_out_if_it_would_not_shrink_the_message() {
     let shop = shop(&[], |builder| builder.compress_replays_from(0)).await;
     for replayed in [false, true] {
         for encoding in ENCODINGS {
@@ -192,7 +192,7 @@ async fn is_left_out_where_it_wins_nothing() {
 }
 
 #[tokio::test]
-async fn does_not_hide_from_the_layer_what_the_handler_answered() {
+async fn of_the_handlers_response_does_not_prevent_redaction() {
     for sent in ENCODINGS {
         let shop = shop(ALL, |builder| builder.compress_replays_from(0)).await;
         let first = call(&shop, PAY, "a", "identity", sent).await;
@@ -208,7 +208,7 @@ async fn does_not_hide_from_the_layer_what_the_handler_answered() {
 }
 
 #[tokio::test]
-async fn does_not_make_a_response_small_enough_to_keep() {
+async fn does_not_make_a_response_small_enough_to_store() {
     for sent in ENCODINGS {
         let shop = shop(ALL, |builder| builder.max_response_bytes(1000)).await;
         let first = call(&shop, CREATE, &long(), "identity", sent).await;
@@ -223,7 +223,7 @@ async fn does_not_make_a_response_small_enough_to_keep() {
 }
 
 #[tokio::test]
-async fn of_those_who_waited_is_what_each_accepts() {
+async fn of_a_waiters_response_is_one_that_the_waiter_accepts() {
     let wait = |builder: IdempotencyLayerBuilder| {
         builder.adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait))
     };

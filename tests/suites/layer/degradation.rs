@@ -42,7 +42,7 @@ async fn runs_the_handler_unprotected_by_default() {
 }
 
 #[tokio::test]
-async fn refuses_the_call_where_the_procedure_says_so() {
+async fn refuses_the_call_if_the_procedure_says_so() {
     let (shop, proxy, _database) = shop().await;
     proxy.cut();
     let status = shop.pay("a").await.expect_err("refused");
@@ -114,7 +114,7 @@ async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_later_how_a_call_ended_whose_claim_was_not_answered() {
+async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
     for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
         let store = Watched::default();
         let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;

@@ -58,7 +58,7 @@ async fn send(shop: &Shop, message: Vec<u8>) -> Result<Seen, Status> {
 }
 
 #[tokio::test]
-async fn is_the_same_request() {
+async fn reordered_and_repeated_fields_are_the_same_request() {
     let shop = Shop::new().await;
     shop.create("a").await.expect("the first call").assert("processing", false);
     // labels b and a, a given twice, name twice with a padded length
@@ -74,7 +74,7 @@ async fn is_the_same_request() {
 }
 
 #[tokio::test]
-async fn is_the_same_request_compressed_or_not() {
+async fn a_compressed_message_is_the_same_request() {
     let shop = Shop::new().await;
     let mut zipped = shop.client.clone().send_compressed(CompressionEncoding::Gzip);
     let first = zipped.create_order(shop::request("a", shop.user, shop.key)).await.map(Seen::of).expect("first");
@@ -86,7 +86,7 @@ async fn is_the_same_request_compressed_or_not() {
 }
 
 #[tokio::test]
-async fn that_is_none_is_refused_and_reserves_nothing() {
+async fn a_malformed_message_is_refused_and_reserves_nothing() {
     let shop = Shop::new().await;
     for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"]
     {

@@ -140,12 +140,12 @@ async fn frees_the_key_of_any_other_error(store: impl Store) {
 }
 
 #[tokio::test]
-async fn are_not_any_other_errors_in_memory() {
+async fn do_not_include_other_errors_which_free_the_key_in_memory() {
     frees_the_key_of_any_other_error(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn are_not_any_other_errors_on_postgres() {
+async fn do_not_include_other_errors_which_free_the_key_on_postgres() {
     let database = Database::new().await;
     frees_the_key_of_any_other_error(
         PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)),
@@ -167,7 +167,7 @@ async fn are_none_by_default() {
 }
 
 #[tokio::test]
-async fn come_from_the_layers_policies_where_a_procedure_says_nothing() {
+async fn come_from_the_layers_policies_if_a_procedure_sets_none() {
     let final_errors = FinalErrors::new([Code::NotFound]).expect("it may be final");
     let policies = Policies { final_errors, ..Policies::default() };
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
@@ -197,7 +197,7 @@ async fn come_from_the_proto_option() {
 }
 
 #[tokio::test]
-async fn are_final_after_the_effect_too() {
+async fn are_replayed_after_the_effect_too() {
     let shop = shop_on(MemoryStore::new()).await;
     for replayed in [false, true] {
         let status = shop.create("effect and fail for good").await.expect_err("it fails");
@@ -235,7 +235,7 @@ async fn expire_like_any_record_on_postgres() {
 }
 
 #[tokio::test]
-async fn are_recorded_later_where_the_store_is_away() {
+async fn are_recorded_later_if_the_store_is_unreachable() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let shop = shop_on(PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30))).await;
@@ -269,7 +269,7 @@ fn cannot_be_codes_after_which_the_same_call_may_succeed() {
 }
 
 #[test]
-fn of_the_proto_option_are_all_that_may_be_and_no_others() {
+fn of_the_proto_option_are_exactly_the_allowed_codes() {
     let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
     let errors = pool.get_enum_by_name("idempotency.v1.FinalError").expect("the enum");
     let mut numbers: Vec<_> = errors.values().map(|value| value.number()).filter(|number| *number > 1).collect();
@@ -306,7 +306,7 @@ fn of_the_proto_option_are_all_that_may_be_and_no_others() {
 }
 
 #[test]
-fn of_the_proto_option_that_this_version_does_not_know_are_refused() {
+fn of_the_proto_option_are_refused_if_this_version_does_not_know_them() {
     let shipped = include_str!("../../../proto/idempotency/v1/procedure.proto");
     let known = "FINAL_ERROR_NONE = 1;";
     assert!(shipped.contains(known));

@@ -92,7 +92,7 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_told_when_its_lease_is_over_and_not_before_nor_after() {
+async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() {
     let store = Watched::default();
     let (long, slow) = (Duration::from_secs(300), Duration::from_secs(5));
     // Attempts to renew it fail, at once or slowly, or are never answered.
@@ -117,7 +117,7 @@ async fn a_handler_is_told_when_its_lease_is_over_and_not_before_nor_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_not_told_of_trouble_that_passes() {
+async fn a_handler_is_not_told_of_a_failure_that_ends_before_its_lease() {
     let store = Watched::default();
     let shop = shop_on(&store, LEASE).await;
     let call = shop.spawn_create("hold");
@@ -135,7 +135,7 @@ async fn a_handler_is_not_told_of_trouble_that_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_lease_is_lost_is_the_next_calls() {
+async fn the_next_call_takes_over_a_key_whose_lease_is_lost() {
     let store = Watched::default();
     let shop = shop_on(&store, LEASE).await;
     let late = shop.spawn_create("lose and hold");
@@ -221,7 +221,7 @@ async fn a_handler_that_fails_after_its_key_was_taken_over_frees_nothing_on_post
 }
 
 #[tokio::test]
-async fn a_handler_is_told_when_the_store_is_away_until_its_lease_is_over() {
+async fn a_handler_is_told_if_the_store_is_unreachable_until_its_lease_ends() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
@@ -239,7 +239,7 @@ async fn a_handler_is_told_when_the_store_is_away_until_its_lease_is_over() {
     assert_eq!(shop.handler.started(), 1);
 }
 
-async fn refuses_what_may_have_taken_effect(store: impl Store + Clone) {
+async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
     for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
         let policies = Policies { on_lease_ended: policy, ..Policies::default() };
         let shop = Shop::with(|builder| builder.store(store.clone()).policies(policies)).await;
@@ -272,14 +272,14 @@ async fn refuses_what_may_have_taken_effect(store: impl Store + Clone) {
 
 #[tokio::test]
 async fn an_effect_is_not_repeated_when_its_handler_fails_in_memory() {
-    refuses_what_may_have_taken_effect(Watched::default()).await;
+    refuses_a_retry_after_the_effect(Watched::default()).await;
 }
 
 #[tokio::test]
 async fn an_effect_is_not_repeated_when_its_handler_fails_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
-    refuses_what_may_have_taken_effect(store).await;
+    refuses_a_retry_after_the_effect(store).await;
     let unknown = "SELECT count(*) FROM tenant.idempotency_keys WHERE outcome_unknown";
     let unknown: i64 = database.owner().await.query_one(unknown, &[]).await.expect("the records").get(0);
     assert_eq!(unknown, 4);
@@ -298,7 +298,7 @@ async fn an_unknown_outcome_expires_like_any_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_is_recorded_later_where_the_store_is_away() {
+async fn an_unknown_outcome_is_recorded_later_if_the_store_is_unreachable() {
     let store = Watched::default();
     let shop = shop_on(&store, Duration::from_secs(60)).await;
     store.fail(Operation::Abandon, StoreErrorKind::Unreachable);

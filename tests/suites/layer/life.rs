@@ -40,7 +40,7 @@ async fn runs_the_handler_for_each_key_and_each_user() {
 
 /// Where the effect is decides for what a reservation waits.
 #[tokio::test]
-async fn tells_the_store_where_the_effect_is() {
+async fn passes_the_effect_policy_to_the_store() {
     let (plain, careless) = (Watched::default(), Watched::default());
     let shop = Shop::on(plain.clone()).await;
     shop.create("a").await.expect("a call whose procedure does not say");
@@ -53,7 +53,7 @@ async fn tells_the_store_where_the_effect_is() {
 }
 
 #[tokio::test]
-async fn says_completed_of_a_procedure_that_creates_nothing_tracked() {
+async fn reports_completed_for_a_procedure_that_creates_no_tracked_resource() {
     let shop = Shop::new().await;
     shop.touch("a").await.expect("the first call").assert("completed", false);
     shop.touch("a").await.expect("a replay").assert("completed", true);
@@ -90,7 +90,7 @@ async fn releases_the_key_of_a_call_that_panicked() {
 }
 
 #[tokio::test]
-async fn keeps_a_response_whose_id_field_holds_no_uuid() {
+async fn stores_a_response_whose_id_field_is_not_a_uuid() {
     let shop = Shop::new().await;
     let first = shop.create("empty").await.expect("the first call");
     let replay = shop.create("empty").await.expect("a replay");
@@ -99,7 +99,7 @@ async fn keeps_a_response_whose_id_field_holds_no_uuid() {
 }
 
 #[tokio::test]
-async fn does_not_store_what_is_redacted() {
+async fn does_not_store_redacted_fields() {
     let shop = Shop::new().await;
     let first = shop.pay("a").await.expect("the first call");
     assert!(first.message.contains("hidden"), "{first:?}");
@@ -117,7 +117,7 @@ async fn gives_the_key_to_the_handler() {
 }
 
 #[tokio::test]
-async fn passes_the_handlers_own_metadata_on() {
+async fn passes_on_the_handlers_metadata() {
     let shop = Shop::new().await;
     let request = tonic_idempotency_tests::shop::request("a", shop.user, shop.key);
     let response = shop.client.clone().create_order(request).await.expect("the first call");

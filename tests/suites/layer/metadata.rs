@@ -57,7 +57,7 @@ const TRAILERS: [(&str, &str); 5] = [
     ("shop-check-bin", "AA"),
 ];
 
-const NEVER_KEPT: [(&str, &str); 14] = [
+const NEVER_REPLAYED: [(&str, &str); 14] = [
     ("set-cookie", "session=of-the-first-caller"),
     ("set-cookie", "other=of-the-first-caller"),
     ("cookie", "a=b"),
@@ -119,7 +119,7 @@ where
             match style.as_ref().map(HeaderValue::as_bytes) {
                 Some(b"headers") => {
                     append(response.headers_mut(), &HEADERS);
-                    append(response.headers_mut(), &NEVER_KEPT);
+                    append(response.headers_mut(), &NEVER_REPLAYED);
                     Ok(response)
                 }
                 Some(b"all") => Ok(with_trailers(response).await),
@@ -141,9 +141,9 @@ async fn with_trailers(response: Response<Body>) -> Response<Body> {
         parts.headers.insert("content-type", content_type);
     }
     append(&mut parts.headers, &HEADERS);
-    append(&mut parts.headers, &NEVER_KEPT);
+    append(&mut parts.headers, &NEVER_REPLAYED);
     append(&mut trailers, &TRAILERS);
-    append(&mut trailers, &NEVER_KEPT);
+    append(&mut trailers, &NEVER_REPLAYED);
     let data = (!body.is_empty()).then(|| http_body::Frame::data(body));
     let frames = data.into_iter().chain([http_body::Frame::trailers(trailers)]).map(Ok::<_, Infallible>);
     Response::from_parts(parts, Body::new(StreamBody::new(tokio_stream::iter(frames))))
@@ -166,9 +166,9 @@ pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Without what belongs to the first caller or the connection.
-fn kept(metadata: &HeaderMap) -> HeaderMap {
+fn replayable(metadata: &HeaderMap) -> HeaderMap {
     let mut metadata = timeless(metadata);
-    for (name, _) in NEVER_KEPT {
+    for (name, _) in NEVER_REPLAYED {
         metadata.remove(name);
     }
     metadata
@@ -177,10 +177,10 @@ fn kept(metadata: &HeaderMap) -> HeaderMap {
 /// That a replay has exactly what the first response had, apart from what is never kept.
 fn assert_replays(first: &Answer, replay: &Answer, case: &str) {
     let trailers_only = first.headers.contains_key("grpc-status");
-    let mut headers = kept(&first.headers);
+    let mut headers = replayable(&first.headers);
     headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     assert_eq!(timeless(&replay.headers), headers, "{case}");
-    assert_eq!(replay.trailers, kept(&first.trailers), "{case}");
+    assert_eq!(replay.trailers, replayable(&first.trailers), "{case}");
     assert_eq!(replay.headers.contains_key("grpc-status"), trailers_only, "{case}");
     assert_eq!(replay.body, first.body, "{case}");
 }
@@ -226,7 +226,7 @@ async fn is_replayed(mode: Mode, store: impl Store) {
 }
 
 #[tokio::test]
-async fn is_replayed_in_its_places_in_memory() {
+async fn is_replayed_as_headers_and_as_trailers_in_memory() {
     is_replayed(Mode::Reserved, MemoryStore::new()).await;
 }
 
@@ -235,7 +235,7 @@ fn postgres(database: &Database) -> PostgresStore {
 }
 
 #[tokio::test]
-async fn is_replayed_in_its_places_on_postgres() {
+async fn is_replayed_as_headers_and_as_trailers_on_postgres() {
     let database = Database::new().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
         is_replayed(mode, postgres(&database)).await;
@@ -243,7 +243,7 @@ async fn is_replayed_in_its_places_on_postgres() {
 }
 
 #[tokio::test]
-async fn costs_nothing_where_there_is_none() {
+async fn is_not_stored_if_there_is_none() {
     let database = Database::new().await;
     let shop = shop(|builder| builder.store(postgres(&database))).await;
     let stored = "SELECT response_metadata IS NOT NULL FROM tenant.idempotency_keys ORDER BY id";
@@ -270,7 +270,7 @@ async fn left(setting: ReplayedMetadata, name: &str) -> [HeaderMap; 2] {
 }
 
 #[tokio::test]
-async fn is_what_the_setting_names() {
+async fn is_replayed_as_the_setting_says() {
     let without = |fields: &[(&'static str, &'static str)], names: &[&str]| {
         let mut map = map(fields);
         for name in names {
@@ -294,10 +294,10 @@ async fn is_what_the_setting_names() {
 }
 
 #[test]
-fn that_is_never_kept_or_no_metadata_cannot_be_asked_for() {
+fn that_is_malformed_or_never_replayed_is_refused_as_a_setting() {
     let build = |setting| IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replayed_metadata(setting).build();
-    for (name, _) in NEVER_KEPT.into_iter().chain([("Grpc-Status", ""), ("idempotency-status", ""), ("date", "")]) {
-        let error = build(ReplayedMetadata::only(["shop-note", name])).expect_err("never kept");
+    for (name, _) in NEVER_REPLAYED.into_iter().chain([("Grpc-Status", ""), ("idempotency-status", ""), ("date", "")]) {
+        let error = build(ReplayedMetadata::only(["shop-note", name])).expect_err("never replayable");
         assert!(matches!(error, BuildError::MetadataNeverReplayed { .. }), "{error:?}");
         assert!(error.to_string().contains(&name.to_lowercase()), "{error}");
         build(ReplayedMetadata::custom().except([name])).expect("to leave it out is no mistake");
@@ -311,7 +311,7 @@ fn that_is_never_kept_or_no_metadata_cannot_be_asked_for() {
 }
 
 #[tokio::test]
-async fn is_given_to_those_who_waited_in_the_same_process() {
+async fn is_given_to_waiters_in_the_same_process() {
     let shop = shop(|builder| {
         final_errors(builder)
             .adjust_procedures(|procedure| {
@@ -357,7 +357,7 @@ async fn that_cannot_be_read_is_left_out_of_the_replay() {
 }
 
 #[tokio::test]
-async fn counts_towards_what_is_kept_of_a_response() {
+async fn counts_towards_max_response_bytes() {
     let bytes =
         |metadata: &[(&'static str, &'static str)]| metadata.iter().map(|(a, b)| a.len() + b.len()).sum::<usize>();
     let metadata = bytes(&HEADERS) + bytes(&TRAILERS);

@@ -77,7 +77,7 @@ async fn runs_a_call_without_a_user_unprotected_by_default() {
 }
 
 #[tokio::test]
-async fn refuses_a_call_without_a_user_where_the_layer_says_so() {
+async fn refuses_a_call_without_a_user_if_the_layer_says_so() {
     let policies = Policies { on_no_user: UserPolicy::Reject, ..Policies::default() };
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
     let shop = Shop { user: None, ..shop };
@@ -102,7 +102,7 @@ async fn over_another_protocol(
 }
 
 #[tokio::test]
-async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected_by_default() {
+async fn runs_a_call_in_an_unknown_protocol_unprotected_by_default() {
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
     for started in 1..=2 {
@@ -113,7 +113,7 @@ async fn runs_a_call_in_a_protocol_that_it_does_not_understand_unprotected_by_de
 }
 
 #[tokio::test]
-async fn refuses_a_call_in_a_protocol_that_it_does_not_understand_where_the_procedure_says_so() {
+async fn refuses_a_call_in_an_unknown_protocol_if_the_procedure_says_so() {
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
     let response = over_another_protocol(&layer, &handler, "/shop.v1.Shop/Pay").await;
@@ -123,7 +123,7 @@ async fn refuses_a_call_in_a_protocol_that_it_does_not_understand_where_the_proc
 }
 
 #[tokio::test]
-async fn takes_the_user_from_wherever_it_is_told() {
+async fn takes_the_user_from_the_user_resolver() {
     let alice = Uuid::new_v4();
     let shop = Shop::with(|builder| {
         builder.store(MemoryStore::new()).user_resolver(move |headers: &http::HeaderMap, _: &http::Extensions| {
@@ -139,7 +139,7 @@ async fn takes_the_user_from_wherever_it_is_told() {
 }
 
 #[test]
-fn an_empty_layer_has_to_be_asked_for() {
+fn refuses_a_layer_without_procedures_unless_they_are_allowed_to_be_missing() {
     let lossy = shop::LOSSY_FILE_DESCRIPTOR_SET;
     let error = IdempotencyLayer::builder(lossy).build().expect_err("the options are lost");
     assert!(error.to_string().contains("encode_file_descriptor_set"), "{error}");

@@ -44,7 +44,7 @@ async fn abandoned(answer: Answer) -> (Shop, Watched, Witness) {
     (shop, store, witness)
 }
 
-async fn gives_what_is_found(store: impl Store + Clone) {
+async fn replays_the_found_response(store: impl Store + Clone) {
     let witness = Witness::new(Answer::found("found"));
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -60,18 +60,19 @@ async fn gives_what_is_found(store: impl Store + Clone) {
 }
 
 #[tokio::test]
-async fn a_retry_gets_the_response_that_is_found_in_memory() {
-    gives_what_is_found(MemoryStore::new()).await;
+async fn a_retry_gets_the_found_response_in_memory() {
+    replays_the_found_response(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_retry_gets_the_response_that_is_found_on_postgres() {
+async fn a_retry_gets_the_found_response_on_postgres() {
     let database = Database::new().await;
-    gives_what_is_found(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30))).await;
+    replays_the_found_response(PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30)))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_resource_in_what_is_found_is_recorded() {
+async fn the_resource_of_a_found_response_is_recorded() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     shop.die(&store, CREATE, "a").await;
@@ -80,7 +81,7 @@ async fn the_resource_in_what_is_found_is_recorded() {
     shop.create("a").await.expect("a replay").assert("failed", true);
 }
 
-async fn runs_what_was_not_executed(store: impl Store + Clone) {
+async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     let witness = Witness::new(Answer::NotExecuted);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -102,18 +103,18 @@ async fn runs_what_was_not_executed(store: impl Store + Clone) {
 }
 
 #[tokio::test]
-async fn a_retry_runs_what_was_not_executed_in_memory() {
-    runs_what_was_not_executed(MemoryStore::new()).await;
+async fn a_retry_runs_a_call_that_was_not_executed_in_memory() {
+    runs_a_call_that_was_not_executed(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_retry_runs_what_was_not_executed_on_postgres() {
+async fn a_retry_runs_a_call_that_was_not_executed_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
-    runs_what_was_not_executed(store).await;
+    runs_a_call_that_was_not_executed(store).await;
 }
 
-async fn asks_again_where_nobody_knows(store: impl Store + Clone) {
+async fn asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
@@ -132,19 +133,19 @@ async fn asks_again_where_nobody_knows(store: impl Store + Clone) {
 }
 
 #[tokio::test]
-async fn a_retry_is_refused_and_asks_again_where_nobody_knows_in_memory() {
-    asks_again_where_nobody_knows(MemoryStore::new()).await;
+async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_in_memory() {
+    asks_again_if_the_outcome_is_unknown(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn a_retry_is_refused_and_asks_again_where_nobody_knows_on_postgres() {
+async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
-    asks_again_where_nobody_knows(store).await;
+    asks_again_if_the_outcome_is_unknown(store).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_told_whose_call_it_was_and_what_it_asked_for() {
+async fn is_given_the_user_key_procedure_and_request() {
     let (shop, _, witness) = abandoned(Answer::Unknown).await;
     shop.create("a").await.expect_err("nobody knows");
     let [asked] = <[_; 1]>::try_from(witness.asked()).expect("one question");
@@ -155,7 +156,7 @@ async fn is_told_whose_call_it_was_and_what_it_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_not_asked_twice_at_once() {
+async fn is_asked_once_while_other_retries_are_refused() {
     let (shop, store, witness) = abandoned(Answer::found("found").held()).await;
     let other = Shop { user: shop.user, key: shop.key, ..shop_on(store, &witness).await };
     let call = shop.spawn_create("a");
@@ -172,7 +173,7 @@ async fn is_not_asked_twice_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_asked_once_for_all_that_wait() {
+async fn is_asked_once_for_all_waiting_duplicates() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::found("found").held()));
     let shop = Shop::in_memory(|builder| {
         let builder = builder.policies(Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
@@ -194,7 +195,7 @@ async fn is_asked_once_for_all_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn goes_on_when_the_client_hangs_up() {
+async fn goes_on_when_the_client_disconnects() {
     let (shop, _, witness) = abandoned(Answer::found("found").held()).await;
     let call = shop.spawn_create("a");
     quiet().await;
@@ -207,7 +208,7 @@ async fn goes_on_when_the_client_hangs_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn knows_nothing_where_it_takes_longer_than_half_a_lease() {
+async fn counts_as_unknown_if_it_takes_longer_than_half_a_lease() {
     let (shop, _, witness) = abandoned(Answer::Never).await;
     for asked in 1..=2 {
         let began = Instant::now();
@@ -226,7 +227,7 @@ async fn knows_nothing_where_it_takes_longer_than_half_a_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_the_handler_a_key_that_lasts_where_it_took_long() {
+async fn leaves_the_handler_a_renewed_lease_if_it_took_long() {
     let (shop, _, witness) = abandoned(Answer::NotExecuted.held()).await;
     let call = shop.spawn_create("a");
     tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
@@ -251,7 +252,7 @@ async fn leaves_the_handler_a_key_that_lasts_where_it_took_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_asked_where_a_handler_failed_after_its_effect() {
+async fn is_asked_if_a_handler_failed_after_its_effect() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
     let shop = shop_on(store, &witness).await;
     for name in ["effect and fail", "effect and panic"] {
@@ -266,7 +267,7 @@ async fn is_asked_where_a_handler_failed_after_its_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_not_asked_of_calls_that_run_nor_for_another_request_nor_of_what_expired() {
+async fn is_not_asked_about_running_calls_other_requests_or_expired_records() {
     let (shop, _, witness) = abandoned(Answer::Unknown).await;
     let status = shop.create("b").await.expect_err("another request");
     assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
@@ -285,7 +286,7 @@ async fn is_not_asked_of_calls_that_run_nor_for_another_request_nor_of_what_expi
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_not_asked_of_procedures_with_other_policies() {
+async fn is_not_asked_about_procedures_with_other_policies() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::Unknown));
     let shop = shop_on(store.clone(), &witness).await;
     shop.die(&store, "/shop.v1.Shop/Touch", "a").await;
@@ -299,7 +300,7 @@ async fn is_not_asked_of_procedures_with_other_policies() {
 
 /// What it found may not be lost, and above all is the handler not to run again.
 #[tokio::test(start_paused = true)]
-async fn what_it_found_is_recorded_later_where_the_store_refuses_it_now() {
+async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     let (shop, store, witness) = abandoned(Answer::found("found")).await;
     store.fail(Operation::Complete, StoreErrorKind::Refused);
     let status = shop.create("a").await.expect_err("it is not recorded");
@@ -325,7 +326,7 @@ async fn what_it_found_is_recorded_later_where_the_store_refuses_it_now() {
 }
 
 #[tokio::test]
-async fn finds_what_a_process_did_that_died_while_its_handler_ran() {
+async fn finds_the_response_of_a_process_that_died_while_its_handler_ran() {
     let store = MemoryStore::new();
     let witness = Witness::new(Answer::found("found"));
     let short = |builder: IdempotencyLayerBuilder| {

@@ -44,7 +44,7 @@ fn keys_asked(witness: &Witness) -> Vec<Option<Uuid>> {
     witness.asked().iter().map(|asked| Some(*asked.key.as_uuid())).collect()
 }
 
-async fn recovers_what_was_abandoned_and_nothing_else(store: impl Store + Clone) {
+async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     // Of three users, none of whom is there.
@@ -104,19 +104,19 @@ async fn recovers_what_was_abandoned_and_nothing_else(store: impl Store + Clone)
 }
 
 #[tokio::test]
-async fn recovers_what_was_abandoned_and_nothing_else_in_memory() {
-    recovers_what_was_abandoned_and_nothing_else(MemoryStore::new()).await;
+async fn recovers_abandoned_keys_and_no_others_in_memory() {
+    recovers_abandoned_keys_and_no_others(MemoryStore::new()).await;
 }
 
 #[tokio::test]
-async fn recovers_what_was_abandoned_and_nothing_else_on_postgres() {
+async fn recovers_abandoned_keys_and_no_others_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
-    recovers_what_was_abandoned_and_nothing_else(store).await;
+    recovers_abandoned_keys_and_no_others(store).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_about_no_more_than_a_batch_and_the_oldest_first() {
+async fn asks_about_at_most_a_batch_and_the_oldest_first() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 5).await;
@@ -139,7 +139,7 @@ async fn asks_about_no_more_than_a_batch_and_the_oldest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_asking_about_a_key_after_so_many_attempts() {
+async fn stops_asking_about_a_key_after_max_attempts() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
     let shop = shop_on(store.clone(), &witness).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
@@ -158,7 +158,7 @@ async fn stops_asking_about_a_key_after_so_many_attempts() {
 }
 
 #[tokio::test]
-async fn stops_asking_about_a_key_after_so_many_attempts_on_postgres() {
+async fn stops_asking_about_a_key_after_max_attempts_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
     let witness = Witness::new(Answer::Unknown);
@@ -171,7 +171,7 @@ async fn stops_asking_about_a_key_after_so_many_attempts_on_postgres() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_at_once_ask_once_about_each_key() {
+async fn concurrent_recoveries_ask_once_about_each_key() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
     let shop = shop_on(store.clone(), &witness).await;
     let other = shop_on(store.clone(), &witness).await;
@@ -197,7 +197,7 @@ async fn two_at_once_ask_once_about_each_key() {
 }
 
 #[tokio::test]
-async fn two_at_once_ask_once_about_each_key_on_postgres() {
+async fn concurrent_recoveries_ask_once_about_each_key_on_postgres() {
     let database = Database::new().await;
     let store = PostgresStore::new(database.pool(8), resource_types()).timeout(Duration::from_secs(30));
     let witness = Witness::new(Answer::found("found"));
@@ -215,7 +215,7 @@ async fn two_at_once_ask_once_about_each_key_on_postgres() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn works_by_itself_until_it_is_stopped() {
+async fn runs_at_each_interval_until_it_is_stopped() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     let interval = Duration::from_secs(10);
@@ -236,7 +236,7 @@ async fn works_by_itself_until_it_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stops_after_the_call_that_is_asked_about() {
+async fn finishes_the_current_key_before_it_stops() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
     let shop = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 2).await;
@@ -252,7 +252,7 @@ async fn stops_after_the_call_that_is_asked_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn goes_on_after_a_look_that_failed() {
+async fn goes_on_after_a_run_that_failed() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 2).await;
@@ -270,7 +270,7 @@ async fn goes_on_after_a_look_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_not_count_what_it_found_before_it_is_recorded() {
+async fn does_not_count_a_found_response_before_it_is_recorded() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
@@ -284,7 +284,7 @@ async fn does_not_count_what_it_found_before_it_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told() {
+async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
     let shop = shop_on(store.clone(), &witness).await;
     let [old] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
@@ -301,7 +301,7 @@ async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told() {
 }
 
 #[tokio::test]
-async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told_on_postgres() {
+async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_postgres() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let store = PostgresStore::new(database.pool(4), resource_types()).timeout(Duration::from_secs(30));
@@ -324,7 +324,7 @@ async fn looks_back_for_ever_once_and_then_no_further_than_it_is_told_on_postgre
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_the_store_nothing_where_nothing_is_reconciled() {
+async fn does_not_call_the_store_if_no_procedure_is_reconciled() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;

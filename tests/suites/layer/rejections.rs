@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::harness::{CREATE, Seen, Shop, assert_rejected, retry_delay};
 
 #[tokio::test]
-async fn a_malformed_or_repeated_key() {
+async fn refuses_a_malformed_or_repeated_key() {
     let shop = Shop::new().await;
     let uuid = Uuid::new_v4().to_string();
     let other = Uuid::new_v4().to_string();
@@ -29,7 +29,7 @@ async fn a_malformed_or_repeated_key() {
 }
 
 #[tokio::test]
-async fn no_key_where_one_is_required() {
+async fn refuses_a_call_without_a_required_key() {
     let shop = Shop::new().await.with_key(None);
     let status = shop.pay("a").await.expect_err("refused");
     assert_rejected(&status, Code::InvalidArgument, Reason::KeyRequired);
@@ -38,7 +38,7 @@ async fn no_key_where_one_is_required() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_procedure_or_request() {
+async fn refuses_a_key_of_another_procedure_or_request() {
     let shop = Shop::new().await;
     let mismatch = |status: &Status| {
         assert_rejected(status, Code::InvalidArgument, Reason::KeyReused);
@@ -51,7 +51,7 @@ async fn a_key_of_another_procedure_or_request() {
 }
 
 #[tokio::test]
-async fn a_key_whose_first_call_runs() {
+async fn refuses_a_key_while_its_first_call_runs() {
     let shop = Shop::new().await;
     let (first, second) = (shop.with_key(shop.key), shop.with_key(shop.key));
     let running = tokio::spawn(async move { first.create("hold").await });
@@ -71,7 +71,7 @@ async fn a_key_whose_first_call_runs() {
 }
 
 #[tokio::test]
-async fn a_key_whose_first_call_never_said_how_it_ended() {
+async fn refuses_a_key_whose_outcome_is_unknown() {
     let store = MemoryStore::new();
     let shop = Shop::on(store.clone()).await;
     shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
@@ -85,7 +85,7 @@ async fn a_key_whose_first_call_never_said_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_key_whose_first_response_was_too_large_to_keep() {
+async fn refuses_a_key_whose_response_was_too_large_to_store() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_response_bytes(40)).await;
     let first = shop.create("a long name, longer than forty bytes").await.expect("the first caller gets it");
     first.assert("processing", false);
@@ -97,14 +97,14 @@ async fn a_key_whose_first_response_was_too_large_to_keep() {
 }
 
 #[tokio::test]
-async fn no_user_where_one_is_required() {
+async fn refuses_a_call_without_a_required_user() {
     let shop = Shop { user: None, ..Shop::new().await };
     assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
     assert_eq!(shop.handler.started(), 0);
 }
 
 #[tokio::test]
-async fn a_request_larger_than_the_limit_compressed_or_not() {
+async fn refuses_a_request_larger_than_the_limit_compressed_or_not() {
     let limit = 1000;
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).max_request_bytes(limit)).await;
     for compressed in [false, true] {
@@ -126,7 +126,7 @@ async fn a_request_larger_than_the_limit_compressed_or_not() {
 }
 
 #[tokio::test]
-async fn a_key_in_both_of_its_forms_is_one() {
+async fn takes_all_forms_of_a_key_as_one() {
     let shop = Shop::new().await;
     shop.create("a").await.expect("the first call").assert("processing", false);
     let key = shop.key.expect("a key").to_string();

@@ -60,7 +60,7 @@ async fn replayed(store: &Watched, call: impl Future<Output = Result<Seen, Statu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finished_replay_asks_once_and_then_nobody() {
+async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
     for (outbox, status) in [(OutboxStatus::Completed, "completed"), (OutboxStatus::Failed, "failed")] {
         let store = Watched::default();
         let shop = shop_on(store.clone()).await;
@@ -85,7 +85,7 @@ async fn a_finished_replay_asks_once_and_then_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_that_is_not_finished_asks_each_time() {
+async fn a_replay_of_unfinished_work_claims_each_time() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
@@ -103,7 +103,7 @@ async fn a_replay_that_is_not_finished_asks_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_found_out_is_none() {
+async fn a_replay_whose_status_lookup_failed_is_not_cached() {
     for (outbox, status, claims) in [(Err("no idea"), "processing", 1), (Ok(OutboxStatus::Failed), "failed", 0)] {
         let store = Watched::default();
         let shop = shop_with(store.clone(), |builder| builder.status_resolver(Outbox(outbox))).await;
@@ -114,7 +114,7 @@ async fn a_status_that_cannot_be_found_out_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_final_error_asks_once_and_then_nobody() {
+async fn a_final_error_claims_once_and_then_hits_the_cache() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     shop.cancel("fail for good").await.expect_err("the first call");
@@ -130,7 +130,7 @@ async fn a_final_error_asks_once_and_then_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_whole_asks_each_time() {
+async fn an_incomplete_record_claims_each_time() {
     // Too large to keep.
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| builder.max_response_bytes(1).status_resolver(done())).await;
@@ -213,7 +213,7 @@ async fn an_expired_record_is_not_served_on_postgres() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_is_asked_for_anew_when_it_is_too_old() {
+async fn a_cached_replay_expires_after_a_minute_by_default() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
@@ -232,7 +232,7 @@ async fn a_replay_is_asked_for_anew_when_it_is_too_old() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_user_never_gets_it() {
+async fn another_user_never_gets_a_cached_replay() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     for _ in 0..3 {
@@ -274,7 +274,7 @@ async fn another_request_or_procedure_is_refused_by_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn takes_no_more_memory_than_it_may() {
+async fn takes_no_more_memory_than_replay_cache_bytes() {
     const BYTES: usize = 128 << 10;
     const KEYS: usize = 100;
     let store = Watched::default();
@@ -303,7 +303,7 @@ async fn takes_no_more_memory_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_each_time_where_it_is_turned_off() {
+async fn claims_each_time_if_it_is_turned_off() {
     let off: [fn(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder; 2] =
         [|builder| builder.replay_cache_bytes(0), |builder| builder.replay_cache_max_age(Duration::ZERO)];
     for off in off {
@@ -318,7 +318,7 @@ async fn asks_each_time_where_it_is_turned_off() {
 
 /// Headers, message and trailers, of errors too, compressed or not.
 #[tokio::test]
-async fn gives_what_the_store_gives() {
+async fn gives_the_same_replay_as_the_store() {
     let (store, oracle) = (Watched::default(), done());
     let shop = metadata::shop(|builder| {
         builder
@@ -346,7 +346,7 @@ async fn gives_what_the_store_gives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_while_the_store_is_away() {
+async fn answers_while_the_store_is_unreachable() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     for _ in 0..2 {
@@ -359,7 +359,7 @@ async fn answers_while_the_store_is_away() {
 
 /// A thousand at once, of a procedure whose duplicates wait, where there is no place to wait.
 #[tokio::test(start_paused = true)]
-async fn makes_nobody_wait() {
+async fn does_not_make_duplicates_wait() {
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| builder.max_waiting(0)).await;
     for _ in 0..2 {
@@ -379,7 +379,7 @@ async fn makes_nobody_wait() {
 
 /// What waits gets the response of the first, as processing as that was; it is not what is kept.
 #[tokio::test(start_paused = true)]
-async fn keeps_nothing_of_a_first_call() {
+async fn does_not_cache_a_first_response() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let mut calls = JoinSet::new();
@@ -398,10 +398,10 @@ async fn keeps_nothing_of_a_first_call() {
 #[tokio::test(start_paused = true)]
 async fn changes_no_answer() {
     for seed in 0..8 {
-        let story = story(&mut StdRng::seed_from_u64(seed));
-        let (with, without) = (tell(&story, 8 << 20).await, tell(&story, 0).await);
+        let steps = steps(&mut StdRng::seed_from_u64(seed));
+        let (with, without) = (run(&steps, 8 << 20).await, run(&steps, 0).await);
         for (step, (with, without)) in with.0.iter().zip(&without.0).enumerate() {
-            assert_eq!(with, without, "seed {seed}, step {step} of {story:?}");
+            assert_eq!(with, without, "seed {seed}, step {step} of {steps:?}");
         }
         assert!(with.1 <= without.1, "seed {seed}: asked {} times, and {} without", with.1, without.1);
     }
@@ -414,7 +414,7 @@ enum Step {
     Wait(Duration),
 }
 
-fn story(rng: &mut StdRng) -> Vec<Step> {
+fn steps(rng: &mut StdRng) -> Vec<Step> {
     let mut pick = |of: usize| rng.random_range(0..of);
     let names = ["a", "a", "a", "b", "fail", "fail for good", "effect and fail"];
     let step = |_| match pick(10) {
@@ -431,7 +431,7 @@ fn story(rng: &mut StdRng) -> Vec<Step> {
 }
 
 /// What the callers see, with each order called by when it was first seen; and how often the store was asked.
-async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
+async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| {
         let policies = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
@@ -443,7 +443,7 @@ async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
     let (users, keys) = ([0; 2].map(|_| Uuid::new_v4()), [0; 3].map(|_| Uuid::new_v4()));
     let (mut orders, mut finished) = (Vec::new(), HashMap::new());
     let mut seen = Vec::new();
-    for step in story {
+    for step in steps {
         match *step {
             Step::Wait(time) => tokio::time::sleep(time).await,
             Step::Finish { order, status } => {
@@ -485,7 +485,7 @@ async fn tell(story: &[Step], cache: usize) -> (Vec<String>, usize) {
 
 /// BeginOutcome before the server stops, and come to its end after that.
 #[tokio::test(start_paused = true)]
-async fn is_refused_while_the_layer_shuts_down() {
+async fn a_cached_replay_is_refused_while_the_layer_shuts_down() {
     let shop = shop_on(MemoryStore::new()).await;
     for _ in 0..3 {
         shop.touch("a").await.expect("a call");

@@ -45,7 +45,7 @@ async fn next_process(shop: &Shop, store: impl Store) -> Shop {
     Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
 }
 
-fn spawn_shut_down(layer: &IdempotencyLayer, bound: Duration) -> JoinHandle<Shutdown> {
+fn spawn_shutdown(layer: &IdempotencyLayer, bound: Duration) -> JoinHandle<Shutdown> {
     let layer = layer.clone();
     tokio::spawn(async move { layer.shutdown(bound).await })
 }
@@ -71,7 +71,7 @@ async fn refuses_new_calls_with_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn does_not_refuse_calls_without_a_key_nor_procedures_that_take_none() {
+async fn does_not_refuse_calls_without_a_key_or_of_procedures_that_are_not_opted_in() {
     let shop = shop_on(MemoryStore::new()).await;
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     shop.with_key(None).create("a").await.expect("a call without a key");
@@ -81,19 +81,19 @@ async fn does_not_refuse_calls_without_a_key_nor_procedures_that_take_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_store_there_is_nothing_to_shut_down() {
+async fn refuses_nothing_without_a_store() {
     let shop = Shop::in_memory(|builder| builder).await;
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
     shop.create("a").await.expect("a call");
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_the_calls_that_run_and_for_their_records() {
+async fn waits_for_running_calls_and_for_their_records() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("hold")];
     quiet().await;
-    let shutdown = spawn_shut_down(&shop.layer, LONG);
+    let shutdown = spawn_shutdown(&shop.layer, LONG);
     for opened in 0..2 {
         tokio::time::sleep(BOUND).await;
         assert!(!shutdown.is_finished(), "it waits when {opened} of two have ended");
@@ -107,12 +107,12 @@ async fn waits_for_the_calls_that_run_and_for_their_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_a_call_whose_client_went_away() {
+async fn waits_for_a_call_whose_client_disconnected() {
     let shop = shop_on(MemoryStore::new()).await;
     let call = shop.spawn_create("hold");
     quiet().await;
     call.abort();
-    let shutdown = spawn_shut_down(&shop.layer, LONG);
+    let shutdown = spawn_shutdown(&shop.layer, LONG);
     quiet().await;
     assert!(!shutdown.is_finished());
     shop.handler.open(1);
@@ -126,10 +126,10 @@ async fn does_not_wait_for_calls_without_a_key() {
     let _call = shop.with_key(None).spawn_create("hold");
     quiet().await;
     assert_eq!(shop.handler.started(), 1);
-    assert!(spawn_shut_down(&shop.layer, LONG).await.expect("no panic").unfinished.is_empty());
+    assert!(spawn_shutdown(&shop.layer, LONG).await.expect("no panic").unfinished.is_empty());
 }
 
-fn assert_left(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration) {
+fn assert_unfinished(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration) {
     let UnfinishedCall { procedure, user, key, mode, stage: found, since: found_since, .. } = left;
     assert_eq!((procedure.as_str(), *mode, *found), (CREATE, Mode::Reserved, stage), "{left:?}");
     assert_eq!(*user.as_uuid(), shop.user.expect("a user"));
@@ -138,7 +138,7 @@ fn assert_left(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration
 }
 
 #[tokio::test(start_paused = true)]
-async fn says_what_it_leaves_behind_when_the_time_is_up() {
+async fn reports_unfinished_calls_when_the_time_is_up() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let ends = shop.with_key(Some(Uuid::new_v4()));
@@ -149,12 +149,12 @@ async fn says_what_it_leaves_behind_when_the_time_is_up() {
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(began.elapsed().as_secs(), BOUND.as_secs());
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_left(&left[0], &shop, Stage::Handler, before + BOUND);
+    assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND);
     ends.await.expect("no panic").expect("it had ended");
 
     // Asked again, it waits again.
     let left = shop.layer.shutdown(BOUND).await.unfinished;
-    assert_left(&left[0], &shop, Stage::Handler, before + BOUND * 2);
+    assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND * 2);
 
     // As long as the process lives, the call goes on, and is recorded.
     shop.handler.open(1);
@@ -164,7 +164,7 @@ async fn says_what_it_leaves_behind_when_the_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_an_unprotected_call_behind_too() {
+async fn reports_an_unfinished_unprotected_call() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
@@ -173,14 +173,14 @@ async fn leaves_an_unprotected_call_behind_too() {
     assert_eq!(shop.handler.started(), 1);
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_left(&left[0], &shop, Stage::Handler, BOUND);
+    assert_unfinished(&left[0], &shop, Stage::Handler, BOUND);
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end");
     assert!(shop.layer.shutdown(BOUND).await.unfinished.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_a_call_behind_that_has_not_got_its_key() {
+async fn reports_an_unfinished_call_that_does_not_hold_its_key_yet() {
     let store = MemoryStore::new();
     let witness = Witness::new(Answer::Never);
     let shop = Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await;
@@ -189,11 +189,11 @@ async fn leaves_a_call_behind_that_has_not_got_its_key() {
     quiet().await;
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_left(&left[0], &shop, Stage::Claiming, BOUND);
+    assert_unfinished(&left[0], &shop, Stage::Claiming, BOUND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_it_recording_while_the_store_is_away_or_does_not_answer() {
+async fn reports_the_stage_recording_while_the_store_is_unreachable_or_hangs() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let other = shop.with_key(Some(Uuid::new_v4()));
@@ -201,7 +201,7 @@ async fn calls_it_recording_while_the_store_is_away_or_does_not_answer() {
     shop.create("a").await.expect("it succeeded");
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_left(&left[0], &shop, Stage::Recording, BOUND);
+    assert_unfinished(&left[0], &shop, Stage::Recording, BOUND);
 
     store.mend(Operation::Complete);
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
@@ -213,11 +213,11 @@ async fn calls_it_recording_while_the_store_is_away_or_does_not_answer() {
     quiet().await;
     let left = other.layer.shutdown(BOUND).await.unfinished;
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_left(&left[0], &other, Stage::Recording, BOUND);
+    assert_unfinished(&left[0], &other, Stage::Recording, BOUND);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_it_stops_waiting_and_nothing_else() {
+async fn stays_in_effect_when_its_future_is_dropped() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let call = shop.spawn_create("hold");
@@ -226,8 +226,8 @@ async fn dropped_it_stops_waiting_and_nothing_else() {
 
     let status = shop.with_key(Some(Uuid::new_v4())).create("a").await.expect_err("refused");
     assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
-    let again = spawn_shut_down(&shop.layer, LONG);
-    let at_once = spawn_shut_down(&shop.layer, LONG);
+    let again = spawn_shutdown(&shop.layer, LONG);
+    let at_once = spawn_shutdown(&shop.layer, LONG);
     quiet().await;
     assert!(!again.is_finished() && !at_once.is_finished());
     shop.handler.open(1);
@@ -254,7 +254,7 @@ async fn spawn_slow(shop: &Shop) -> (mpsc::Sender<CreateOrderRequest>, JoinHandl
 }
 
 #[tokio::test(start_paused = true)]
-async fn refuses_a_call_whose_message_comes_too_late() {
+async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     let store = MemoryStore::new();
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);

@@ -41,7 +41,7 @@ impl StatusResolver for Oracle {
 }
 
 #[tokio::test]
-async fn comes_from_a_resolver_of_ones_own() {
+async fn comes_from_the_status_resolver_if_one_is_set() {
     let store = MemoryStore::new();
     let shop =
         Shop::with(|builder| builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))).await;
@@ -52,7 +52,7 @@ async fn comes_from_a_resolver_of_ones_own() {
 }
 
 #[tokio::test]
-async fn is_processing_where_the_resolver_fails() {
+async fn is_processing_if_the_resolver_fails() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Oracle(Err("no idea")))).await;
     let first = shop.create("a").await.expect("the first call");
     let replay = shop.create("a").await.expect("a replay");
@@ -84,7 +84,7 @@ impl StatusResolver for Never {
 }
 
 #[tokio::test]
-async fn is_not_asked_for_where_nothing_tracked_is_created() {
+async fn is_not_looked_up_if_no_tracked_resource_is_created() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Never)).await;
     shop.touch("a").await.expect("the first call").assert("completed", false);
     shop.touch("a").await.expect("a replay").assert("completed", true);

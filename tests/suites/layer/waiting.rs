@@ -78,7 +78,7 @@ fn assert_one_ran(seen: &[Seen]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_duplicates_get_the_response_of_the_first_and_ask_the_store_nothing() {
+async fn a_thousand_duplicates_get_the_response_of_the_first_and_do_not_call_the_store() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let calls = spawn(&shop, 1000, "hold");
@@ -148,7 +148,7 @@ async fn a_waiter_is_woken_as_soon_as_the_first_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_gives_up_when_its_procedure_says_so() {
+async fn a_waiter_gives_up_after_max_wait() {
     let shop = shop_on(MemoryStore::new()).await;
     let first = shop.spawn_create("hold");
     quiet().await;
@@ -168,7 +168,7 @@ async fn a_waiter_gives_up_when_its_procedure_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_another_process_gives_up_when_its_procedure_says_so() {
+async fn a_waiter_for_another_process_gives_up_after_max_wait() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store.clone()).await;
@@ -187,7 +187,7 @@ async fn a_waiter_for_another_process_gives_up_when_its_procedure_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_waits_no_longer_than_its_own_deadline_nor_than_its_procedure_says() {
+async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;
@@ -212,7 +212,7 @@ async fn a_waiter_waits_no_longer_than_its_own_deadline_nor_than_its_procedure_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_for_which_there_is_no_place_is_refused_at_once() {
+async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     let store = MemoryStore::new();
     let shop = Shop::in_memory(|builder| wait(builder).max_waiting(2).store(store.clone())).await;
     let mut calls = spawn(&shop, 3, "hold");
@@ -297,7 +297,7 @@ async fn waiters_get_a_final_error_as_a_replay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_get_what_a_retry_gets() {
+async fn waiters_get_the_redacted_response_or_not_stored_like_a_retry() {
     let shop = shop_on(MemoryStore::new()).await;
     let mut calls = JoinSet::new();
     for _ in 0..2 {
@@ -321,7 +321,7 @@ async fn waiters_get_what_a_retry_gets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_for_a_call_of_another_process_and_looks_once_for_all() {
+async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store.clone()).await;
@@ -388,7 +388,7 @@ async fn runs_the_handler_when_the_call_of_another_process_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_hangs_up_leaves_the_others_alone() {
+async fn a_waiter_that_disconnects_does_not_affect_the_others() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let first = shop.spawn_create("hold");
@@ -402,11 +402,11 @@ async fn a_waiter_that_hangs_up_leaves_the_others_alone() {
     assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (1, 1));
 
     shop.handler.open(1);
-    for (waiter, hung_up) in waiters.into_iter().zip([false, true, false, false]) {
+    for (waiter, disconnected) in waiters.into_iter().zip([false, true, false, false]) {
         match waiter.await {
-            Err(aborted) => assert!(hung_up && aborted.is_cancelled()),
+            Err(aborted) => assert!(disconnected && aborted.is_cancelled()),
             Ok(seen) => {
-                assert!(!hung_up);
+                assert!(!disconnected);
                 seen.expect("a response").assert("processing", true);
             }
         }
@@ -415,7 +415,7 @@ async fn a_waiter_that_hangs_up_leaves_the_others_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waiter_that_looks_for_the_others_may_hang_up_too() {
+async fn another_waiter_polls_if_the_polling_waiter_disconnects() {
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store.clone()).await;
@@ -491,7 +491,7 @@ async fn does_not_wait_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_wakes_those_that_wait() {
+async fn a_shutdown_wakes_and_refuses_waiters() {
     let store = MemoryStore::new();
     let shop = shop_on(store.clone()).await;
     let other = beside(&shop, store).await;

@@ -20,7 +20,7 @@ fn layer() -> IdempotencyLayer {
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("the layer can be built")
 }
 
-async fn works(address: std::net::SocketAddr) {
+async fn assert_protects(address: std::net::SocketAddr) {
     let (user, key) = (Some(Uuid::new_v4()), Some(Uuid::new_v4()));
     let mut client = shop::client(address).await;
     for replayed in [false, true] {
@@ -31,14 +31,14 @@ async fn works(address: std::net::SocketAddr) {
 }
 
 #[tokio::test]
-async fn one_generated_server_keeps_its_name() {
+async fn works_around_one_generated_server_and_keeps_its_name() {
     assert_eq!(Idempotency::<ShopServer<Counting>>::NAME, "shop.v1.Shop");
     let wrapped = InterceptedService::new(layer().layer(shop::server(Counting::default())), shop::authenticate);
-    works(shop::serve(Routes::new(wrapped)).await).await;
+    assert_protects(shop::serve(Routes::new(wrapped)).await).await;
 }
 
 #[tokio::test]
-async fn all_routes_of_a_server() {
+async fn works_around_all_routes_of_a_server() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = Server::builder()
@@ -47,18 +47,18 @@ async fn all_routes_of_a_server() {
         .add_service(shop::server(Counting::default()))
         .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener));
     tokio::spawn(server);
-    works(address).await;
+    assert_protects(address).await;
 }
 
 #[tokio::test]
-async fn with_the_key_interceptor_in_front() {
+async fn works_behind_the_key_interceptor() {
     let wrapped = layer().layer(shop::server(Counting::default()));
     let wrapped = InterceptedService::new(InterceptedService::new(wrapped, KeyInterceptor), shop::authenticate);
-    works(shop::serve(Routes::new(wrapped)).await).await;
+    assert_protects(shop::serve(Routes::new(wrapped)).await).await;
 }
 
 #[tokio::test]
-async fn the_key_interceptor_refuses_what_the_layer_does_not_look_at() {
+async fn the_key_interceptor_refuses_a_malformed_key_of_a_procedure_that_is_not_opted_in() {
     let wrapped = layer().layer(shop::server(Counting::default()));
     let address = shop::serve(Routes::new(InterceptedService::new(wrapped, KeyInterceptor))).await;
     let mut request = shop::request("a", None, None);

@@ -97,7 +97,7 @@ async fn a_commit_that_is_refused_leaves_nothing() {
 
 /// A handler that ends the transaction itself would leave its rows without a record.
 #[tokio::test]
-async fn a_handler_that_ends_the_transaction_is_found_out() {
+async fn a_handler_that_ends_the_transaction_does_not_succeed() {
     for (end, left) in [("COMMIT", 1), ("ROLLBACK", 0), ("COMMIT; BEGIN", 1), ("ROLLBACK; BEGIN", 0)] {
         let database = Database::new().await;
         let owner = database.owner().await;
@@ -114,7 +114,7 @@ async fn a_handler_that_ends_the_transaction_is_found_out() {
 }
 
 #[tokio::test]
-async fn an_error_that_is_final_leaves_its_record_and_nothing_else() {
+async fn a_final_error_leaves_its_record_and_nothing_else() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let describe =
@@ -141,7 +141,7 @@ async fn an_error_that_is_final_leaves_its_record_and_nothing_else() {
 
 /// Also where a failed statement is why the handler fails: the transaction is of no use any more, but for its savepoint.
 #[tokio::test]
-async fn an_error_that_is_final_is_recorded_after_a_failed_statement() {
+async fn a_final_error_is_recorded_after_a_failed_statement() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let describe =
@@ -161,7 +161,7 @@ async fn an_error_that_is_final_is_recorded_after_a_failed_statement() {
 
 /// Too large to keep: a retry learns what was created, and does not create again.
 #[tokio::test]
-async fn a_response_that_is_not_kept_leaves_its_rows_and_a_tombstone() {
+async fn a_response_that_is_not_stored_leaves_its_rows_and_its_record() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let build = |builder: tonic_idempotency::layer::IdempotencyLayerBuilder| builder.max_response_bytes(8);

@@ -15,13 +15,13 @@ use uuid::Uuid;
 use crate::harness::{CREATE_PROJECT, Call, Service, reason, rows};
 
 /// A FUN-15 server's statements on the only key that there is, run by the superuser.
-struct Fun15 {
+struct GoInterceptor {
     owner: Client,
     user: Uuid,
     key: Uuid,
 }
 
-impl Fun15 {
+impl GoInterceptor {
     async fn beside(database: &Database, service: &Service) -> Self {
         let (user, key) = (service.user.expect("a user"), service.key.expect("a key"));
         Self { owner: database.owner().await, user, key }
@@ -61,11 +61,11 @@ async fn plain(database: &Database) -> Service {
 }
 
 #[tokio::test]
-async fn what_another_holds_is_in_progress_and_then_replayed() {
+async fn a_key_held_by_another_server_is_in_progress_and_then_replayed() {
     let database = Database::new().await;
     let service = plain(&database).await;
     let hash = hash(&database, &service, "shop").await;
-    let go = Fun15::beside(&database, &service).await;
+    let go = GoInterceptor::beside(&database, &service).await;
     go.reserve(&hash, "0").await;
     assert_eq!(reason(service.create("shop").await), Reason::InProgress);
     assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
@@ -78,13 +78,13 @@ async fn what_another_holds_is_in_progress_and_then_replayed() {
 
 /// The other server reserves after we looked: its unique constraint does not know of our lock. Ours is undone.
 #[tokio::test]
-async fn what_another_does_in_the_meantime_wins() {
+async fn a_reservation_made_by_another_server_in_the_meantime_wins() {
     for completes in [false, true] {
         let database = Database::new().await;
         let probe = plain(&database).await;
         let hash = hash(&database, &probe, "shop").await;
         let (key, project) = (Uuid::new_v4(), Uuid::new_v4());
-        let go = Arc::new(Fun15 { key, user: probe.user.expect("a user"), owner: database.owner().await });
+        let go = Arc::new(GoInterceptor { key, user: probe.user.expect("a user"), owner: database.owner().await });
         let other = Arc::clone(&go);
         let service = Service::new(&database, database.pool(4), move |call: Call| {
             let (go, hash) = (Arc::clone(&other), hash.clone());
@@ -113,12 +113,12 @@ async fn what_another_does_in_the_meantime_wins() {
 
 /// A reservation that came and was left behind while we ran: its call may have taken effect, so ours may not.
 #[tokio::test]
-async fn what_another_left_behind_in_the_meantime_is_not_taken_over() {
+async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
     let database = Database::new().await;
     let probe = plain(&database).await;
     let hash = hash(&database, &probe, "shop").await;
     let key = Uuid::new_v4();
-    let go = Arc::new(Fun15 { key, user: probe.user.expect("a user"), owner: database.owner().await });
+    let go = Arc::new(GoInterceptor { key, user: probe.user.expect("a user"), owner: database.owner().await });
     let other = Arc::clone(&go);
     let service = Service::new(&database, database.pool(4), move |call: Call| {
         let (go, hash) = (Arc::clone(&other), hash.clone());
@@ -140,7 +140,7 @@ async fn what_another_left_behind_in_the_meantime_is_not_taken_over() {
 }
 
 #[tokio::test]
-async fn what_another_left_behind_is_taken_over_or_refused() {
+async fn an_abandoned_reservation_is_taken_over_or_refused_by_policy() {
     for (policy, age) in
         [(LeasePolicy::Rerun, "2 hours"), (LeasePolicy::Refuse, "2 hours"), (LeasePolicy::Refuse, "2 days")]
     {
@@ -149,7 +149,7 @@ async fn what_another_left_behind_is_taken_over_or_refused() {
         let service =
             Service::with(&database, database.pool(4), describe, |call: Call| async move { call.insert().await }).await;
         let hash = hash(&database, &service, "shop").await;
-        let go = Fun15::beside(&database, &service).await;
+        let go = GoInterceptor::beside(&database, &service).await;
         go.reserve(&hash, age).await;
         let outcome = service.create("shop").await;
         if policy == LeasePolicy::Refuse && age == "2 hours" {

@@ -37,7 +37,7 @@ pub(crate) async fn assert_clean(pool: &Pool) {
 }
 
 #[tokio::test]
-async fn go_back_clean_whatever_became_of_the_call() {
+async fn are_returned_clean_whatever_the_outcome_of_the_call() {
     let database = Database::new().await;
     let pool = database.pool(1);
     let service = Service::new(&database, pool.clone(), |call: Call| async move {
@@ -72,7 +72,7 @@ async fn go_back_clean_whatever_became_of_the_call() {
 }
 
 #[tokio::test]
-async fn are_one_for_each_call_that_runs_and_none_for_its_duplicates() {
+async fn are_one_for_each_running_call_and_none_for_its_duplicates() {
     let database = Database::new().await;
     let (pool, gate) = (database.pool(4), Arc::new(Semaphore::new(0)));
     let waits = Arc::clone(&gate);
@@ -102,7 +102,7 @@ async fn are_one_for_each_call_that_runs_and_none_for_its_duplicates() {
 
 /// BEGIN rides along with the claim, and COMMIT with the record.
 #[tokio::test]
-async fn are_asked_once_to_begin_and_once_to_commit() {
+async fn take_one_round_trip_to_begin_and_one_to_commit() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     let service = Service::new(&database, pool.clone(), |call: Call| async move { call.insert().await }).await;
@@ -123,7 +123,7 @@ async fn are_asked_once_to_begin_and_once_to_commit() {
 }
 
 #[tokio::test]
-async fn that_are_lost_take_everything_with_them() {
+async fn a_call_whose_connection_is_terminated_leaves_nothing() {
     let database = Database::new().await;
     let owner = Arc::new(database.owner().await);
     let killer = Arc::clone(&owner);
@@ -147,7 +147,7 @@ async fn that_are_lost_take_everything_with_them() {
 }
 
 #[tokio::test]
-async fn that_were_lost_in_the_pool_are_replaced() {
+async fn a_pooled_connection_that_was_terminated_is_replaced() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let pool = database.pool(3);
@@ -162,7 +162,7 @@ async fn that_were_lost_in_the_pool_are_replaced() {
 }
 
 #[tokio::test]
-async fn that_cannot_be_had_refuse_the_call() {
+async fn a_call_is_refused_if_there_is_no_connection() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     let service = Service::new(&database, pool, |call: Call| async move { call.insert().await }).await;
@@ -179,7 +179,7 @@ async fn that_cannot_be_had_refuse_the_call() {
 /// A process that hangs, or was cut off, does not hold its key for ever: the server ends a transaction that is idle for longer
 /// than the lease.
 #[tokio::test]
-async fn that_are_idle_for_longer_than_the_lease_are_ended_by_the_server() {
+async fn the_server_ends_a_transaction_that_is_idle_for_longer_than_the_lease() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let gate = Arc::new(Semaphore::new(0));
@@ -207,7 +207,7 @@ async fn that_are_idle_for_longer_than_the_lease_are_ended_by_the_server() {
 }
 
 #[tokio::test]
-async fn that_are_cut_take_everything_with_them() {
+async fn a_call_whose_connection_is_cut_leaves_nothing() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(2).await;
     let proxy = Arc::new(proxy);

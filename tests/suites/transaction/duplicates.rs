@@ -52,7 +52,7 @@ async fn a_duplicate_is_refused_at_once_while_the_first_runs() {
 }
 
 #[tokio::test]
-async fn another_request_or_procedure_is_told_so_while_the_first_runs() {
+async fn another_request_or_procedure_is_refused_while_the_first_runs() {
     let database = Database::new().await;
     let (service, gate) = held(&database, 4).await;
     let first = service.spawn("shop");
@@ -142,7 +142,7 @@ async fn all_of_many_at_once_are_replayed_after_the_first() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_does_not_cancel_its_call() {
+async fn a_client_that_disconnects_does_not_cancel_its_call() {
     let database = Database::new().await;
     let (service, gate) = held(&database, 2).await;
     let first = service.spawn("shop");
@@ -154,7 +154,7 @@ async fn a_client_that_hangs_up_does_not_cancel_its_call() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_rolls_its_call_back_where_that_is_the_policy() {
+async fn a_client_that_disconnects_rolls_its_call_back_if_that_is_the_policy() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let (service, gate) = held_with(&database, 2, DisconnectPolicy::RollBack).await;

@@ -58,7 +58,7 @@ async fn can_be_cloned_into_helpers_and_used_at_once() {
 }
 
 #[tokio::test]
-async fn knows_its_user() {
+async fn has_its_callers_user_set() {
     let database = Database::new().await;
     let service = Service::new(&database, database.pool(2), |call: Call| async move {
         let row = call.transaction().query_one("SELECT authn.current_user_id()::text", &[]).await?;
@@ -88,7 +88,7 @@ async fn keeps_the_record_for_its_user_whatever_the_handler_sets() {
 }
 
 #[tokio::test]
-async fn has_every_kind_of_statement() {
+async fn runs_every_kind_of_statement() {
     let database = Database::new().await;
     let service = Service::new(&database, database.pool(2), |call: Call| async move {
         let transaction = call.transaction();
@@ -153,7 +153,7 @@ async fn rolls_a_savepoint_back_alone() {
 }
 
 #[tokio::test]
-async fn is_missing_where_the_procedure_is_reserved() {
+async fn is_missing_if_the_procedure_is_in_reserved_mode() {
     let database = Database::new().await;
     let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
         procedure.mode(tonic_idempotency::policy::Mode::Reserved)

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::harness::{Call, Service, all_have_ended, insert, rows};
 
 #[tokio::test]
-async fn is_as_the_procedure_says() {
+async fn is_the_procedures_whatever_the_default_of_the_role() {
     for (isolation, expected) in [
         (Isolation::ReadCommitted, "read committed"),
         (Isolation::RepeatableRead, "repeatable read"),
@@ -77,19 +77,19 @@ async fn write_skew(answer: fn(Status) -> Status) {
 }
 
 #[tokio::test]
-async fn a_call_that_is_lost_against_another_may_be_tried_again() {
+async fn a_call_that_loses_a_conflict_is_aborted_and_can_be_retried() {
     write_skew(|status| status).await;
 }
 
 /// The handler does not know that it could be tried again; the layer does.
 #[tokio::test]
-async fn whatever_its_handler_makes_of_it() {
+async fn a_conflict_is_reported_whatever_error_its_handler_returns() {
     write_skew(|_| Status::internal("something is wrong")).await;
 }
 
 /// Lost in a statement, and not at COMMIT: the handler's answer, whatever it is, does not hide it.
 #[tokio::test]
-async fn a_statement_that_is_lost_says_so_to_the_client() {
+async fn a_conflict_in_a_statement_is_reported_to_the_client() {
     for code in ["serialization_failure", "deadlock_detected"] {
         let database = Database::new().await;
         let service = Service::new(&database, database.pool(2), move |call: Call| async move {
@@ -113,7 +113,7 @@ async fn a_statement_that_is_lost_says_so_to_the_client() {
 
 /// What was lost inside of a savepoint, and rolled back with it, is not held against the call.
 #[tokio::test]
-async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_forgotten() {
+async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored() {
     let database = Database::new().await;
     let service = Service::new(&database, database.pool(2), |call: Call| async move {
         let transaction = call.transaction();

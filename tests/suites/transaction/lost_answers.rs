@@ -53,7 +53,7 @@ async fn looked_up(owner: &Client) -> bool {
 }
 
 #[tokio::test]
-async fn it_is_committed_where_the_server_commits_after_all() {
+async fn a_call_succeeds_if_the_server_commits_after_all() {
     let database = Database::new().await;
     let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     assert!(!call.is_finished(), "it says nothing before it knows");
@@ -66,7 +66,7 @@ async fn it_is_committed_where_the_server_commits_after_all() {
 }
 
 #[tokio::test]
-async fn it_is_refused_where_the_server_rolls_back() {
+async fn a_call_is_refused_if_the_server_rolls_back() {
     let database = Database::new().await;
     let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     let kill = format!("SELECT pg_terminate_backend(pid) FROM ({WAITING}) waiting");
@@ -80,7 +80,7 @@ async fn it_is_refused_where_the_server_rolls_back() {
 
 /// A retry that comes in between does not run: the transaction may yet be committed.
 #[tokio::test]
-async fn a_retry_does_not_run_while_that_is_open() {
+async fn a_retry_does_not_run_while_the_outcome_is_open() {
     let database = Database::new().await;
     let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
     assert_eq!(reason(service.create("shop").await), Reason::InProgress);

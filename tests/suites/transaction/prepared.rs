@@ -35,7 +35,7 @@ async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Ser
 
 /// As without, once the connection has prepared them; before, one more for each.
 #[tokio::test]
-async fn is_asked_once_to_begin_and_once_to_commit() {
+async fn takes_one_round_trip_to_begin_and_one_to_commit() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
     let service = service(&database, &pool, &[]).await;
@@ -77,7 +77,7 @@ async fn a_final_error_is_recorded_after_a_failed_statement() {
 
 /// With the savepoint that final errors need, which fails along with what is stale, and without.
 #[tokio::test]
-async fn begins_where_its_statements_went_stale() {
+async fn begins_although_its_statements_are_stale() {
     for final_errors in [&[][..], &[Code::FailedPrecondition]] {
         let database = Database::new().await;
         let (owner, pool) = (database.owner().await, database.pool(1));
@@ -107,7 +107,7 @@ async fn begins_where_its_statements_went_stale() {
 
 /// The server may forget them while a handler runs: nothing of that call is left, and the next one prepares them.
 #[tokio::test]
-async fn is_rolled_back_where_its_commit_went_stale() {
+async fn is_rolled_back_if_its_commit_is_stale() {
     let database = Database::new().await;
     let (owner, pool) = (database.owner().await, database.pool(1));
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).prepared_statements();

@@ -8,7 +8,7 @@ use crate::harness::{Call, Service};
 const FINISH: &str = "INSERT INTO authz.outbox (project_id, status) SELECT id, 'completed' FROM tenant.projects";
 
 #[tokio::test]
-async fn of_a_finished_call_take_no_round_trip_in_either_mode() {
+async fn replays_of_a_finished_call_take_no_round_trip_in_either_mode() {
     for (mode, one_replay) in [(Mode::Reserved, 1), (Mode::Transactional, 2)] {
         let database = Database::new().await;
         let (proxy, pool) = database.pool_through_proxy(1).await;

@@ -54,7 +54,7 @@ async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_cancels_its_call() {
+async fn a_client_that_disconnects_cancels_its_call() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let gate = Arc::new(Semaphore::new(0));
@@ -89,8 +89,8 @@ async fn a_call_without_a_user_has_a_transaction_without_one() {
     })
     .await;
     for key in [service.key, None] {
-        let nobody = Service { user: None, ..service.with_key(key) };
-        nobody.create("shop").await.expect("a call");
+        let without_user = Service { user: None, ..service.with_key(key) };
+        without_user.create("shop").await.expect("a call");
     }
     assert_eq!((service.runs(), rows(&database.owner().await).await), (2, [0, 0, 0]));
 }
