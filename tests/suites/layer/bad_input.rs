@@ -1,4 +1,4 @@
-//! Requests that are no gRPC message, as they are on the wire: each is refused, runs no handler and reserves nothing.
+//! Requests that are not gRPC messages: each is refused, runs no handler and reserves nothing.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ use crate::{
 /// The largest request that the shop takes, in bytes.
 const LIMIT: usize = 64 << 10;
 
-/// What a bomb unpacks to, in bytes: eight times what the shop takes by default.
+/// The unpacked size of a decompression bomb, in bytes: eight times the default limit.
 const BOMB: usize = 32 << 20;
 
 const COMPRESSED: [&str; 3] = ["gzip", "zstd", "deflate"];
@@ -40,14 +40,14 @@ fn good() -> Vec<u8> {
     shop::request("a", None, None).into_inner().encode_to_vec()
 }
 
-/// A header of one compression, or none.
+/// The value of `grpc-encoding`, if it is sent.
 type Encoding = Option<&'static str>;
 
 fn headers(encoding: Encoding) -> Vec<(&'static str, &'static str)> {
     encoding.map(|encoding| ("grpc-encoding", encoding)).into_iter().collect()
 }
 
-/// That the key was not reserved: the next call with it is a first one.
+/// Asserts that the key was not reserved: the next call with it is a first call.
 async fn assert_free(shop: &Shop, case: &str) {
     assert_eq!(shop.handler.started(), 0, "{case}");
     let answer = raw::post(shop, CREATE, &[], raw::frame(0, &good())).await;
@@ -61,7 +61,7 @@ async fn assert_refused(case: &str, encoding: Encoding, body: Vec<u8>, code: Cod
     let answer = raw::post(&shop, CREATE, &headers(encoding), body).await;
     let status = answer.status();
     assert_eq!((status.code(), Reason::of(&status)), (code, Some(reason)), "{case}: {status:?}");
-    assert!(answer.body.is_empty() && answer.trailers.is_empty(), "{case}: an error is all headers");
+    assert!(answer.body.is_empty() && answer.trailers.is_empty(), "{case}: an error is trailers-only");
     assert_free(&shop, case).await;
     answer
 }
@@ -89,8 +89,8 @@ async fn refuses_a_malformed_frame() {
         ("flag 2", None, flagged(2), Code::Internal),
         ("the flag of gRPC-Web's trailers", None, flagged(0x80), Code::Internal),
         ("flag 255", None, flagged(255), Code::Internal),
-        ("compressed, and nothing says how", None, flagged(1), Code::Internal),
-        ("compressed by not being so", Some("identity"), flagged(1), Code::Internal),
+        ("compressed, without grpc-encoding", None, flagged(1), Code::Internal),
+        ("compressed, with grpc-encoding identity", Some("identity"), flagged(1), Code::Internal),
     ];
     for (case, encoding, body, code) in rows {
         assert_refused(case, encoding, body, code, Reason::RequestMalformed).await;
@@ -105,7 +105,7 @@ async fn refuses_an_encoding_that_is_not_enabled() {
             assert_refused(encoding, Some(encoding), body, Code::Unimplemented, Reason::RequestMalformed).await;
         assert_eq!(answer.headers["grpc-accept-encoding"], "gzip,zstd,deflate", "what is enabled");
     }
-    // What says so of itself, and is not compressed, can be read.
+    // An uncompressed message is read, whatever grpc-encoding says.
     let shop = shop().await;
     let answer = raw::post(&shop, CREATE, &headers(Some("br")), raw::frame(0, &good())).await;
     assert_eq!(answer.status().code(), Code::Ok);
@@ -128,7 +128,7 @@ async fn refuses_a_message_that_cannot_be_decompressed() {
             let (case, body) = (format!("{encoding} {case}"), raw::frame(1, &message));
             assert_refused(&case, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
         }
-        // It is decompressed, and is no message.
+        // It can be decompressed, but not decoded.
         let body = raw::frame(1, &pack(encoding, b"\x0a\x05a"));
         assert_refused(encoding, Some(encoding), body, Code::Internal, Reason::RequestMalformed).await;
     }
@@ -147,9 +147,13 @@ async fn refuses_a_message_whose_content_or_header_exceeds_the_limit() {
     assert_eq!((fits(0).len(), fits(1).len()), (LIMIT, LIMIT + 1));
     let rows = [
         ("one byte more", None, raw::frame(0, &fits(1))),
-        ("one byte more, it says", None, large(LIMIT as u32 + 1)),
-        ("four gigabytes, it says", None, large(u32::MAX)),
-        ("four gigabytes, compressed, it says", Some("gzip"), [[1, 255, 255, 255, 255].as_slice(), &good()].concat()),
+        ("one byte more, by its header", None, large(LIMIT as u32 + 1)),
+        ("four gigabytes, by its header", None, large(u32::MAX)),
+        (
+            "four gigabytes, compressed, by its header",
+            Some("gzip"),
+            [[1, 255, 255, 255, 255].as_slice(), &good()].concat(),
+        ),
     ];
     for (case, encoding, body) in rows {
         assert_refused(case, encoding, body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
@@ -158,7 +162,7 @@ async fn refuses_a_message_whose_content_or_header_exceeds_the_limit() {
         let body = raw::frame(1, &pack(encoding, &fits(1)));
         assert_refused(encoding, Some(encoding), body, Code::ResourceExhausted, Reason::RequestTooLarge).await;
     }
-    // What fits is taken.
+    // A message of exactly the limit is taken.
     let shop = shop().await;
     let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &fits(0))).await;
     assert_eq!(answer.status().code(), Code::Ok);
@@ -177,7 +181,7 @@ async fn refuses_a_decompression_bomb() {
     assert_free(&shop, "after the bombs").await;
 }
 
-/// A body that is sent piece by piece, and what sends it.
+/// A body that is sent piece by piece, and its sender.
 fn pieces() -> (mpsc::UnboundedSender<io::Result<Frame<Bytes>>>, Body) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (sender, Body::new(StreamBody::new(UnboundedReceiverStream::new(receiver))))
@@ -223,7 +227,8 @@ async fn takes_a_message_that_arrives_in_pieces() {
     assert_eq!(shop.handler.finished(), 1);
 }
 
-/// What there may be of a message when its client gives up: all of it, too, but for its end.
+/// The parts of a message that have arrived when its client gives up. The last is complete, but its stream has not
+/// ended.
 fn beginnings() -> [(&'static str, Vec<u8>); 3] {
     let frame = raw::frame(0, &good());
     [("in its header", frame[..3].to_vec()), ("in its message", frame[..7].to_vec()), ("before its end", frame)]
@@ -241,13 +246,13 @@ async fn reserves_nothing_if_the_message_breaks_off() {
             let sending = Arc::clone(&shop);
             let sent =
                 tokio::spawn(async move { raw::send(&sending, raw::request(&sending, CREATE, &[], body)).await });
-            until("the layer has it", async || arrived.load(Ordering::SeqCst) == 1).await;
+            until("the layer has the call", async || arrived.load(Ordering::SeqCst) == 1).await;
             if resets {
                 sender.send(Err(io::Error::other("the client gives up"))).expect("it is read");
                 sent.await.expect("no panic").expect_err(case);
             } else {
                 sent.abort();
-                assert!(sent.await.expect_err(case).is_cancelled(), "{case}: it was waited for");
+                assert!(sent.await.expect_err(case).is_cancelled(), "{case}: it ended before it was aborted");
             }
             drop(sender);
             assert_free(&shop, case).await;

@@ -1,4 +1,4 @@
-//! Layers that can be built, and those that cannot.
+//! Building a layer: valid settings, and the errors of invalid ones.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -25,21 +25,21 @@ fn procedure(layer: &IdempotencyLayer, path: &str) -> Procedure {
 pub(crate) fn error(builder: IdempotencyLayerBuilder) -> String {
     match builder.build() {
         Err(BuildError::Procedure(error)) => error.to_string(),
-        other => panic!("no error of a procedure but {other:?}"),
+        other => panic!("expected an error of a procedure, got {other:?}"),
     }
 }
 
-/// The error of a layer for which this procedure is described in code.
+/// The error of a layer with this procedure, described in code.
 pub(crate) fn error_of(procedure: ProcedureBuilder) -> String {
     error(IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET).procedure(procedure))
 }
 
-/// The pool of a file that a person wrote.
+/// Compiles a proto file with these methods.
 pub(crate) fn compile(methods: &str) -> DescriptorPool {
     compile_with(methods, None)
 }
 
-/// The same, with an option file of that person's own.
+/// [`compile`] with another version of the proto file of the option.
 pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPool {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
     let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../proto");
@@ -70,7 +70,7 @@ fn error_in_proto(method: &str) -> String {
 #[test]
 fn the_proto_option_and_the_builder_describe_the_same_procedure() {
     let option = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer");
-    // Both from one pool, in which descriptors are compared.
+    // Both from one pool: descriptors of different pools are never equal.
     let pool = procedure(&option, "/shop.v1.Shop/Pay").method().parent_pool().clone();
     let option = IdempotencyLayer::builder(pool.clone()).build().expect("a layer");
     let code = IdempotencyLayer::builder(pool)
@@ -149,7 +149,7 @@ fn refuses_an_id_field_that_cannot_hold_a_uuid() {
     }
 }
 
-/// A store on no database at all.
+/// A store that never connects to a database.
 fn postgres(types: ResourceTypes) -> PostgresStore {
     let pool = deadpool_postgres::Manager::new(tokio_postgres::Config::new(), tokio_postgres::NoTls);
     PostgresStore::new(deadpool_postgres::Pool::builder(pool).build().expect("a pool"), types)
@@ -164,7 +164,7 @@ fn refuses_a_resource_type_that_the_store_does_not_know() {
             .procedure(Procedure::builder("/shop.v1.Shop/CreateOrder").creates("order", "order.id")),
     );
     assert!(message.contains("/shop.v1.Shop/CreateOrder") && message.contains("\"order\""), "{message}");
-    assert!(message.contains("project"), "it says what there is: {message}");
+    assert!(message.contains("project"), "it lists the known types: {message}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn refuses_a_max_wait_of_zero_or_of_more_than_an_hour() {
         let message = error_of(Procedure::builder(CREATE).max_wait(max_wait));
         assert!(message.contains(CREATE) && message.contains("max_wait"), "{message}");
         assert!(message.contains("more than zero and at most 3600 s"), "it says what to do: {message}");
-        // The layer's own, for a procedure that says nothing of it.
+        // The layer's own, for a procedure that does not set it.
         let policies = Policies { max_wait, ..Policies::default() };
         let message = error(
             IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
@@ -259,7 +259,7 @@ fn refuses_a_transactional_procedure_if_the_store_has_no_transactions() {
     }
     let layer = transactional().store(postgres(resource_types())).build().expect("PostgreSQL has transactions");
     assert_eq!(procedure(&layer, CREATE).policies().mode, Mode::Transactional);
-    // Without a store nothing is protected, and nothing missing.
+    // Without a store nothing is protected, so transactions are not missing.
     transactional().build().expect("a layer");
 }
 
@@ -280,7 +280,7 @@ fn refuses_to_roll_back_a_procedure_that_is_not_transactional() {
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(transactional).build().expect("a layer");
         assert_eq!(procedure(&layer, CREATE).policies().on_disconnect, on_disconnect);
     }
-    // As the default of a layer it is for the procedures that are transactional, and changes no other.
+    // As a layer's default it applies to transactional procedures only.
     let policies = Policies { on_disconnect: DisconnectPolicy::RollBack, ..Policies::default() };
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
 }
@@ -308,7 +308,7 @@ fn adjusts_procedures_described_in_proto_and_in_code() {
         let policies = *procedure(&layer, path).policies();
         assert_eq!((policies.lease.as_secs(), policies.on_in_progress), (9, InProgressPolicy::Abort));
     }
-    // What is not adjusted stays.
+    // Other settings stay.
     assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().key_policy, KeyPolicy::Required);
     let touch = *procedure(&layer, "/shop.v1.Shop/Touch").policies();
     assert_eq!(touch, Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() });
@@ -335,7 +335,7 @@ fn refuses_an_invalid_result_of_an_adjustment() {
             _ => procedure,
         }));
     assert!(message.contains(CREATE) && message.contains("lease"), "{message}");
-    // An operator's switch may undo what the store cannot do.
+    // An adjustment may remove a mode that the store does not support.
     IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET)
         .store(MemoryStore::new())
         .procedure(Procedure::builder(CREATE).mode(Mode::Transactional))
@@ -363,6 +363,6 @@ fn debug_output_ends_for_messages_that_contain_themselves() {
 
 #[test]
 fn refuses_bytes_that_are_not_descriptors() {
-    let error = IdempotencyLayer::builder(b"nonsense").build().expect_err("no descriptors");
+    let error = IdempotencyLayer::builder(b"nonsense").build().expect_err("not descriptors");
     assert!(matches!(error, BuildError::Descriptors(_)), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Clients that go away, and servers that want to.
+//! Clients that disconnect, and deadlines that pass, while a handler runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tonic_idempotency_tests::{shop, until};
 
 use crate::harness::Shop;
 
-/// What is left of a call whose client went away while the handler ran.
+/// Asserts that a call runs to its end, and is recorded, after its client has disconnected.
 async fn goes_on_after(disconnect: impl AsyncFnOnce(&Shop)) {
     let shop = Shop::new().await;
     disconnect(&shop).await;
@@ -27,7 +27,7 @@ async fn a_client_that_disconnects_does_not_cancel_its_call() {
         let call = tokio::spawn(async move { client.create("hold").await });
         until("the handler runs", async || shop.handler.started() == 1).await;
         call.abort();
-        assert!(call.await.expect_err("it hung up").is_cancelled());
+        assert!(call.await.expect_err("it was aborted").is_cancelled());
     })
     .await;
 }
@@ -51,7 +51,7 @@ async fn a_client_that_disconnects_cancels_its_call_without_a_key() {
     until("the handler runs", async || shop.handler.started() == 1).await;
     call.abort();
     let _ = call.await;
-    // The held permit would be taken by the handler, were it still there.
+    // The first handler would take the permit if it were still there.
     let next = shop.with_key(None);
     let next = tokio::spawn(async move { next.create("hold").await });
     until("the next handler runs", async || shop.handler.started() == 2).await;

@@ -1,4 +1,4 @@
-//! Messages that are compressed, in either direction, on the wire.
+//! Compression on the wire, in either direction.
 
 use std::{
     io::{Read as _, Write as _},
@@ -28,10 +28,10 @@ use crate::{
 const PAY: &str = "/shop.v1.Shop/Pay";
 const TOUCH: &str = "/shop.v1.Shop/Touch";
 
-/// No compression, and each that is enabled.
+/// No compression, and each enabled encoding.
 const ENCODINGS: [&str; 4] = ["identity", "gzip", "zstd", "deflate"];
 
-/// As a client of another library writes it.
+/// Compresses a message without tonic, like a client of another library.
 pub(crate) fn pack(encoding: &str, message: &[u8]) -> Vec<u8> {
     let level = flate2::Compression::best();
     let packed = match encoding {
@@ -46,7 +46,7 @@ pub(crate) fn pack(encoding: &str, message: &[u8]) -> Vec<u8> {
         "zstd" => zstd::encode_all(message, 3),
         _ => Ok(message.to_vec()),
     };
-    packed.expect("memory takes all")
+    packed.expect("writing to memory succeeds")
 }
 
 fn unpack(encoding: &str, packed: &[u8]) -> Vec<u8> {
@@ -55,9 +55,9 @@ fn unpack(encoding: &str, packed: &[u8]) -> Vec<u8> {
         "deflate" => flate2::read::ZlibDecoder::new(packed).read_to_end(&mut message).map(|_| ()),
         "gzip" => flate2::read::GzDecoder::new(packed).read_to_end(&mut message).map(|_| ()),
         "zstd" => zstd::stream::copy_decode(packed, &mut message),
-        other => panic!("not asked for: {other}"),
+        other => panic!("unexpected encoding: {other}"),
     };
-    unpacked.expect("what it says to be");
+    unpacked.expect("a message in its encoding");
     message
 }
 
@@ -70,11 +70,11 @@ fn message(answer: &Answer) -> (&str, Vec<u8>) {
     match (header[0], encoding) {
         (0, None) => ("identity", message.to_vec()),
         (1, Some(encoding)) => (encoding, unpack(encoding, message)),
-        other => panic!("neither compressed nor not: {other:?}"),
+        other => panic!("flag and grpc-encoding do not match: {other:?}"),
     }
 }
 
-/// A call whose message is sent in one encoding, by a caller who accepts some.
+/// Calls with a message in `encoding`, as a caller that accepts `accepts`.
 async fn call(shop: &Shop, path: &str, name: &str, encoding: &str, accepts: &str) -> Answer {
     let message = shop::request(name, None, None).into_inner().encode_to_vec();
     let frame = raw::frame(u8::from(encoding != "identity"), &pack(encoding, &message));
@@ -85,7 +85,7 @@ async fn call(shop: &Shop, path: &str, name: &str, encoding: &str, accepts: &str
     raw::post(shop, path, &headers, frame).await
 }
 
-/// A shop whose own server compresses in some ways what it answers, and takes no compressed requests.
+/// A shop whose server compresses its responses with `sends`, and takes no compressed requests.
 async fn shop(
     sends: &'static [CompressionEncoding],
     build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
@@ -169,10 +169,14 @@ async fn of_a_replay_starts_at_the_configured_size() {
     let size = message(&call(&first, CREATE, &long(), "identity", "").await).1.len();
     for (from, encoding) in [(0, "gzip"), (size, "gzip"), (size + 1, "identity"), (usize::MAX, "identity")] {
         let shop = shop(ALL, |builder| builder.compress_replays_from(from)).await;
-        assert_eq!(message(&call(&shop, CREATE, &long(), "identity", "gzip").await).0, "gzip", "not the layer's");
+        assert_eq!(
+            message(&call(&shop, CREATE, &long(), "identity", "gzip").await).0,
+            "gzip",
+            "the setting is for replays"
+        );
         assert_eq!(message(&call(&shop, CREATE, &long(), "identity", "gzip").await).0, encoding, "from {from}");
     }
-    // By default at a kibibyte.
+    // The default is a kibibyte.
     for (length, encoding) in [(900, "identity"), (1024, "gzip")] {
         let (shop, name) = (first.with_key(Some(Uuid::new_v4())), "a".repeat(length));
         call(&shop, CREATE, &name, "identity", "").await;

@@ -1,4 +1,4 @@
-//! A store that is away: before the call, and while it runs.
+//! A store that is unreachable before a call or while it runs.
 
 use std::time::Duration;
 

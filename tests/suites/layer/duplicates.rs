@@ -1,4 +1,4 @@
-//! One call, many times at once.
+//! Many duplicates of one call at once.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tonic_idempotency_tests::{Database, until};
 
 use crate::harness::Shop;
 
-/// Types that the tests' service names; the database has no columns for them, and needs none.
+/// The resource types of the tests' service. The database has no columns for them and needs none.
 pub(crate) fn resource_types() -> ResourceTypes {
     ResourceTypes::new(["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders")))
 }
@@ -22,7 +22,7 @@ async fn one_of_fifty_runs(store: impl Store) {
         calls.spawn(async move { client.create("hold").await });
     }
     until("one handler runs", async || shop.handler.started() == 1).await;
-    // All others end before it does.
+    // All other calls end before the handler does.
     let mut outcomes = Vec::new();
     while outcomes.len() < 49 {
         outcomes.push(calls.join_next().await.expect("a call").expect("no panic"));

@@ -1,4 +1,4 @@
-//! The same message, however it is encoded.
+//! One message in several encodings.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use prost::Message as _;
@@ -11,7 +11,7 @@ use tonic_idempotency_tests::shop::{self, proto::CreateOrderRequest};
 
 use crate::harness::{Seen, Shop};
 
-/// Sends and takes messages as they are.
+/// A codec that sends and receives encoded messages.
 #[derive(Clone, Copy)]
 struct AsIs;
 
@@ -90,7 +90,7 @@ async fn a_malformed_message_is_refused_and_reserves_nothing() {
     let shop = Shop::new().await;
     for garbage in [b"\x0a\x05a".as_slice(), b"\x0a\x01\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0e"]
     {
-        let status = send(&shop, garbage.to_vec()).await.expect_err("no message");
+        let status = send(&shop, garbage.to_vec()).await.expect_err("a malformed message");
         assert_eq!((status.code(), Reason::of(&status)), (Code::Internal, Some(Reason::RequestMalformed)));
     }
     assert_eq!(shop.handler.started(), 0);

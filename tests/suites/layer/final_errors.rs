@@ -25,7 +25,7 @@ use crate::{
     harness::{CREATE, Shop, assert_rejected},
 };
 
-/// What says that the same call may succeed later, or that it is no error.
+/// Codes after which the same call may succeed later, and `Ok`, which is not an error.
 const NEVER_FINAL: [Code; 8] = [
     Code::Aborted,
     Code::Cancelled,
@@ -37,7 +37,7 @@ const NEVER_FINAL: [Code; 8] = [
     Code::Unknown,
 ];
 
-/// Some errors of each procedure end its operation.
+/// Makes two codes final for each procedure.
 fn some_are_final(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.final_errors([Code::FailedPrecondition, Code::InvalidArgument]))
 }
@@ -46,7 +46,7 @@ async fn shop_on(store: impl Store) -> Shop {
     Shop::with(|builder| some_are_final(builder).store(store)).await
 }
 
-/// The metadata of a status, apart from what belongs to the connection.
+/// The metadata of a status, without the headers of the connection.
 fn metadata(status: &Status) -> HeaderMap {
     let mut headers = status.metadata().clone().into_headers();
     for name in ["content-type", "date"] {
@@ -55,7 +55,7 @@ fn metadata(status: &Status) -> HeaderMap {
     headers
 }
 
-/// What the handler answers, and nothing that is the layer's.
+/// Asserts that a status is the handler's, without a reason of the layer.
 fn assert_shipped(status: &Status, case: &str) {
     let shipped = shop::shipped();
     assert_eq!((status.code(), status.message()), (shipped.code(), shipped.message()), "{case}");
@@ -87,7 +87,7 @@ async fn replays_a_final_error(store: impl Store) {
     assert_eq!(trace.as_ref(), b"\0trace\xff");
     assert_eq!((shop.handler.started(), shop.handler.finished()), (1, 0));
 
-    // It is a record like any other.
+    // Like any record it refuses another request and another procedure.
     let status = shop.create("a").await.expect_err("another request");
     assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
     let status = shop.touch("fail for good").await.expect_err("another procedure");
@@ -125,7 +125,7 @@ async fn frees_the_key_of_any_other_error(store: impl Store) {
             started += usize::from(!replayed);
             assert_eq!(shop.handler.started(), started, "{code:?}");
         }
-        // What is free can be used for anything.
+        // A free key can be used for another request.
         match is_final {
             true => drop(shop.create("a").await.expect_err("another request")),
             false => {
@@ -175,7 +175,7 @@ async fn come_from_the_layers_policies_if_a_procedure_sets_none() {
         let status = shop.create("fail").await.expect_err("it fails");
         assert_eq!(status.metadata().contains_key("idempotent-replayed"), replayed);
     }
-    // A procedure that says something says all of it.
+    // A procedure's own codes replace the layer's.
     let shop = shop.with_key(Some(uuid::Uuid::new_v4()));
     for _ in 0..2 {
         let status = shop.cancel("fail").await.expect_err("it fails");
@@ -289,7 +289,7 @@ fn of_the_proto_option_are_exactly_the_allowed_codes() {
         let policies = layer.procedures().next().expect("the procedure").policies();
         let expected = FinalErrors::new([Code::from_i32(value.number())]).expect("it may be final");
         assert_eq!(policies.final_errors, expected);
-        // Its name is that of the code.
+        // It has the name of the code.
         let name = value.name().trim_start_matches("FINAL_ERROR_").replace('_', "").to_lowercase();
         assert_eq!(format!("{:?}", Code::from_i32(value.number())).to_lowercase(), name);
     }
@@ -311,7 +311,7 @@ fn of_the_proto_option_are_refused_if_this_version_does_not_know_them() {
     let known = "FINAL_ERROR_NONE = 1;";
     assert!(shipped.contains(known));
     let codes = NEVER_FINAL.map(i32::from).into_iter().filter(|code| *code > 1);
-    // Written against another version of the file, or against one of somebody's own.
+    // Written against another version of the file, or a modified one.
     for number in codes.chain([17, 99, -1]) {
         let other = shipped.replace(known, &format!("{known} FINAL_ERROR_OTHER = {number};"));
         let method = "rpc Create(Request) returns (Response) {

@@ -1,3 +1,5 @@
+//! The wrapped shop, its client, and checks of its responses.
+
 use std::{convert::Infallible, time::Duration};
 
 use http::Request;
@@ -34,18 +36,18 @@ pub(crate) struct Shop {
     pub(crate) client: ShopClient<Channel>,
     pub(crate) user: Option<Uuid>,
     pub(crate) key: Option<Uuid>,
-    /// How long it waits for an answer.
+    /// How long the client waits for a response.
     pub(crate) patience: Duration,
 }
 
-/// Longer than any call takes while time passes.
+/// Longer than any call takes in real time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longer than any call takes where time is paused.
+/// Longer than any call takes in paused time.
 const PAUSED_PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
 impl Shop {
-    /// On a store of its own in memory.
+    /// A shop on a new store in memory.
     pub(crate) async fn new() -> Self {
         Self::on(MemoryStore::new()).await
     }
@@ -58,7 +60,7 @@ impl Shop {
         Self::served(build, async |routes| shop::channel(shop::serve(routes).await).await, PATIENCE).await
     }
 
-    /// Over a pipe in memory: for tests that pause time, which passes then only while nobody has anything to do.
+    /// A shop over a pipe in memory, for tests that pause time: paused time advances only while all tasks are idle.
     pub(crate) async fn in_memory(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Self {
         Self::served(build, shop::serve_in_memory, PAUSED_PATIENCE).await
     }
@@ -76,7 +78,7 @@ impl Shop {
         Self { handler, layer, channel, client, user: Some(Uuid::new_v4()), key: Some(Uuid::new_v4()), patience }
     }
 
-    /// Around a server of one's own.
+    /// A shop around the server that `server` makes.
     pub(crate) async fn around<S>(
         build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
         server: impl FnOnce(Counting) -> S,
@@ -126,11 +128,11 @@ impl Shop {
     ) -> Result<Seen, Status> {
         match tokio::time::timeout(self.patience, call).await {
             Ok(response) => response.map(Seen::of),
-            Err(elapsed) => Err(Status::unknown(format!("no answer to the test's client: {elapsed}"))),
+            Err(elapsed) => Err(Status::unknown(format!("the test's client got no response: {elapsed}"))),
         }
     }
 
-    /// [`create`](Self::create) in a task of its own, which hangs up when it is aborted.
+    /// Spawns [`create`](Self::create) as a task; aborting the task disconnects the client.
     pub(crate) fn spawn_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
         let shop = self.with_key(self.key);
         tokio::spawn(async move { shop.create(name).await })
@@ -142,14 +144,14 @@ impl Shop {
         Self { handler, layer, channel, client, user: *user, key, patience: *patience }
     }
 
-    /// Reserves the key in a store as a server does that dies in the middle of a call: the lease has ended, and nothing
-    /// tells how the call did.
+    /// Reserves the key in a store like a server that dies in the middle of a call: the lease has ended, and the
+    /// outcome is unknown.
     pub(crate) async fn die(&self, store: &impl Store, procedure: &str, name: &str) {
         let claim = self.claim(procedure, name);
         store.claim(&claim).await.expect("the store answers");
     }
 
-    /// What a server asks a store for that handles this call, with a lease that ends as soon as it begins.
+    /// The claim that a server makes for this call, but with a lease that ends as soon as it begins.
     pub(crate) fn claim(&self, procedure: &str, name: &str) -> Claim {
         let message = prost::Message::encode_to_vec(shop::request(name, self.user, self.key).get_ref());
         let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
@@ -170,7 +172,7 @@ impl Shop {
     }
 }
 
-/// What a client sees of a response.
+/// The parts of a response that a client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) message: String,
@@ -202,12 +204,12 @@ pub(crate) fn assert_rejected(status: &Status, code: Code, reason: Reason) {
     assert!(status.message().len() > 20, "it says what to do: {status:?}");
 }
 
-/// How long the client is told to wait.
+/// The delay after which the client may retry.
 pub(crate) fn retry_delay(status: &Status) -> Duration {
     status.get_details_retry_info().expect("a RetryInfo").retry_delay.expect("a delay")
 }
 
-/// Waits until nobody has anything to do any more. Time has to be paused, and passes by a millisecond.
+/// Waits until all tasks are idle. Time has to be paused; it advances by a millisecond.
 pub(crate) async fn quiet() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! How long a key is a call's, and what becomes of it when the effect may be there.
+//! Leases: how long a call holds its key, and outcomes that stay unknown because the effect may be committed.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ use crate::{
     watched::{Operation, Watched},
 };
 
-/// Where time is paused.
+/// A lease in paused time.
 const LEASE: Duration = Duration::from_millis(150);
 
-/// Where it passes: a machine that has much to do has to renew it in time.
+/// A lease in real time: a busy machine has to renew it in time.
 const REAL_LEASE: Duration = Duration::from_secs(3);
 
 fn with_lease(builder: IdempotencyLayerBuilder, lease: Duration) -> IdempotencyLayerBuilder {
@@ -59,7 +59,7 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_and_is_told_nothing()
         tokio::time::sleep(LEASE / 7).await;
         assert_in_progress(&shop.create("hold").await.expect_err("the first runs"), LEASE);
     }
-    // Each of the two, three times in a lease.
+    // Each of the two calls renews three times in a lease.
     let extended = store.asked(Operation::Extend);
     assert!((230..=242).contains(&extended), "{extended}");
     assert_eq!(shop.handler.lost(), 0);
@@ -105,7 +105,7 @@ async fn a_handler_is_told_as_soon_as_its_unrenewed_lease_ends_and_not_before() 
             Some(after) => store.fail_after(Operation::Extend, StoreErrorKind::Unreachable, after),
             None => store.hang(Operation::Extend),
         }
-        // It ends when it is told. Nobody else took the key: its outcome counts.
+        // It ends when it is told. No other call took the key, so its outcome is recorded.
         call.await.expect("no panic").expect("it succeeded");
         let told = began.elapsed();
         let late = Duration::from_millis(20);
@@ -144,7 +144,7 @@ async fn the_next_call_takes_over_a_key_whose_lease_is_lost() {
     until("the handler is told", async || shop.handler.lost() == 1).await;
     store.mend(Operation::Extend);
 
-    // The late one goes on, and cannot change what the next has done.
+    // The late call goes on, and cannot change the record of the next.
     let next = Shop { user: shop.user, key: shop.key, ..shop_on(&store, LEASE).await };
     let run = next.spawn_create("lose and hold");
     quiet().await;
@@ -170,7 +170,7 @@ async fn a_handler_is_told_that_its_key_was_taken_over_and_completes_nothing_on_
     let (shop, store) = shop_on_postgres(&database, REAL_LEASE).await;
     let late = shop.spawn_create("lose and hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
-    // What another process does that takes the lease for ended.
+    // Another process takes the key over, as if the lease had ended.
     let next = Reservation { token: Uuid::new_v4(), ..shop.claim("", "").reservation };
     let take_over = "UPDATE tenant.idempotency_keys
                      SET token = $1, attempts = attempts + 1, lease_expires = now() + interval '1 hour'";
@@ -231,7 +231,7 @@ async fn a_handler_is_told_if_the_store_is_unreachable_until_its_lease_ends() {
     proxy.cut();
     until("the handler is told", async || shop.handler.lost() == 1).await;
     proxy.mend();
-    // Nobody else took the key: its outcome counts.
+    // No other call took the key, so its outcome is recorded.
     shop.handler.open(1);
     call.await.expect("no panic").expect("it succeeded").assert("processing", false);
     until("it is recorded", async || shop.create("lose and hold").await.is_ok()).await;
@@ -249,7 +249,7 @@ async fn refuses_a_retry_after_the_effect(store: impl Store + Clone) {
             let first = shop.create(name).await.expect_err("it fails");
             assert_eq!((first.code(), Reason::of(&first)), (code, None), "its caller gets its answer");
             for _ in 0..2 {
-                let status = shop.create(name).await.expect_err("nobody knows");
+                let status = shop.create(name).await.expect_err("the outcome is unknown");
                 assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
             }
             let status = shop.create("a").await.expect_err("another request");
@@ -291,7 +291,7 @@ async fn an_unknown_outcome_expires_like_any_record() {
     let shop = shop_on(&store, LEASE).await;
     shop.create("effect and fail").await.expect_err("it fails");
     tokio::time::sleep(Policies::default().retention - LEASE).await;
-    let status = shop.create("effect and fail").await.expect_err("nobody knows");
+    let status = shop.create("effect and fail").await.expect_err("the outcome is unknown");
     assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
     tokio::time::sleep(LEASE * 2).await;
     shop.create("a").await.expect("the key is free").assert("processing", false);
@@ -307,7 +307,7 @@ async fn an_unknown_outcome_is_recorded_later_if_the_store_is_unreachable() {
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
     store.mend(Operation::Abandon);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let status = shop.create("effect and fail").await.expect_err("nobody knows");
+    let status = shop.create("effect and fail").await.expect_err("the outcome is unknown");
     assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(shop.handler.started(), 1);
 }

@@ -1,4 +1,4 @@
-//! A key's life: first call, replay, failure.
+//! The life of a key: first call, replay, failure, expiry.
 
 use std::time::Duration;
 
@@ -38,17 +38,17 @@ async fn runs_the_handler_for_each_key_and_each_user() {
     assert_eq!(shop.handler.finished(), 3);
 }
 
-/// Where the effect is decides for what a reservation waits.
+/// The policy decides whether a reservation waits for the disk.
 #[tokio::test]
 async fn passes_the_effect_policy_to_the_store() {
     let (plain, careless) = (Watched::default(), Watched::default());
     let shop = Shop::on(plain.clone()).await;
-    shop.create("a").await.expect("a call whose procedure does not say");
-    shop.with_key(Some(Uuid::new_v4())).cancel("a").await.expect("a call whose procedure does");
+    shop.create("a").await.expect("a call of a procedure without an effect policy");
+    shop.with_key(Some(Uuid::new_v4())).cancel("a").await.expect("a call of a procedure with an effect policy");
     assert_eq!(plain.effects(), [EffectPolicy::Anywhere, EffectPolicy::SameServer]);
     let policies = Policies { effect: EffectPolicy::SameServer, ..Policies::default() };
     let shop = Shop::with(|builder| builder.store(careless.clone()).policies(policies)).await;
-    shop.create("a").await.expect("a call whose layer does");
+    shop.create("a").await.expect("a call of a layer with an effect policy");
     assert_eq!(careless.effects(), [EffectPolicy::SameServer]);
 }
 
@@ -76,7 +76,7 @@ async fn releases_the_key_of_a_call_that_failed() {
         assert!(status.metadata().get("idempotency-status").is_none());
         assert_eq!(shop.handler.started(), started);
     }
-    // Another request now, with the key that is free again.
+    // The key is free, so another request may use it.
     shop.create("a").await.expect("the key is free").assert("processing", false);
 }
 
@@ -85,7 +85,7 @@ async fn releases_the_key_of_a_call_that_panicked() {
     let shop = Shop::new().await;
     let status = shop.create("panic").await.expect_err("the handler panics");
     assert_eq!(status.code(), Code::Internal);
-    assert!(!status.message().contains("told to"), "what it panicked with is nobody's business: {status:?}");
+    assert!(!status.message().contains("told to"), "the client does not see the panic's message: {status:?}");
     shop.create("a").await.expect("the key is free").assert("processing", false);
 }
 

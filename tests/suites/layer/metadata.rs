@@ -36,7 +36,7 @@ use crate::{
 
 const TOUCH: &str = "/shop.v1.Shop/Touch";
 
-/// What a handler may send before its message, and what of it is for the first caller alone.
+/// The handler's own headers.
 const HEADERS: [(&str, &str); 8] = [
     ("shop-note", "one"),
     ("shop-trace-bin", "AHRyYWNl/w"),
@@ -48,7 +48,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("shop-note-bin", "AQ"),
 ];
 
-/// What it may send after it.
+/// The handler's own trailers.
 const TRAILERS: [(&str, &str); 5] = [
     ("shop-check-bin", "/////w"),
     ("shop-note", "four"),
@@ -57,6 +57,7 @@ const TRAILERS: [(&str, &str); 5] = [
     ("shop-check-bin", "AA"),
 ];
 
+/// Headers that are never replayed.
 const NEVER_REPLAYED: [(&str, &str); 14] = [
     ("set-cookie", "session=of-the-first-caller"),
     ("set-cookie", "other=of-the-first-caller"),
@@ -86,11 +87,11 @@ fn map(fields: &[(&'static str, &'static str)]) -> HeaderMap {
     map
 }
 
-/// A server that adds metadata to what the shop answers. What it is asked to do is in the header `style`:
+/// A server that adds metadata to the shop's responses, as the request's header `style` says:
 ///
 ///   plain     nothing
-///   headers   adds headers; to an error that has no message, too
-///   all       adds headers before and trailers after; makes headers and trailers of an error
+///   headers   adds headers, also to an error, which has no message
+///   all       adds headers and trailers; splits an error into headers and trailers
 #[derive(Clone)]
 struct Decorated<S>(S);
 
@@ -135,7 +136,7 @@ async fn with_trailers(response: Response<Body>) -> Response<Body> {
     let mut trailers = collected.trailers().cloned().unwrap_or_default();
     let body = collected.to_bytes();
     if body.is_empty() {
-        // An error that was all headers.
+        // A trailers-only error.
         trailers = std::mem::take(&mut parts.headers);
         let content_type = trailers.remove("content-type").expect("a content type");
         parts.headers.insert("content-type", content_type);
@@ -158,14 +159,14 @@ pub(crate) async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> An
     raw::post(shop, path, &[("style", style)], raw::frame(0, &message)).await
 }
 
-/// Without what tells the time.
+/// The headers without the date.
 pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove("date");
     headers
 }
 
-/// Without what belongs to the first caller or the connection.
+/// The metadata without that of the first caller and of the connection.
 fn replayable(metadata: &HeaderMap) -> HeaderMap {
     let mut metadata = timeless(metadata);
     for (name, _) in NEVER_REPLAYED {
@@ -174,7 +175,7 @@ fn replayable(metadata: &HeaderMap) -> HeaderMap {
     metadata
 }
 
-/// That a replay has exactly what the first response had, apart from what is never kept.
+/// Asserts that a replay has exactly the metadata of the first response, apart from what is never replayed.
 fn assert_replays(first: &Answer, replay: &Answer, case: &str) {
     let trailers_only = first.headers.contains_key("grpc-status");
     let mut headers = replayable(&first.headers);
@@ -213,7 +214,7 @@ async fn is_replayed(mode: Mode, store: impl Store) {
         assert!(!first.headers.contains_key("idempotent-replayed"), "{case}");
         assert_eq!(first.headers.get_all("set-cookie").iter().count() >= 2, style != "plain", "{case}");
         for _ in 0..2 {
-            // Whatever it asks for, it is a replay.
+            // The style of a retry has no effect: the handler does not run.
             assert_replays(&first, &call(&shop, path, "plain", name).await, &case);
         }
         if style == "all" {
@@ -253,7 +254,7 @@ async fn is_not_stored_if_there_is_none() {
     assert_eq!(stored.iter().map(|row| row.get(0)).collect::<Vec<bool>>(), [false, true]);
 }
 
-/// What is left of the metadata of the handler's own, in the headers and in the trailers of a replay.
+/// The handler's own metadata in the headers and in the trailers of a replay.
 async fn left(setting: ReplayedMetadata, name: &str) -> [HeaderMap; 2] {
     let shop = shop(|builder| final_errors(builder).store(MemoryStore::new()).replayed_metadata(setting)).await;
     let first = call(&shop, TOUCH, "all", name).await;
@@ -297,14 +298,14 @@ async fn is_replayed_as_the_setting_says() {
 fn that_is_malformed_or_never_replayed_is_refused_as_a_setting() {
     let build = |setting| IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replayed_metadata(setting).build();
     for (name, _) in NEVER_REPLAYED.into_iter().chain([("Grpc-Status", ""), ("idempotency-status", ""), ("date", "")]) {
-        let error = build(ReplayedMetadata::only(["shop-note", name])).expect_err("never replayable");
+        let error = build(ReplayedMetadata::only(["shop-note", name])).expect_err("never replayed");
         assert!(matches!(error, BuildError::MetadataNeverReplayed { .. }), "{error:?}");
         assert!(error.to_string().contains(&name.to_lowercase()), "{error}");
-        build(ReplayedMetadata::custom().except([name])).expect("to leave it out is no mistake");
+        build(ReplayedMetadata::custom().except([name])).expect("an exception may name it");
     }
     for name in ["", "shop note", "shop-note:", "schön"] {
         for setting in [ReplayedMetadata::only([name]), ReplayedMetadata::custom().except([name])] {
-            let error = build(setting).expect_err("no name");
+            let error = build(setting).expect_err("not a name");
             assert!(matches!(&error, BuildError::MetadataName { name: wrong } if wrong == name), "{error:?}");
         }
     }
@@ -371,7 +372,7 @@ async fn counts_towards_max_response_bytes() {
             true => assert_replays(&first, &again, "it fits"),
             false => assert_rejected(&again.status(), Code::FailedPrecondition, Reason::NotStored),
         }
-        // Without its metadata it fits.
+        // Without metadata the response fits.
         let plain = shop.with_key(Some(Uuid::new_v4()));
         call(&plain, TOUCH, "plain", "a").await;
         assert_eq!(call(&plain, TOUCH, "plain", "a").await.body, Bytes::from_static(b"\0\0\0\0\0"));

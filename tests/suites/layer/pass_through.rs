@@ -1,4 +1,4 @@
-//! Calls that are none of the layer's business.
+//! Calls that the layer passes through.
 
 use tonic::{Code, Status};
 use tonic_idempotency::{
@@ -22,7 +22,7 @@ async fn runs_a_call_without_a_key_as_if_the_layer_were_not_there() {
         assert_eq!((seen.status, seen.replayed), (None, None));
         assert_eq!(shop.handler.finished(), finished);
     }
-    shop.create("panic").await.expect_err("a panic is tonic's to handle");
+    shop.create("panic").await.expect_err("tonic handles the panic");
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn runs_every_call_without_a_store() {
         assert_eq!((seen.status, seen.replayed), (None, None));
         assert_eq!(shop.handler.finished(), finished);
     }
-    // Not even the key is looked at, nor that one is required.
+    // A key is neither parsed nor required.
     let mut request = shop::request("a", shop.user, None);
     request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
     shop.client.clone().create_order(request).await.expect("a call");
@@ -85,7 +85,7 @@ async fn refuses_a_call_without_a_user_if_the_layer_says_so() {
     assert_eq!(shop.handler.started(), 0);
 }
 
-/// What a wrapped shop answers to a request with a key in gRPC with messages that are not protobuf.
+/// A wrapped shop's response to a gRPC request that has a key and whose message is not protobuf.
 async fn over_another_protocol(
     layer: &IdempotencyLayer,
     handler: &Counting,

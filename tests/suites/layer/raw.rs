@@ -1,4 +1,4 @@
-//! Calls as they are on the wire.
+//! Calls at the level of HTTP: headers, body and trailers.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -8,7 +8,7 @@ use tower::ServiceExt as _;
 
 use crate::harness::Shop;
 
-/// What a client sees of a response.
+/// A response as it is on the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) headers: HeaderMap,
@@ -17,14 +17,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Its status, wherever that is.
+    /// The status, from the trailers or from the headers.
     pub(crate) fn status(&self) -> Status {
         let status = Status::from_header_map(&self.trailers).or_else(|| Status::from_header_map(&self.headers));
         status.expect("a status")
     }
 }
 
-/// A request of the shop's user with the shop's key. What is named among the headers takes the place of what is there.
+/// A request of the shop's user with the shop's key. `headers` replace default headers of the same name.
 pub(crate) fn request(shop: &Shop, path: &str, headers: &[(&'static str, &str)], body: Body) -> Request<Body> {
     let mut request = Request::post(path).body(body).expect("a request");
     let ids = [("user", shop.user), ("idempotency-key", shop.key)];
@@ -39,7 +39,7 @@ pub(crate) fn request(shop: &Shop, path: &str, headers: &[(&'static str, &str)],
     request
 }
 
-/// Sends a body, and reads the answer to its end.
+/// Sends a body, and reads the response to its end.
 pub(crate) async fn post(shop: &Shop, path: &str, headers: &[(&'static str, &str)], body: impl Into<Bytes>) -> Answer {
     let request = request(shop, path, headers, Body::new(Full::new(body.into())));
     send(shop, request).await.expect("an answer")
@@ -53,7 +53,7 @@ pub(crate) async fn send(shop: &Shop, request: Request<Body>) -> Result<Answer, 
     Ok(Answer { headers: parts.headers, body: collected.to_bytes(), trailers })
 }
 
-/// A message in its frame.
+/// A message in a frame with this flag.
 pub(crate) fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).expect("a short message");
     [[flag].as_slice(), &length.to_be_bytes(), message].concat()

@@ -1,4 +1,4 @@
-//! Calls that ended without saying how: a client retries, and the reconciler is asked.
+//! Abandoned calls that a client retries: the layer asks the reconciler.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// What ended without an outcome is asked about, of the procedure that creates orders.
+/// Reconciles abandoned calls of the procedure that creates orders.
 pub(crate) fn reconcile(builder: IdempotencyLayerBuilder, witness: &Witness) -> IdempotencyLayerBuilder {
     builder.reconciler(CREATE, witness.reconciler()).adjust_procedures(|procedure| match procedure.path() {
         CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile).lease(LEASE),
@@ -36,7 +36,7 @@ async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
     Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
 }
 
-/// A key that a server left behind that died, and a witness of what it did.
+/// A key that a server abandoned when it died, and a witness of its call.
 async fn abandoned(answer: Answer) -> (Shop, Watched, Witness) {
     let (store, witness) = (Watched::default(), Witness::new(answer));
     let shop = shop_on(store.clone(), &witness).await;
@@ -48,7 +48,7 @@ async fn replays_the_found_response(store: impl Store + Clone) {
     let witness = Witness::new(Answer::found("found"));
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
-    let found = shop.create("a").await.expect("what is found");
+    let found = shop.create("a").await.expect("the found response");
     found.assert("processing", true);
     assert!(found.message.contains("name: \"found\""), "{found:?}");
     for _ in 0..2 {
@@ -76,7 +76,7 @@ async fn the_resource_of_a_found_response_is_recorded() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     shop.die(&store, CREATE, "a").await;
-    let found = shop.create("a").await.expect("what is found");
+    let found = shop.create("a").await.expect("the found response");
     store.set_status(order_id(&found), OutboxStatus::Failed);
     shop.create("a").await.expect("a replay").assert("failed", true);
 }
@@ -92,7 +92,7 @@ async fn runs_a_call_that_was_not_executed(store: impl Store + Clone) {
     assert_eq!(replay.message, first.message);
     assert_eq!((shop.handler.started(), witness.asked().len()), (1, 1));
 
-    // An error of that run lets the next one ask and run at once. That somebody held the key before is not forgotten.
+    // After an error of that run, the next retry asks and runs at once. The record still has the request of the first.
     let shop = shop.with_key(Some(Uuid::new_v4()));
     shop.die(&store, CREATE, "fail").await;
     for asked in 2..=3 {
@@ -121,14 +121,14 @@ async fn asks_again_if_the_outcome_is_unknown(store: impl Store + Clone) {
     let mut asked = 0;
     for answer in [Answer::Unknown, Answer::Fails, Answer::Panics, Answer::Unknown] {
         witness.says(answer);
-        let status = shop.create("a").await.expect_err("nobody knows");
+        let status = shop.create("a").await.expect_err("the outcome is unknown");
         assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
         asked += 1;
         assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
     }
-    // Until somebody does.
+    // Until the reconciler finds the response.
     witness.says(Answer::found("found"));
-    shop.create("a").await.expect("what is found").assert("processing", true);
+    shop.create("a").await.expect("the found response").assert("processing", true);
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked + 1));
 }
 
@@ -147,7 +147,7 @@ async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_on_postgres
 #[tokio::test(start_paused = true)]
 async fn is_given_the_user_key_procedure_and_request() {
     let (shop, _, witness) = abandoned(Answer::Unknown).await;
-    shop.create("a").await.expect_err("nobody knows");
+    shop.create("a").await.expect_err("the outcome is unknown");
     let [asked] = <[_; 1]>::try_from(witness.asked()).expect("one question");
     assert_eq!(Some(*asked.user.as_uuid()), shop.user);
     assert_eq!(Some(*asked.key.as_uuid()), shop.key);
@@ -167,7 +167,7 @@ async fn is_asked_once_while_other_retries_are_refused() {
     }
     assert_eq!(witness.asked().len(), 1);
     witness.open(1);
-    let found = call.await.expect("no panic").expect("what is found");
+    let found = call.await.expect("no panic").expect("the found response");
     assert_eq!(other.create("a").await.expect("a replay").message, found.message);
     assert_eq!((witness.asked().len(), shop.handler.started(), other.handler.started()), (1, 0, 0));
 }
@@ -189,7 +189,7 @@ async fn is_asked_once_for_all_waiting_duplicates() {
     quiet().await;
     witness.open(1);
     for seen in calls.join_all().await {
-        seen.expect("what is found").assert("processing", true);
+        seen.expect("the found response").assert("processing", true);
     }
     assert_eq!((witness.asked().len(), shop.handler.started()), (1, 0));
 }
@@ -212,18 +212,18 @@ async fn counts_as_unknown_if_it_takes_longer_than_half_a_lease() {
     let (shop, _, witness) = abandoned(Answer::Never).await;
     for asked in 1..=2 {
         let began = Instant::now();
-        let status = shop.create("a").await.expect_err("nobody knows");
+        let status = shop.create("a").await.expect_err("the outcome is unknown");
         assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
         let took = began.elapsed();
         assert!(took >= LEASE / 2 && took < LEASE / 2 + Duration::from_millis(50), "{took:?}");
         assert_eq!((shop.handler.started(), witness.asked().len()), (0, asked));
     }
-    // In time, it does.
+    // An answer in time counts.
     witness.says(Answer::found("found").held());
     let call = shop.spawn_create("a");
     tokio::time::sleep(LEASE / 2 - Duration::from_millis(50)).await;
     witness.open(1);
-    call.await.expect("no panic").expect("what is found").assert("processing", true);
+    call.await.expect("no panic").expect("the found response").assert("processing", true);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,9 +258,9 @@ async fn is_asked_if_a_handler_failed_after_its_effect() {
     for name in ["effect and fail", "effect and panic"] {
         let shop = shop.with_key(Some(Uuid::new_v4()));
         shop.create(name).await.expect_err("it fails");
-        shop.create(name).await.expect("what is found").assert("processing", true);
+        shop.create(name).await.expect("the found response").assert("processing", true);
     }
-    // And not where it failed before.
+    // It is not asked if the handler failed before its effect.
     shop.create("fail").await.expect_err("it fails");
     shop.create("fail").await.expect_err("it runs again, and fails");
     assert_eq!((shop.handler.started(), witness.asked().len()), (4, 2));
@@ -279,7 +279,7 @@ async fn is_not_asked_about_running_calls_other_requests_or_expired_records() {
     quiet().await;
     let status = running.create("hold").await.expect_err("it runs");
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
-    // Kept an hour by the server that died.
+    // The server that died claimed the key with a retention of an hour.
     tokio::time::sleep(Duration::from_secs(3601)).await;
     shop.create("a").await.expect("the key is free").assert("processing", false);
     assert!(witness.asked().is_empty());
@@ -293,12 +293,12 @@ async fn is_not_asked_about_procedures_with_other_policies() {
     shop.touch("a").await.expect("it runs again").assert("completed", false);
     let shop = shop.with_key(Some(Uuid::new_v4()));
     shop.die(&store, "/shop.v1.Shop/Pay", "a").await;
-    let status = shop.pay("a").await.expect_err("nobody knows");
+    let status = shop.pay("a").await.expect_err("the outcome is unknown");
     assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert!(witness.asked().is_empty());
 }
 
-/// What it found may not be lost, and above all is the handler not to run again.
+/// The found response must not be lost, and the handler must not run again.
 #[tokio::test(start_paused = true)]
 async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     let (shop, store, witness) = abandoned(Answer::found("found")).await;
@@ -314,14 +314,14 @@ async fn a_found_response_is_recorded_later_if_the_store_refuses_it() {
     assert!(found.message.contains("found"), "{found:?}");
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 1));
 
-    // Where that is never possible, it is asked again after the lease.
+    // If recording never succeeds, it is asked again after the lease.
     let shop = shop.with_key(Some(Uuid::new_v4()));
     shop.die(&store, CREATE, "a").await;
     store.fail(Operation::Complete, StoreErrorKind::Refused);
     shop.create("a").await.expect_err("it is not recorded");
     tokio::time::sleep(LEASE).await;
     store.mend(Operation::Complete);
-    shop.create("a").await.expect("what is found").assert("processing", true);
+    shop.create("a").await.expect("the found response").assert("processing", true);
     assert_eq!((shop.handler.started(), witness.asked().len()), (0, 3));
 }
 
@@ -336,7 +336,7 @@ async fn finds_the_response_of_a_process_that_died_while_its_handler_ran() {
         })
     };
     let shop = Shop::with(|builder| short(builder).store(store.clone())).await;
-    // A process of its own, as far as a runtime is one: what ran on it is gone all at once.
+    // A runtime stands in for a process: everything on it ends at once.
     let process = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (died, ran) = (store.clone(), short(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)));
     let (user, key) = (shop.user, shop.key);
@@ -351,7 +351,7 @@ async fn finds_the_response_of_a_process_that_died_while_its_handler_ran() {
     let handler = tokio::task::spawn_blocking(life_and_death).await.expect("no panic");
     handler.open(1);
 
-    until("its lease is over", async || match shop.create("hold").await {
+    until("its lease has ended", async || match shop.create("hold").await {
         Ok(_) => true,
         Err(status) => {
             assert_rejected(&status, Code::Aborted, Reason::InProgress);
@@ -382,7 +382,7 @@ fn a_procedure_without_a_reconciler_cannot_be_reconciled() {
     }
     builder().reconciler(CREATE, witness.reconciler()).build().expect("a layer");
     builder().reconciler("shop.v1.Shop/CreateOrder", witness.reconciler()).build().expect("a layer");
-    // Without a store nothing is asked.
+    // Without a store no reconciler is needed.
     let policies = Policies { on_lease_ended: LeasePolicy::Reconcile, ..Policies::default() };
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
 }

@@ -1,4 +1,4 @@
-//! Calls that ended without saying how: nobody retries, and the background task asks the reconciler.
+//! Abandoned calls that no client retries: the background task asks the reconciler.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ async fn shop_on(store: impl Store, witness: &Witness) -> Shop {
     Shop::in_memory(|builder| reconcile(builder, witness).store(store)).await
 }
 
-/// Of keys that servers left behind that died, the oldest first.
+/// Abandons this many keys, like servers that die; the oldest comes first.
 async fn abandoned(shop: &Shop, store: &impl Store, keys: usize) -> Vec<Shop> {
     let mut shops = Vec::new();
     for _ in 0..keys {
@@ -47,7 +47,7 @@ fn keys_asked(witness: &Witness) -> Vec<Option<Uuid>> {
 async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     let witness = Witness::new(Answer::Unknown);
     let shop = Shop::with(|builder| reconcile(builder, &witness).store(store.clone())).await;
-    // Of three users, none of whom is there.
+    // Of several users, none of whom retries.
     let mut shops = abandoned(&shop, &store, 2).await;
     for answer in [Answer::found("found"), Answer::NotExecuted, Answer::Fails, Answer::Panics] {
         let shop = Shop { user: Some(Uuid::new_v4()), ..shop.with_key(Some(Uuid::new_v4())) };
@@ -56,7 +56,7 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
         shops.push(shop);
     }
     witness.says_of(shops[1].key, Answer::found("found too"));
-    // A call that runs, one that ended, and two of procedures with other policies.
+    // A running call, one that has ended, and two of procedures with other policies.
     let running = shop.with_key(Some(Uuid::new_v4()));
     let call = running.spawn_create("hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
@@ -78,27 +78,27 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
         let shop = shops.iter().find(|shop| shop.key == Some(*asked.key.as_uuid())).expect("one of them");
         assert_eq!(Some(*asked.user.as_uuid()), shop.user);
     }
-    assert_eq!(shop.handler.started(), 2, "no handler has run for it");
+    assert_eq!(shop.handler.started(), 2, "recovery has run no handler");
 
-    // What was found is replayed, what was not executed runs, and of the others nobody knows.
+    // Found responses are replayed, calls that were not executed run, and the other outcomes are unknown.
     for shop in &shops[1..=2] {
         let found = shop.create("a").await.expect("a replay");
         found.assert("processing", true);
         assert!(found.message.contains("found"), "{found:?}");
     }
-    assert_eq!(witness.asked().len(), 6, "what was found is not asked about again");
+    assert_eq!(witness.asked().len(), 6, "found calls are not asked about again");
     shops[3].create("a").await.expect("it runs").assert("processing", false);
-    let status = shops[0].create("a").await.expect_err("nobody knows");
+    let status = shops[0].create("a").await.expect_err("the outcome is unknown");
     assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
-    assert_eq!(witness.asked().len(), 8, "the others are");
+    assert_eq!(witness.asked().len(), 8, "the others are asked about again");
 
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     assert_eq!(completed.create("a").await.expect("a replay").message, first.message);
     rerun.touch("a").await.expect("it runs again").assert("completed", false);
-    let status = refuse.pay("a").await.expect_err("nobody knows");
+    let status = refuse.pay("a").await.expect_err("the outcome is unknown");
     assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown);
-    // What nobody knows is asked about again the next time.
+    // The next recovery asks about unknown outcomes again.
     let recovered = shop.layer.recovery().recover().await.expect("the store answers");
     assert_eq!(counts(&recovered), [0, 0, 3]);
 }
@@ -126,13 +126,13 @@ async fn asks_about_at_most_a_batch_and_the_oldest_first() {
         assert_eq!(counts(&recovered), [completed, 0, 0]);
     }
     assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
-    // Calls that run take no place in it.
+    // Running calls do not count towards the batch.
     let running = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())).spawn_create("hold"));
     quiet().await;
     abandoned(&shop, &store, 1).await;
     assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [1, 0, 0]);
     drop(running);
-    // Less than one is one.
+    // A batch of zero is a batch of one.
     abandoned(&shop, &store, 2).await;
     let recovered = shop.layer.recovery().batch(0).recover().await.expect("the store answers");
     assert_eq!(counts(&recovered), [1, 0, 0]);
@@ -143,15 +143,15 @@ async fn stops_asking_about_a_key_after_max_attempts() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::Unknown));
     let shop = shop_on(store.clone(), &witness).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
-    // The call that died was the first.
+    // The call that died was the first attempt.
     let recovery = shop.layer.recovery().max_attempts(4);
     for unknown in [1, 1, 1, 0, 0] {
         let recovered = recovery.recover().await.expect("the store answers");
         assert_eq!(counts(&recovered), [0, 0, unknown]);
     }
     assert_eq!(witness.asked().len(), 3);
-    // A client may ask for ever.
-    abandoned.create("a").await.expect_err("nobody knows");
+    // Clients' retries are not limited.
+    abandoned.create("a").await.expect_err("the outcome is unknown");
     assert_eq!(witness.asked().len(), 4);
     assert_eq!(counts(&recovery.recover().await.expect("the store answers")), [0, 0, 0]);
     assert_eq!(counts(&shop.layer.recovery().recover().await.expect("ten by default")), [0, 0, 1]);
@@ -181,7 +181,7 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
         tokio::spawn(async move { recovery.recover().await })
     });
     quiet().await;
-    // One asks about the first, and the other has gone on to the second.
+    // One recovery asks about the first key, and the other has gone on to the second.
     assert_eq!(keys_asked(&witness), [shops[0].key, shops[1].key]);
     let status = shops[0].create("a").await.expect_err("the reconciler is asked");
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
@@ -263,7 +263,7 @@ async fn goes_on_after_a_run_that_failed() {
     quiet().await;
     assert!(witness.asked().is_empty());
     store.mend(Operation::Claim);
-    // However long ago: the first look has not succeeded yet.
+    // The lookback does not apply: the first run has not succeeded yet.
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(keys_asked(&witness), shops.iter().map(|shop| shop.key).collect::<Vec<_>>());
     recovering.stop().await;
@@ -296,7 +296,7 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     recovering.stop().await;
     let asked = |shop: &Shop| keys_asked(&witness).iter().filter(|key| **key == shop.key).count();
-    // In a minute there are six looks.
+    // There are six runs in a minute.
     assert_eq!((asked(&old), asked(&young)), (1, 6));
 }
 
@@ -314,10 +314,10 @@ async fn looks_back_without_limit_once_and_then_no_further_than_lookback_on_post
     let older = "UPDATE tenant.idempotency_keys SET id = $1, created = created - interval '2 hours'";
     owner.execute_typed(older, &[(&hours_ago, Type::UUID)]).await.expect("time");
     let recovering = shop.layer.recovery().interval(Duration::from_millis(5)).spawn();
-    until("the first look is over", async || witness.asked().len() == 1).await;
+    until("the first run is over", async || witness.asked().len() == 1).await;
     let young = shop.with_key(Some(Uuid::new_v4()));
     young.die(&store, CREATE, "a").await;
-    until("three looks are over", async || witness.asked().len() == 4).await;
+    until("three more runs are over", async || witness.asked().len() == 4).await;
     recovering.stop().await;
     let old = keys_asked(&witness).iter().filter(|key| **key == shop.key).count();
     assert_eq!(old, 1);
@@ -329,7 +329,7 @@ async fn does_not_call_the_store_if_no_procedure_is_reconciled() {
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
     shop.die(&store, CREATE, "a").await;
     assert_eq!(counts(&shop.layer.recovery().recover().await.expect("nothing to do")), [0, 0, 0]);
-    assert_eq!(store.asked(Operation::Claim), 1, "the one that died");
+    assert_eq!(store.asked(Operation::Claim), 1, "the claim of the call that died");
     shop.create("a").await.expect("it runs again").assert("processing", false);
 
     let shop = Shop::in_memory(|builder| builder).await;

@@ -1,4 +1,4 @@
-//! What the layer refuses, as a client sees it: each row of the table in the docs of `Reason`.
+//! Refusals as a client sees them: each row of the table in the docs of `Reason`.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn refuses_a_key_while_its_first_call_runs() {
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
     let delay = retry_delay(&status);
     assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1), "{delay:?}");
-    // That it is another request comes first.
+    // A mismatch takes precedence.
     assert_rejected(&second.create("b").await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
 
     shop.handler.open(1);
@@ -78,7 +78,7 @@ async fn refuses_a_key_whose_outcome_is_unknown() {
     assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::FailedPrecondition, Reason::OutcomeUnknown);
     assert_eq!(shop.handler.started(), 0);
 
-    // The same for a procedure that is run again.
+    // A procedure whose policy is to rerun runs again.
     let other = shop.with_key(Some(Uuid::new_v4()));
     other.die(&store, CREATE, "a").await;
     other.create("a").await.expect("run again").assert("processing", false);
@@ -116,7 +116,7 @@ async fn refuses_a_request_larger_than_the_limit_compressed_or_not() {
         request.get_mut().padding = vec![0; limit];
         let status = client.create_order(request).await.expect_err("refused");
         assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
-        // Without a key it is not the layer's to limit.
+        // The limit does not apply to calls without a key.
         let mut request = shop::request("a", shop.user, None);
         request.get_mut().padding = vec![0; limit];
         client.create_order(request).await.expect("a call");

@@ -1,4 +1,4 @@
-//! Replays that are given from memory.
+//! Replays from memory.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -34,7 +34,7 @@ async fn shop_with(store: impl Store, build: impl FnOnce(IdempotencyLayerBuilder
     Shop::in_memory(|builder| build(builder.store(store))).await
 }
 
-/// Every order is done, or nobody can say.
+/// Reports one status for all orders, or always fails.
 struct Outbox(Result<OutboxStatus, &'static str>);
 
 impl StatusResolver for Outbox {
@@ -45,14 +45,14 @@ impl StatusResolver for Outbox {
     }
 }
 
-/// How often a call asks for its key.
+/// The number of claims that a call makes, and its result.
 async fn asked<T>(store: &Watched, call: impl Future<Output = T>) -> (usize, T) {
     let before = store.asked(Operation::Claim);
     let answer = call.await;
     (store.asked(Operation::Claim) - before, answer)
 }
 
-/// A replay, and how often it asks.
+/// Asserts that a call is a replay with this status; returns the number of its claims.
 async fn replayed(store: &Watched, call: impl Future<Output = Result<Seen, Status>>, status: &str) -> usize {
     let (claims, replay) = asked(store, call).await;
     replay.expect("a replay").assert(status, true);
@@ -76,7 +76,7 @@ async fn a_replay_of_finished_work_claims_once_and_then_hits_the_cache() {
         }
         assert_eq!((claims.as_slice(), shop.handler.started()), ([1, 0, 0, 0, 0].as_slice(), 1));
     }
-    // Nor does that of a call that creates nothing tracked.
+    // The same for a call that creates no tracked resource.
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     shop.touch("a").await.expect("the first call");
@@ -131,16 +131,16 @@ async fn a_final_error_claims_once_and_then_hits_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn an_incomplete_record_claims_each_time() {
-    // Too large to keep.
+    // Too large to store.
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| builder.max_response_bytes(1).status_resolver(done())).await;
     shop.create("a").await.expect("the first call");
     for _ in 0..3 {
         let (claims, refused) = asked(&store, shop.create("a")).await;
-        assert_rejected(&refused.expect_err("not kept"), Code::FailedPrecondition, Reason::NotStored);
+        assert_rejected(&refused.expect_err("not stored"), Code::FailedPrecondition, Reason::NotStored);
         assert_eq!(claims, 1);
     }
-    // Nobody knows how it ended.
+    // The outcome is unknown.
     let store = Watched::default();
     let shop = shop_on(store.clone()).await;
     shop.touch("effect and fail").await.expect_err("it fails");
@@ -149,7 +149,7 @@ async fn an_incomplete_record_claims_each_time() {
         assert_rejected(&refused.expect_err("unknown"), Code::FailedPrecondition, Reason::OutcomeUnknown);
         assert_eq!(claims, 1);
     }
-    // Its metadata, or the error itself, cannot be read.
+    // The metadata or the error is malformed.
     let unreadable = StoredMessage { message: Vec::new().into(), metadata: Some(vec![0xff].into()) };
     for response in [StoredResponse::Message(unreadable), StoredResponse::Error(vec![0xff].into())] {
         let store = Watched::default();
@@ -172,7 +172,7 @@ fn done() -> Outbox {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_record_is_not_served() {
-    // Whichever ends first, and to the moment.
+    // Exactly at the end of the retention, whatever the cache's maximum age.
     for max_age in [MINUTE, 100 * MINUTE] {
         let store = Watched::default();
         let retention = MINUTE / 2;
@@ -186,7 +186,7 @@ async fn an_expired_record_is_not_served() {
             assert_eq!(shop.handler.started(), started);
             tokio::time::sleep(retention / 2).await;
             assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
-            // A replay from memory does not make it live longer.
+            // A cache hit does not extend its life.
             tokio::time::sleep_until(began + retention - Duration::from_millis(1)).await;
             assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
             tokio::time::sleep_until(began + retention).await;
@@ -219,7 +219,7 @@ async fn a_cached_replay_expires_after_a_minute_by_default() {
     let order = order_id(&shop.create("a").await.expect("the first call"));
     store.set_status(order, OutboxStatus::Failed);
     assert_eq!(replayed(&store, shop.create("a"), "failed").await, 1);
-    // What somebody does to a job that has failed is overlooked for so long, by default.
+    // By default, a change of a failed job goes unnoticed for a minute.
     store.set_status(order, OutboxStatus::Pending);
     for _ in 0..59 {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -242,7 +242,7 @@ async fn another_user_never_gets_a_cached_replay() {
     let (claims, first) = asked(&store, other.touch("a")).await;
     first.expect("a call of their own").assert("completed", false);
     assert_eq!((claims, shop.handler.started()), (1, 2));
-    // And each has their own from then on.
+    // From then on each user has an entry.
     assert_eq!(replayed(&store, other.touch("a"), "completed").await, 1);
     assert_eq!(replayed(&store, other.touch("a"), "completed").await, 0);
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
@@ -254,7 +254,7 @@ async fn another_request_or_procedure_is_refused_by_the_store() {
     let shop = shop_on(store.clone()).await;
     shop.touch("a").await.expect("the first call");
     for procedure in [false, true] {
-        // Known, or asked for to be known.
+        // Make sure that the replay is cached.
         for _ in 0..2 {
             shop.touch("a").await.expect("a replay");
         }
@@ -267,7 +267,7 @@ async fn another_request_or_procedure_is_refused_by_the_store() {
             assert_eq!(claims, 1);
         }
     }
-    // What the store has said of the key makes it be asked once more.
+    // The refusals removed the entry, so the next replay claims once more.
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 1);
     assert_eq!(replayed(&store, shop.touch("a"), "completed").await, 0);
     assert_eq!(shop.handler.started(), 1);
@@ -286,7 +286,7 @@ async fn takes_no_more_memory_than_replay_cache_bytes() {
         for shop in &keys {
             shop.create(&name).await.expect("the first call");
             assert_eq!(replayed(&store, shop.create(&name), "completed").await, 1);
-            assert_eq!(replayed(&store, shop.create(&name), "completed").await, 0, "what is new has a place");
+            assert_eq!(replayed(&store, shop.create(&name), "completed").await, 0, "there is room for a new entry");
         }
         let mut known = 0;
         for shop in &keys {
@@ -294,7 +294,7 @@ async fn takes_no_more_memory_than_replay_cache_bytes() {
         }
         assert!(known * size <= BYTES, "{known} responses of {size} bytes are known");
     }
-    // None takes most of the place.
+    // A response that needs a large part of the cache is not cached.
     let name = "a".repeat(BYTES / 16);
     shop.create(&name).await.expect("the first call");
     for _ in 0..3 {
@@ -316,7 +316,7 @@ async fn claims_each_time_if_it_is_turned_off() {
     }
 }
 
-/// Headers, message and trailers, of errors too, compressed or not.
+/// Compares headers, message and trailers, compressed or not, also of errors.
 #[tokio::test]
 async fn gives_the_same_replay_as_the_store() {
     let (store, oracle) = (Watched::default(), done());
@@ -357,7 +357,7 @@ async fn answers_while_the_store_is_unreachable() {
     assert_eq!(shop.handler.started(), 1);
 }
 
-/// A thousand at once, of a procedure whose duplicates wait, where there is no place to wait.
+/// A thousand duplicates at once, of a procedure whose duplicates wait, while `max_waiting` is zero.
 #[tokio::test(start_paused = true)]
 async fn does_not_make_duplicates_wait() {
     let store = Watched::default();
@@ -377,7 +377,7 @@ async fn does_not_make_duplicates_wait() {
     assert_eq!((store.asked(Operation::Claim), shop.handler.started()), (before, 1));
 }
 
-/// What waits gets the response of the first, as processing as that was; it is not what is kept.
+/// Waiters get the response of the first call with its status. That response is not cached.
 #[tokio::test(start_paused = true)]
 async fn does_not_cache_a_first_response() {
     let store = Watched::default();
@@ -394,7 +394,7 @@ async fn does_not_cache_a_first_response() {
     assert_eq!(replayed(&store, shop.cancel("hold"), "completed").await, 0);
 }
 
-/// With the cache and without, whatever is called, completed, and expires in whatever order: the same answers.
+/// Random sequences of calls, status changes and expiries give the same answers with and without the cache.
 #[tokio::test(start_paused = true)]
 async fn changes_no_answer() {
     for seed in 0..8 {
@@ -403,7 +403,7 @@ async fn changes_no_answer() {
         for (step, (with, without)) in with.0.iter().zip(&without.0).enumerate() {
             assert_eq!(with, without, "seed {seed}, step {step} of {steps:?}");
         }
-        assert!(with.1 <= without.1, "seed {seed}: asked {} times, and {} without", with.1, without.1);
+        assert!(with.1 <= without.1, "seed {seed}: {} claims, and {} without the cache", with.1, without.1);
     }
 }
 
@@ -430,7 +430,7 @@ fn steps(rng: &mut StdRng) -> Vec<Step> {
     (0..150).map(step).collect()
 }
 
-/// What the callers see, with each order called by when it was first seen; and how often the store was asked.
+/// Runs the steps. Returns what the callers see, with orders numbered as they appear, and the number of claims.
 async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
     let store = Watched::default();
     let shop = shop_with(store.clone(), |builder| {
@@ -447,7 +447,7 @@ async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
         match *step {
             Step::Wait(time) => tokio::time::sleep(time).await,
             Step::Finish { order, status } => {
-                // What is finished stays so.
+                // A finished order stays finished.
                 if let Some(order) = (order as usize).checked_rem(orders.len()).map(|order| orders[order])
                     && !matches!(finished.get(&order), Some(OutboxStatus::Completed | OutboxStatus::Failed))
                 {
@@ -483,7 +483,7 @@ async fn run(steps: &[Step], cache: usize) -> (Vec<String>, usize) {
     (seen, store.asked(Operation::Claim))
 }
 
-/// BeginOutcome before the server stops, and come to its end after that.
+/// The call arrives before the shutdown, and its message is complete only afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_cached_replay_is_refused_while_the_layer_shuts_down() {
     let shop = shop_on(MemoryStore::new()).await;

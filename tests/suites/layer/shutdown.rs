@@ -1,4 +1,4 @@
-//! A server that wants to end.
+//! Shutting a layer down.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ async fn shop_on(store: impl Store) -> Shop {
     Shop::in_memory(|builder| builder.store(store)).await
 }
 
-/// What the next process finds for the same call.
+/// The next process on the same store, called by the same user with the same key.
 async fn next_process(shop: &Shop, store: impl Store) -> Shop {
     Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
 }
@@ -56,14 +56,14 @@ async fn refuses_new_calls_with_a_key() {
     let shop = shop_on(store.clone()).await;
     shop.create("a").await.expect("the first call");
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());
-    // Replays too: the retry finds another server.
+    // Replays, too: the retry reaches another server.
     for shop in [shop.with_key(shop.key), shop.with_key(Some(Uuid::new_v4()))] {
         let status = shop.create("a").await.expect_err("refused");
         assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
     assert_eq!((shop.handler.started(), store.len()), (1, 1));
-    // Nor does it wait for the message.
+    // It does not wait for the message.
     let (_never_sent, call) = spawn_slow(&shop).await;
     let status = call.await.expect("no panic").expect_err("refused");
     assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
@@ -96,7 +96,7 @@ async fn waits_for_running_calls_and_for_their_records() {
     let shutdown = spawn_shutdown(&shop.layer, LONG);
     for opened in 0..2 {
         tokio::time::sleep(BOUND).await;
-        assert!(!shutdown.is_finished(), "it waits when {opened} of two have ended");
+        assert!(!shutdown.is_finished(), "it waits after {opened} of two calls have ended");
         shop.handler.open(1);
     }
     assert!(shutdown.await.expect("no panic").unfinished.is_empty());
@@ -152,11 +152,11 @@ async fn reports_unfinished_calls_when_the_time_is_up() {
     assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND);
     ends.await.expect("no panic").expect("it had ended");
 
-    // Asked again, it waits again.
+    // A second shutdown waits again.
     let left = shop.layer.shutdown(BOUND).await.unfinished;
     assert_unfinished(&left[0], &shop, Stage::Handler, before + BOUND * 2);
 
-    // As long as the process lives, the call goes on, and is recorded.
+    // The call goes on while the process lives, and is recorded.
     shop.handler.open(1);
     call.await.expect("no panic").expect("it ran to its end").assert("processing", false);
     assert!(shop.layer.shutdown(BOUND).await.unfinished.is_empty());
@@ -238,7 +238,7 @@ async fn stays_in_effect_when_its_future_is_dropped() {
     next_process(&shop, store).await.create("hold").await.expect("a replay").assert("processing", true);
 }
 
-/// A call whose message comes when it is sent.
+/// Spawns a call whose message is sent when the test puts it into the channel.
 async fn spawn_slow(shop: &Shop) -> (mpsc::Sender<CreateOrderRequest>, JoinHandle<Result<Seen, Status>>) {
     let (sender, receiver) = mpsc::channel(1);
     let mut client = tonic::client::Grpc::new(shop.channel.clone());
@@ -266,7 +266,7 @@ async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     })
     .await;
     let message = shop::request("a", None, None).into_inner();
-    // In time, it is a call like any other.
+    // A message that arrives before the shutdown is handled.
     let (sender, call) = spawn_slow(&shop).await;
     quiet().await;
     sender.send(message.clone()).await.expect("the call reads it");

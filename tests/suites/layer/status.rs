@@ -1,4 +1,4 @@
-//! `Idempotency-Status` on replays.
+//! The header `idempotency-status` on replays.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use crate::harness::{Shop, order_id};
 #[tokio::test]
 async fn follows_the_outbox() {
     let store = MemoryStore::new();
-    // Which is asked at each replay, for a failed job that is started again.
+    // Without the replay cache each replay looks the status up: a failed job may be started again.
     let shop = Shop::with(|builder| builder.store(store.clone()).replay_cache_bytes(0)).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
     shop.create("a").await.expect("a replay").assert("processing", true);
@@ -28,7 +28,7 @@ async fn follows_the_outbox() {
     }
 }
 
-/// Knows everything, or nothing at all.
+/// Reports one status for all orders, or always fails.
 struct Oracle(Result<OutboxStatus, &'static str>);
 
 impl StatusResolver for Oracle {
@@ -46,7 +46,7 @@ async fn comes_from_the_status_resolver_if_one_is_set() {
     let shop =
         Shop::with(|builder| builder.store(store.clone()).status_resolver(Oracle(Ok(OutboxStatus::Failed)))).await;
     let order = order_id(&shop.create("a").await.expect("the first call"));
-    // Which is asked instead of the store.
+    // The store's status is not used.
     store.set_status(order, OutboxStatus::Completed);
     shop.create("a").await.expect("a replay").assert("failed", true);
 }
@@ -72,7 +72,7 @@ async fn comes_from_another_store() {
     shop.create("a").await.expect("a replay").assert("completed", true);
 }
 
-/// Waits for ever, if it is asked.
+/// Never answers.
 struct Never;
 
 impl StatusResolver for Never {

@@ -34,10 +34,10 @@ use crate::{
 
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How far time moves that does not: [`quiet`] takes a millisecond.
+/// The tolerance of "at once": [`quiet`] takes a millisecond.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
-/// Duplicates wait, whatever the procedure says.
+/// Makes duplicates wait, whatever the procedure's own policy.
 fn wait(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
     builder.adjust_procedures(|procedure| procedure.on_in_progress(InProgressPolicy::Wait).max_wait(MAX_WAIT))
 }
@@ -60,14 +60,14 @@ fn spawn(shop: &Shop, calls: usize, name: &'static str) -> JoinSet<Result<Seen, 
     duplicates
 }
 
-/// All of them, the one response that is not a replay first.
+/// The responses of all calls; the one that is not a replay comes first.
 async fn answers(calls: JoinSet<Result<Seen, Status>>) -> Vec<Seen> {
     let mut seen: Vec<_> = calls.join_all().await.into_iter().map(|seen| seen.expect("a response")).collect();
     seen.sort_by_key(|seen| seen.replayed.is_some());
     seen
 }
 
-/// One ran, and each other was given its response as a replay.
+/// Asserts that one call ran and that each other call got its response as a replay.
 fn assert_one_ran(seen: &[Seen]) {
     let (first, replays) = seen.split_first().expect("calls");
     first.assert("processing", false);
@@ -93,7 +93,7 @@ async fn a_thousand_duplicates_get_the_response_of_the_first_and_do_not_call_the
     assert_eq!((store.asked(Operation::Claim), store.asked(Operation::Complete)), (1, 1));
 }
 
-/// Counts the calls that come to the layer.
+/// A counter of the calls that arrive at the layer, and the user resolver that increments it.
 pub(crate) fn arrivals() -> (Arc<AtomicUsize>, impl UserResolver) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
@@ -113,13 +113,13 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
     let (arrived, user) = arrivals();
     let shop = Shop::with(|builder| wait(builder).store(store).user_resolver(user)).await;
     let calls = spawn(&shop, 1000, "hold");
-    until("all have come", async || arrived.load(Ordering::SeqCst) == 1000).await;
+    until("all calls have arrived", async || arrived.load(Ordering::SeqCst) == 1000).await;
     until("one handler runs", async || shop.handler.started() == 1).await;
-    // What the server was sent before, it has read before.
+    // The server reads in order: once this call is answered, it has read all earlier ones.
     shop.client.clone().get_order(shop::request("a", shop.user, None)).await.expect("a call");
 
     let round_trips = proxy.round_trips();
-    assert!(round_trips < 20, "those who wait asked the database {round_trips} times");
+    assert!(round_trips < 20, "the waiters took {round_trips} round trips");
     let status = pool.status();
     assert_eq!((status.waiting, status.available), (0, status.size), "{status:?}");
     let backends =
@@ -131,9 +131,9 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
     let seen = answers(calls).await;
     assert_eq!(seen.len(), 1000);
     assert_one_ran(&seen);
-    assert_eq!(shop.handler.started(), 2, "one of them, and the one without a key");
+    assert_eq!(shop.handler.started(), 2, "one of the duplicates, and the call without a key");
     let more = proxy.round_trips() - round_trips;
-    assert!(more < 20, "those who were woken asked the database {more} times");
+    assert!(more < 20, "the woken waiters took {more} round trips");
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn a_waiter_gives_up_after_max_wait() {
     let waited = began.elapsed();
     assert!(waited >= MAX_WAIT && waited < MAX_WAIT + AT_ONCE, "{waited:?}");
 
-    // Which ends what waits, and nothing else.
+    // Giving up does not affect the first call.
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);
     shop.create("hold").await.expect("a replay").assert("processing", true);
@@ -179,11 +179,11 @@ async fn a_waiter_for_another_process_gives_up_after_max_wait() {
     let status = ended.expect_err("the first still runs");
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
     assert_eq!(retry_delay(&status), Duration::from_secs(1));
-    // It does not begin a pause that it cannot end, and the longest is a second.
+    // It does not start a pause that would end too late; the longest pause is a second.
     let waited = began.elapsed();
     assert!(waited > MAX_WAIT - Duration::from_secs(2) && waited <= MAX_WAIT, "{waited:?}");
     let claims = store.asked(Operation::Claim);
-    assert!((5..30).contains(&claims), "it looked {claims} times");
+    assert!((5..30).contains(&claims), "{claims} claims");
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,7 +193,7 @@ async fn a_waiter_waits_no_longer_than_its_deadline_or_max_wait() {
     let other = beside(&shop, store).await;
     let _first = shop.spawn_create("hold");
     quiet().await;
-    // Without a server in front of the layer, which would watch the deadline too.
+    // Without tonic's server in front of the layer, which would also enforce the deadline.
     for shop in [&shop, &other] {
         let wrapped = shop.layer.layer(shop::server(shop.handler.clone()));
         let client = ShopClient::new(InterceptedService::new(wrapped, shop::authenticate));
@@ -219,12 +219,12 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     quiet().await;
     for _ in 0..2 {
         let began = Instant::now();
-        let status = shop.create("hold").await.expect_err("two wait already");
+        let status = shop.create("hold").await.expect_err("two calls wait already");
         assert_rejected(&status, Code::Aborted, Reason::InProgress);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
         assert!(began.elapsed() < AT_ONCE);
     }
-    // Nor to wait for another process, or with another key.
+    // The limit also covers waiting for another process, and other keys.
     let elsewhere = shop.with_key(Some(uuid::Uuid::new_v4()));
     let other = Shop { key: elsewhere.key, user: shop.user, ..shop_on(store).await };
     let _first = other.spawn_create("hold");
@@ -233,7 +233,7 @@ async fn a_duplicate_is_refused_at_once_if_max_waiting_calls_wait_already() {
     assert_rejected(&elsewhere.create("hold").await.expect_err("two wait"), Code::Aborted, Reason::InProgress);
     assert!(began.elapsed() < AT_ONCE);
 
-    // A place that becomes free is taken again.
+    // Waiters that gave up leave room for others.
     let status = calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
     assert_rejected(&status, Code::Aborted, Reason::InProgress);
     calls.join_next().await.expect("a call").expect("no panic").expect_err("it gave up");
@@ -256,7 +256,7 @@ async fn the_next_waiter_runs_the_handler_when_the_first_fails_or_panics() {
         let failed = calls.join_next().await.expect("a call").expect("no panic").expect_err("it failed");
         assert_eq!((failed.code(), Reason::of(&failed)), (code, None));
 
-        // One of the three runs it again, and the other two wait for that one.
+        // One of the three runs the handler again, and the other two wait for it.
         quiet().await;
         assert_eq!((calls.len(), shop.handler.started(), store.asked(Operation::Claim)), (3, 2, 2), "{name}");
         if name.ends_with("at first") {
@@ -309,7 +309,7 @@ async fn waiters_get_the_redacted_response_or_not_stored_like_a_retry() {
     let seen = answers(calls).await;
     assert!(seen[0].message.contains("hidden"), "{seen:?}");
     seen[1].assert("processing", true);
-    assert_eq!(seen[1].message, seen[0].message.replace("hidden", ""), "what is redacted is the first caller's");
+    assert_eq!(seen[1].message, seen[0].message.replace("hidden", ""), "only the first caller gets redacted fields");
 
     let shop = Shop::in_memory(|builder| wait(builder).store(MemoryStore::new()).max_response_bytes(1)).await;
     let calls = spawn(&shop, 2, "hold");
@@ -329,9 +329,9 @@ async fn waits_for_a_call_of_another_process_and_polls_once_for_all_waiters() {
     quiet().await;
     let calls = spawn(&other, 100, "hold");
     tokio::time::sleep(Duration::from_secs(3)).await;
-    // Soon at first, and then ever more rarely.
+    // At short intervals at first, and then at longer ones.
     let claims = store.asked(Operation::Claim);
-    assert!((5..12).contains(&claims), "it looked {claims} times");
+    assert!((5..12).contains(&claims), "{claims} claims");
 
     shop.handler.open(1);
     let first = first.await.expect("no panic").expect("the first call");
@@ -357,8 +357,8 @@ async fn waits_for_a_call_of_another_process_on_postgres() {
     let first = shop.spawn_create("hold");
     until("the handler runs", async || shop.handler.started() == 1).await;
     let calls = spawn(&other, 20, "hold");
-    let (idle, looks) = (proxy.round_trips(), 4);
-    until("the other process looks", async || proxy.round_trips() >= idle + looks).await;
+    let (idle, polls) = (proxy.round_trips(), 4);
+    until("the other process polls", async || proxy.round_trips() >= idle + polls).await;
 
     shop.handler.open(1);
     let first = first.await.expect("no panic").expect("the first call");
@@ -396,7 +396,7 @@ async fn a_waiter_that_disconnects_does_not_affect_the_others() {
     let waiters: Vec<_> = std::iter::repeat_with(|| shop.spawn_create("hold")).take(4).collect();
     quiet().await;
     waiters[1].abort();
-    // The first hangs up too: its handler goes on.
+    // The first client disconnects, too; its handler goes on.
     first.abort();
     quiet().await;
     assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (1, 1));
@@ -421,13 +421,13 @@ async fn another_waiter_polls_if_the_polling_waiter_disconnects() {
     let other = beside(&shop, store.clone()).await;
     let first = shop.spawn_create("hold");
     quiet().await;
-    let looks = other.spawn_create("hold");
+    let poller = other.spawn_create("hold");
     quiet().await;
     let waiters: Vec<_> = std::iter::repeat_with(|| other.spawn_create("hold")).take(2).collect();
     quiet().await;
     assert_eq!(store.asked(Operation::Claim), 2);
-    looks.abort();
-    // Another looks now, and begins at once.
+    poller.abort();
+    // Another waiter polls now, and starts at once.
     quiet().await;
     assert_eq!(store.asked(Operation::Claim), 3);
 
@@ -460,7 +460,7 @@ async fn a_changed_request_is_refused_at_once() {
         );
         assert!(began.elapsed() < AT_ONCE);
     }
-    // And changes nothing for those that wait.
+    // The refusals do not affect the waiter.
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);
     waiter.await.expect("no panic").expect("a response").assert("processing", true);
@@ -502,21 +502,21 @@ async fn a_shutdown_wakes_and_refuses_waiters() {
         let other = other.with_key(other.key);
         waiters.spawn(async move { other.create("hold").await });
     }
-    // Until those that look for the other process pause for longer than a moment.
+    // By now the pauses between polls of the other process are long.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(waiters.len(), 4);
 
     let began = Instant::now();
-    assert!(other.layer.shutdown(MAX_WAIT).await.unfinished.is_empty(), "those that wait are nothing to wait for");
+    assert!(other.layer.shutdown(MAX_WAIT).await.unfinished.is_empty(), "a shutdown does not wait for waiters");
     let layer = shop.layer.clone();
     let shutdown = tokio::spawn(async move { layer.shutdown(MAX_WAIT).await });
     for refused in waiters.join_all().await {
-        let status = refused.expect_err("the servers shut down");
+        let status = refused.expect_err("the servers are shutting down");
         assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
         assert_eq!(retry_delay(&status), Duration::from_secs(1));
     }
     assert!(began.elapsed() < AT_ONCE);
-    // The first is waited for.
+    // The shutdown waits for the first call.
     assert!(!shutdown.is_finished());
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);

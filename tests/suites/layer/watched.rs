@@ -1,3 +1,5 @@
+//! A store that counts its calls and fails on request.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -15,7 +17,7 @@ use tonic_idempotency::{
 };
 use uuid::Uuid;
 
-/// A store in memory that counts what it is asked, and fails where it is told to.
+/// A store in memory that counts its calls and fails on request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     store: MemoryStore,
@@ -23,7 +25,7 @@ pub(crate) struct Watched {
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
 }
 
-/// What a store can be asked.
+/// An operation of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Abandon,
@@ -47,42 +49,42 @@ enum Trouble {
 }
 
 impl Watched {
-    /// How often it was asked to do this.
+    /// The number of calls of this operation.
     pub(crate) fn asked(&self, operation: Operation) -> usize {
         self.lock().entry(operation).or_default().asked
     }
 
-    /// Where the effects of the calls are that it was asked to claim keys for.
+    /// The effect policies of all claims, in order.
     pub(crate) fn effects(&self) -> Vec<EffectPolicy> {
         self.effects.lock().expect("no panic").clone()
     }
 
-    /// Sets what a replay reports of a resource.
+    /// Sets the status that a replay reports for a resource.
     pub(crate) fn set_status(&self, resource: Uuid, status: OutboxStatus) {
         self.store.set_status(resource, status);
     }
 
-    /// Fails to do this from now on.
+    /// Makes this operation fail from now on.
     pub(crate) fn fail(&self, operation: Operation, kind: StoreErrorKind) {
         self.fail_after(operation, kind, Duration::ZERO);
     }
 
-    /// Fails to do this from now on, and takes its time to.
+    /// Makes this operation fail from now on, after a delay.
     pub(crate) fn fail_after(&self, operation: Operation, kind: StoreErrorKind, after: Duration) {
         self.set(operation, Some(Trouble::Fails { kind, after }));
     }
 
-    /// Does not answer from now on when it is asked to do this.
+    /// Makes this operation hang from now on.
     pub(crate) fn hang(&self, operation: Operation) {
         self.set(operation, Some(Trouble::Hangs));
     }
 
-    /// Does this from now on, and does not get round to saying so.
+    /// Makes this operation take effect from now on and then fail, as if its answer were lost.
     pub(crate) fn lose_answer(&self, operation: Operation) {
         self.set(operation, Some(Trouble::LosesAnswer));
     }
 
-    /// Does this again.
+    /// Makes this operation work again.
     pub(crate) fn mend(&self, operation: Operation) {
         self.set(operation, None);
     }

@@ -1,3 +1,5 @@
+//! A reconciler that answers as a test sets it to.
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
@@ -9,7 +11,7 @@ use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 use tonic_idempotency_tests::shop::proto::{CreateOrderReply, Order};
 use uuid::Uuid;
 
-/// Knows how calls ended, or is told to: a reconciler that remembers what it was asked.
+/// Makes reconcilers that answer as set, and remembers the calls that they were asked about.
 #[derive(Clone, Debug)]
 pub(crate) struct Witness {
     gate: Arc<Semaphore>,
@@ -41,17 +43,17 @@ impl Witness {
         Self { gate: Arc::new(Semaphore::new(0)), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// What it answers from now on.
+    /// Sets the answer from now on.
     pub(crate) fn says(&self, answer: Answer) {
         self.lock().usually = answer;
     }
 
-    /// What it answers of this key.
+    /// Sets the answer for this key.
     pub(crate) fn says_of(&self, key: Option<Uuid>, answer: Answer) {
         self.lock().of.insert(key.expect("a key"), answer);
     }
 
-    /// Lets this many held answers go.
+    /// Releases this many held answers.
     pub(crate) fn open(&self, answers: usize) {
         self.gate.add_permits(answers);
     }
@@ -97,7 +99,7 @@ impl Witness {
 }
 
 impl Answer {
-    /// There is such an order.
+    /// The answer that an order with this name was created.
     pub(crate) fn found(name: &str) -> Self {
         let order = Order { id: Uuid::new_v4().to_string(), name: name.to_owned() };
         Self::Completed(CreateOrderReply { order: Some(order), ..Default::default() })
@@ -108,7 +110,7 @@ impl Answer {
     }
 }
 
-/// The name in a request for an order.
+/// The name of the order in the request.
 pub(crate) fn name_in(abandoned: &Abandoned) -> Option<String> {
     let request = abandoned.request.clone()?;
     let request = tonic_idempotency_tests::shop::proto::CreateOrderRequest::decode(request).expect("a request");

@@ -1,4 +1,4 @@
-//! Around one generated server, or around all routes.
+//! The layer around one generated server, and around all routes.
 
 use tonic::{
     server::NamedService,
