@@ -1,5 +1,5 @@
-//! How often a call allocates. The bounds are what was measured; after a change that is worth more allocations than before, they
-//! are what the failed assertion says.
+//! Allocations per call. The bounds are measured values. If a change is worth more allocations, raise a bound to the
+//! count in the failed assertion.
 
 use http::{Request, Response};
 use tonic::body::Body;
@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::harness::{CANCEL, CREATE, GET, Server, bare, call, request, runtime, without_replay_cache, wrapped};
 
-/// How often a call allocates, by the thriftiest of several: maps grow now and then, and the first call makes what all share.
+/// The allocations of a call: the fewest of several calls, because maps grow now and then and the first call makes
+/// shared state.
 fn allocations(service: &mut impl Server, request: impl Fn() -> Request<Body>, check: impl Fn(&Response<()>)) -> u64 {
     let runtime = runtime();
     let counts = (0..20).map(|_| {
@@ -21,7 +22,7 @@ fn allocations(service: &mut impl Server, request: impl Fn() -> Request<Body>, c
     counts.min().expect("some calls")
 }
 
-/// Checks what the layer says of a call.
+/// Checks the layer's headers of a response.
 fn says(status: Option<&str>, replayed: bool) -> impl Fn(&Response<()>) {
     move |response| {
         let header = |name| response.headers().get(name).map(|value| value.to_str().expect("text"));
@@ -48,10 +49,7 @@ fn of_a_first_call_do_not_exceed_the_bound() {
         let first = || request(path, "a", Some(Uuid::new_v4()));
         let wrapped = allocations(&mut wrapped(&handler), first, says(Some(status), false));
         let layer = wrapped - bare;
-        assert!(
-            layer <= bound,
-            "{path}: {layer} allocations beyond the handler's {bare}, and no more than {bound} until now"
-        );
+        assert!(layer <= bound, "{path}: {layer} allocations beyond the handler's {bare}, and the bound is {bound}");
     }
 }
 
@@ -60,7 +58,7 @@ fn of_a_replay_do_not_exceed_the_bound() {
     let handler = Counting::default();
     for (path, status, bound) in [(CANCEL, "completed", 18), (CREATE, "processing", 24)] {
         let replays = replay_allocations(&mut without_replay_cache(&handler), path, status);
-        assert!(replays <= bound, "{path}: {replays} allocations, and no more than {bound} until now");
+        assert!(replays <= bound, "{path}: {replays} allocations, and the bound is {bound}");
     }
 }
 
@@ -68,7 +66,7 @@ fn of_a_replay_do_not_exceed_the_bound() {
 fn of_a_replay_from_memory_do_not_exceed_a_lower_bound() {
     let bound = 14;
     let replays = replay_allocations(&mut wrapped(&Counting::default()), CANCEL, "completed");
-    assert!(replays <= bound, "{replays} allocations, and no more than {bound} until now");
+    assert!(replays <= bound, "{replays} allocations, and the bound is {bound}");
 }
 
 fn replay_allocations(service: &mut impl Server, path: &'static str, status: &'static str) -> u64 {

@@ -18,13 +18,13 @@ use uuid::Uuid;
 
 pub(crate) const CREATE: &str = "/shop.v1.Shop/CreateOrder";
 
-/// Lets its duplicates wait, and creates nothing.
+/// Lets its duplicates wait, and creates no tracked resource.
 pub(crate) const CANCEL: &str = "/shop.v1.Shop/Cancel";
 
 /// Not opted in.
 pub(crate) const GET: &str = "/shop.v1.Shop/GetOrder";
 
-/// A service as tonic's server takes them.
+/// A service that tonic's server takes.
 pub(crate) trait Server:
     Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + 'static> + Clone + 'static
 {
@@ -40,12 +40,12 @@ pub(crate) fn bare(handler: &Counting) -> impl Server + use<> {
     ShopServer::new(handler.clone())
 }
 
-/// A shop with it, on a store of its own in memory.
+/// A shop with the layer, on a new store in memory.
 pub(crate) fn wrapped(handler: &Counting) -> impl Server + use<> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET))
 }
 
-/// The same, where each replay asks the store.
+/// The same without the replay cache: each replay claims its key.
 pub(crate) fn without_replay_cache(handler: &Counting) -> impl Server + use<> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replay_cache_bytes(0))
 }
@@ -54,7 +54,7 @@ fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server +
     builder.store(MemoryStore::new()).build().expect("the layer can be built").layer(bare(handler))
 }
 
-/// One thread, so that what this one allocates is all there is.
+/// A runtime on this thread, whose allocations are then all there are.
 pub(crate) fn runtime() -> Runtime {
     runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
@@ -75,7 +75,7 @@ pub(crate) fn request(path: &str, name: &str, key: Option<Uuid>) -> Request<Body
     request
 }
 
-/// A call from its request to the end of its response, as the connection polls it: the response is read, and not kept.
+/// A call from its request to the end of its response, as the connection polls it. The response is read and dropped.
 pub(crate) async fn call(service: &mut impl Server, request: Request<Body>) -> Response<()> {
     let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
     let Ok(response) = service.call(request).await;

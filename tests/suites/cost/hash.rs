@@ -1,4 +1,4 @@
-//! What the request hash costs.
+//! The cost of the request hash.
 
 use prost::Message as _;
 use prost_reflect::DescriptorPool;
@@ -9,7 +9,7 @@ use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, proto::CreateOrderReque
 fn of_a_canonical_message_allocates_nothing() {
     let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
     let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
-    // One label: of several, prost gives no order.
+    // One label: prost writes several in any order.
     let labels = [("a".to_owned(), "1".to_owned())].into();
     let message = CreateOrderRequest { name: "a".repeat(4096), labels, padding: vec![7; 1000] }.encode_to_vec();
     assert_eq!(canonical.encode(&message).expect("a message"), message, "it is canonical");

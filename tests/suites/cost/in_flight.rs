@@ -1,4 +1,4 @@
-//! What calls in flight hold.
+//! The memory of calls in flight.
 
 use std::pin::Pin;
 
@@ -12,13 +12,14 @@ use crate::harness::{CANCEL, CREATE, Server, bare, call, request, runtime, wrapp
 
 const CALLS: usize = 1000;
 
-/// What the layer may hold for a call while its handler runs, the record of a store in memory included.
+/// The bytes that the layer may hold for a call while its handler runs, including the record of a store in memory.
 const BOUND: f64 = 4096.0;
 
-/// How many bytes each of many calls holds while all their handlers run, from the head of its request to the handler's own.
+/// The bytes that each of many calls holds while all their handlers run, from the head of its request to the handler's
+/// own.
 fn bytes_per_call(mut service: impl Server, handler: &Counting, request: impl Fn() -> Request<Body>) -> f64 {
     let (runtime, before) = (runtime(), handler.started());
-    // One to the end: what all of them share is there.
+    // One call to its end, which makes the state that all calls share.
     handler.open(1);
     runtime.block_on(call(&mut service, request()));
     let mut calls: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::with_capacity(CALLS);

@@ -1,5 +1,5 @@
-//! What the layer costs, in counts that are the same on any machine: allocations, bytes, round trips. Times are for the
-//! benchmarks.
+//! The cost of the layer in counts that are the same on any machine: allocations, bytes, round trips. The benchmarks
+//! measure time.
 
 mod allocations;
 mod harness;

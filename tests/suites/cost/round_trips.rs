@@ -1,5 +1,5 @@
-//! How often a call waits for PostgreSQL: whole calls through the layer, around the sample's handler. What the handler itself asks
-//! for in reserved mode goes over connections of its own, and is not counted.
+//! Round trips to PostgreSQL of whole calls through the layer, around the sample's handler. In reserved mode the
+//! handler's own statements use other connections and are not counted.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Service {
         layer.expect("the layer can be built").layer(ProjectServiceServer::new(projects))
     }
 
-    /// One call, and how many round trips it took; those behind its answer included.
+    /// Makes one call. Returns its response and its round trips, including those after the answer.
     async fn call(&self, server: &mut impl Server, key: Option<Uuid>) -> (Response<()>, usize) {
         let before = self.proxy.round_trips();
         let body = http_body_util::Full::new(framed(&self.project.encode_to_vec()));
@@ -77,7 +77,7 @@ impl Service {
         (response, self.proxy.round_trips() - before)
     }
 
-    /// What another process asks the store for that runs the same call.
+    /// The claim of another process that runs the same call.
     fn claim(&self) -> Claim {
         let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
         let message = pool.get_message_by_name("organization.v1.CreateProjectRequest").expect("the message");
@@ -143,7 +143,7 @@ async fn of_a_reserved_call_that_fails_are_claim_and_release() {
     assert_eq!(trips, 2, "claim, release");
 }
 
-/// Those of its replay, and of a call without a key, are counted in `transaction::connections`.
+/// The round trips of a replay and of a call without a key are tested in `transaction`: `connections`.
 #[tokio::test]
 async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
     let mut service = Service::new().await;
@@ -153,7 +153,7 @@ async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
     assert!(matches!(held, Ok(BeginOutcome::Open { .. })), "{held:?}");
     let (duplicate, trips) = service.call(&mut server, Some(service.key)).await;
     assert_eq!(reason(&duplicate), Some(Reason::InProgress));
-    assert!(trips <= 2, "claim, and at most a ROLLBACK behind the answer: {trips}");
+    assert!(trips <= 2, "claim, and at most a ROLLBACK after the answer: {trips}");
 
     service.key = Uuid::new_v4();
     let (first, trips) = service.call(&mut server, Some(service.key)).await;

@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets (`fuzz/`), replayed, and what little changes make of them.
+//! Replays the corpora of the fuzz targets, and small changes of their inputs.
 
 use std::{
     fs,
@@ -23,16 +23,17 @@ fn the_json_target_survives_its_corpus() {
     replay("../crates/protobuf-canonical/fuzz/corpus/json", fuzz::json);
 }
 
-/// Gives a target each file of its corpus, a path from this package; each cut off at every byte, the long ones at some; and each with a byte changed.
+/// Runs a target on each file of its corpus, which is a path relative to this package: on the whole file, on the file
+/// cut off at every byte (a long one at about 32), and on the file with one bit flipped at each of these bytes.
 fn replay(corpus: &str, run: impl Fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join(corpus);
     let files = files(&corpus);
-    assert!(files.len() >= 10, "a corpus is in {}", corpus.display());
+    assert!(files.len() >= 10, "the corpus in {} is too small", corpus.display());
     for file in files {
         let input = fs::read(&file).expect("a file of the corpus");
         let run = |input: &[u8]| {
             let outcome = catch_unwind(AssertUnwindSafe(|| run(input)));
-            assert!(outcome.is_ok(), "made of {}: {}", file.display(), input.escape_ascii());
+            assert!(outcome.is_ok(), "an input from {}: {}", file.display(), input.escape_ascii());
         };
         run(&input);
         let step = input.len() / 32 + 1;

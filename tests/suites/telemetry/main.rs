@@ -1,4 +1,4 @@
-//! What operators see. One test, because the recorder of metrics and the subscriber of logs are the process's own.
+//! Metrics and logs. One test, because a process has one recorder of metrics and one subscriber of logs.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use tower_layer::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
 use uuid::Uuid;
 
-/// Log lines, in memory.
+/// Log lines in memory.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -51,7 +51,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// A counter's increments since the last look, where its labels have these values.
+/// The increments of the counters with these labels since the last snapshot.
 fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u64 {
     let counters = snapshotter.snapshot().into_vec();
     let matching = counters.into_iter().filter(|(key, ..)| {
@@ -63,7 +63,7 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
     matching
         .map(|(.., value)| match value {
             DebugValue::Counter(value) => value,
-            other => panic!("no counter but {other:?}"),
+            other => panic!("expected a counter, got {other:?}"),
         })
         .sum()
 }
@@ -85,7 +85,7 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
     let mut client = shop::client(address).await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
-    let secret = "a name that is nobody's business";
+    let secret = "a name that must not be logged";
     let create = "/shop.v1.Shop/CreateOrder";
     let check = |what: &str, counter: &str, labels: &[(&str, &str)], words: &[&str]| {
         assert_eq!(counted(&snapshotter, counter, labels), 1, "{what}");
@@ -116,7 +116,7 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     client.create_order(shop::request("panic", Some(user), Some(Uuid::new_v4()))).await.expect_err("a panic");
     assert!(lines.take().contains("ERROR"), "a panic is an error");
 
-    // What the database says in detail may quote the row.
+    // The detail of a database's error may quote the row.
     let owner = database.owner().await;
     owner
         .batch_execute(
@@ -146,7 +146,7 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     Sweeper::new(store).sweep().await.expect("the sweep");
     check("sweep", "idempotency_swept_total", &[], &["INFO", "deleted=1"]);
 
-    // Each of those that waited for the first is a call of its own.
+    // Each waiting duplicate counts as a call of its own.
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
     let wrapped = layer.layer(shop::server(handler.clone()));
@@ -157,7 +157,7 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
         let (mut client, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
         calls.spawn(async move { client.cancel(request).await });
     }
-    // Paused, time passes once all of them wait.
+    // Paused time advances only once all of them wait.
     tokio::time::pause();
     tokio::time::sleep(Duration::from_millis(1)).await;
     tokio::time::resume();
@@ -166,7 +166,7 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
     assert_eq!((counted(&snapshotter, "idempotency_calls_total", &labels), handler.started()), (3, 1));
 
-    // What the store has answered is a replay from memory the next time.
+    // The first replay comes from the store, and the next from memory.
     let mut client = client;
     for from_memory in [0, 1, 1] {
         client.cancel(shop::request("hold", Some(user), Some(key))).await.expect("a replay");

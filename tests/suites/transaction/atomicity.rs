@@ -1,4 +1,4 @@
-//! All of a call is there, or nothing.
+//! A call takes effect completely, or not at all.
 
 use tonic::{Code, Status};
 use tonic_idempotency::{rejection::Reason, store::TransactionErrorKind};
@@ -55,7 +55,7 @@ async fn a_call_that_panics_leaves_nothing() {
     assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
 
-/// PostgreSQL answers COMMIT with success where a statement had failed, and rolls back.
+/// PostgreSQL answers COMMIT with success after a failed statement, but rolls back.
 #[tokio::test]
 async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
     let database = Database::new().await;
@@ -90,7 +90,7 @@ async fn a_commit_that_is_refused_leaves_nothing() {
     assert_eq!(reason(service.create("refused").await), Reason::NotCommitted);
     all_have_ended(&owner).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
-    // The connection, the only one, is as good as new; and the key is free.
+    // The only connection is clean, and the key is free.
     service.create("shop").await.expect("a call");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
 }
@@ -139,7 +139,7 @@ async fn a_final_error_leaves_its_record_and_nothing_else() {
     all_have_ended(&owner).await;
 }
 
-/// Also where a failed statement is why the handler fails: the transaction is of no use any more, but for its savepoint.
+/// Even if the handler fails because of a failed statement: the transaction can only be rolled back to its savepoint.
 #[tokio::test]
 async fn a_final_error_is_recorded_after_a_failed_statement() {
     let database = Database::new().await;
@@ -159,7 +159,7 @@ async fn a_final_error_is_recorded_after_a_failed_statement() {
     assert_eq!((rows(&owner).await, service.runs()), ([0, 0, 1], 1));
 }
 
-/// Too large to keep: a retry learns what was created, and does not create again.
+/// The response is too large to store: a retry gets the resource's id, and does not create again.
 #[tokio::test]
 async fn a_response_that_is_not_stored_leaves_its_rows_and_its_record() {
     let database = Database::new().await;
@@ -175,7 +175,7 @@ async fn a_response_that_is_not_stored_leaves_its_rows_and_its_record() {
     .await;
     let first = service.create("shop").await.expect("the first call");
     for _ in 0..2 {
-        let status = service.create("shop").await.expect_err("it is not kept");
+        let status = service.create("shop").await.expect_err("it is not stored");
         assert_eq!(Reason::of(&status), Some(Reason::NotStored));
         let info = status.get_details_error_info().expect("an ErrorInfo");
         assert_eq!(info.metadata.get("resource_id"), Some(&first.project.to_string()));

@@ -1,4 +1,4 @@
-//! Beside servers that use the table in another way: FUN-15's own, and ours in reserved mode.
+//! Transactional mode beside servers that use the table in another way: with the Go interceptor, or in reserved mode.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::harness::{CREATE_PROJECT, Call, Service, reason, rows};
 
-/// A FUN-15 server's statements on the only key that there is, run by the superuser.
+/// The Go interceptor's statements on one key, run by the superuser.
 struct GoInterceptor {
     owner: Client,
     user: Uuid,
@@ -27,7 +27,7 @@ impl GoInterceptor {
         Self { owner: database.owner().await, user, key }
     }
 
-    /// Reserves the key for the request of `probe`, which has just been completed by us.
+    /// Reserves the key for the request with this hash, as if `age` ago.
     async fn reserve(&self, hash: &[u8], age: &str) {
         let insert = format!(
             "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, created, expires)
@@ -45,7 +45,7 @@ impl GoInterceptor {
     }
 }
 
-/// The hash of the request that creates a project with this name, as a record of ours has it.
+/// The hash of the request that creates a project with this name, from a record that the layer made.
 async fn hash(database: &Database, service: &Service, name: &str) -> Vec<u8> {
     let other = service.with_key(Some(Uuid::new_v4()));
     other.create(name).await.expect("a call");
@@ -76,7 +76,7 @@ async fn a_key_held_by_another_server_is_in_progress_and_then_replayed() {
     assert_eq!(rows(&go.owner).await, [0, 0, 1]);
 }
 
-/// The other server reserves after we looked: its unique constraint does not know of our lock. Ours is undone.
+/// The other server reserves after our claim: its INSERT does not take our advisory lock. Our call is rolled back.
 #[tokio::test]
 async fn a_reservation_made_by_another_server_in_the_meantime_wins() {
     for completes in [false, true] {
@@ -111,7 +111,7 @@ async fn a_reservation_made_by_another_server_in_the_meantime_wins() {
     }
 }
 
-/// A reservation that came and was left behind while we ran: its call may have taken effect, so ours may not.
+/// A reservation was made and abandoned while our handler ran: its call may have taken effect, so ours must not.
 #[tokio::test]
 async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
     let database = Database::new().await;
@@ -134,7 +134,7 @@ async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
     let service = Service { user: probe.user, key: Some(key), ..service };
     assert_eq!(reason(service.create("shop").await), Reason::Conflict);
     assert_eq!(rows(&go.owner).await, [0, 0, 1], "nothing of ours is left");
-    // A retry sees it from the start, and takes it over as its policy says.
+    // A retry finds it when it claims, and takes it over as its policy says.
     assert!(!service.create("shop").await.expect("it runs").replayed);
     assert_eq!(rows(&go.owner).await, [1, 1, 1]);
 }

@@ -1,4 +1,4 @@
-//! Behind PgBouncer in transaction mode: a transaction is all that it keeps together.
+//! Transactional mode behind PgBouncer, which keeps a client on one server connection only for a transaction.
 
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
@@ -16,7 +16,7 @@ use crate::{
 /// More clients than there are server connections.
 const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
 
-/// A database and a pool that reaches it through a PgBouncer, or `None` where none can be had.
+/// A database and a pool that reaches it through a PgBouncer; `None` if PgBouncer is missing.
 async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
     if let Some(why) = PgBouncer::missing() {
         skip("pgbouncer", why);
@@ -56,7 +56,7 @@ async fn a_call_is_committed_replayed_or_rolled_back() {
     assert_clean(&pool).await;
 }
 
-/// Each sees its own user's setting, and nothing is left of it for the next on the same server connection.
+/// Each call sees its own user's setting, and leaves nothing of it to the next call on the server connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_keep_their_users_apart() {
     let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };
@@ -64,7 +64,7 @@ async fn many_at_once_keep_their_users_apart() {
         let look = "SELECT authn.current_user_id()::text";
         let user: String = call.transaction().query_typed_one(look, &[]).await?.get(0);
         if user != call.name {
-            return Err(Status::data_loss(format!("{} and not {user}", call.name)));
+            return Err(Status::data_loss(format!("expected {}, got {user}", call.name)));
         }
         call.insert().await
     })
@@ -86,7 +86,7 @@ async fn many_at_once_keep_their_users_apart() {
     assert_clean(&pool).await;
 }
 
-/// The lock is the transaction's: it does not stay on the server connection.
+/// The lock belongs to the transaction, and does not stay on the server connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_many_duplicates_runs() {
     let Some((database, _bouncer, pool)) = behind_bouncer().await else { return };

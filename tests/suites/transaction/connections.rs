@@ -1,4 +1,4 @@
-//! What becomes of connections: one for each call that runs, none of which goes back to its pool inside a transaction.
+//! Connections: each running call has one, and none returns to its pool inside a transaction.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::harness::{Call, Service, all_have_ended, open_transactions, reason, rows};
 
-/// Whether the pool's connections are as good as new: no transaction, no user, no limit, no lock.
+/// Asserts that the pool's connections are clean: no transaction, user, token, timeout, lock or prepared statement.
 pub(crate) async fn assert_clean(pool: &Pool) {
     let mut connections = Vec::new();
     for _ in 0..pool.status().size {
@@ -23,7 +23,7 @@ pub(crate) async fn assert_clean(pool: &Pool) {
                              current_setting('idle_in_transaction_session_timeout'),
                              (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'),
                              (SELECT count(*) FROM pg_prepared_statements)";
-        // Two statements, which in an open transaction would have one time.
+        // Two statements; in an open transaction they would have the same time.
         let [first, second] = [
             connection.query_typed_one("SELECT now()::text", &[]).await.expect("a time").get::<_, String>(0),
             connection.query_typed_one("SELECT now()::text", &[]).await.expect("a time").get::<_, String>(0),
@@ -91,7 +91,7 @@ async fn are_one_for_each_running_call_and_none_for_its_duplicates() {
     for service in &services {
         assert_eq!(reason(service.create("shop").await), Reason::InProgress);
     }
-    until("the duplicates give theirs back", async || pool.status().available == pool.status().size - 3).await;
+    until("the duplicates return their connections", async || pool.status().available == pool.status().size - 3).await;
     assert_eq!(open_transactions(&database.owner().await).await, 3);
     gate.add_permits(3);
     for call in calls {
@@ -100,7 +100,7 @@ async fn are_one_for_each_running_call_and_none_for_its_duplicates() {
     until("all are back", async || pool.status().available == pool.status().size).await;
 }
 
-/// BEGIN rides along with the claim, and COMMIT with the record.
+/// BEGIN is sent with the claim, and COMMIT with the record.
 #[tokio::test]
 async fn take_one_round_trip_to_begin_and_one_to_commit() {
     let database = Database::new().await;
@@ -115,7 +115,7 @@ async fn take_one_round_trip_to_begin_and_one_to_commit() {
     service.create("shop").await.expect("a call");
     assert_eq!(trips(), 3, "claim, insert, commit");
     service.create("shop").await.expect("a replay");
-    // The ROLLBACK follows the answer, and nobody waits for it.
+    // The ROLLBACK follows the answer, and no caller waits for it.
     until("the connection is back", async || pool.status().available == 1).await;
     assert_eq!(trips(), 2, "replay, and ROLLBACK behind it");
     service.with_key(None).create("shop").await.expect("a call");
@@ -176,8 +176,8 @@ async fn a_call_is_refused_if_there_is_no_connection() {
     service.create("shop").await.expect("a call");
 }
 
-/// A process that hangs, or was cut off, does not hold its key for ever: the server ends a transaction that is idle for longer
-/// than the lease.
+/// A process that hangs, or was cut off, does not hold its key for ever: the server ends a transaction that is idle for
+/// longer than the lease.
 #[tokio::test]
 async fn the_server_ends_a_transaction_that_is_idle_for_longer_than_the_lease() {
     let database = Database::new().await;

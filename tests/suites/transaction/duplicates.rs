@@ -1,4 +1,4 @@
-//! Calls with one key that meet.
+//! Concurrent calls with one key.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ async fn another_request_or_procedure_is_refused_while_the_first_runs() {
         tonic_idempotency::store::BeginOutcome::Refused(tonic_idempotency::store::ClaimOutcome::Mismatch(mismatch)) => {
             assert_eq!(mismatch, Mismatch::Procedure);
         }
-        other => panic!("no mismatch but {other:?}"),
+        other => panic!("expected a mismatch, got {other:?}"),
     }
     gate.add_permits(1);
     first.await.expect("no panic").expect("the first call");
@@ -120,7 +120,7 @@ async fn one_of_many_at_once_runs() {
     }
 }
 
-/// A replay holds nothing that another one waits for, although its transaction ends behind its answer.
+/// Replays do not wait for each other, although the transaction of each ends after its answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_of_many_at_once_are_replayed_after_the_first() {
     let database = Database::new().await;

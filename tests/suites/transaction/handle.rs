@@ -1,4 +1,4 @@
-//! What a handler does with its transaction.
+//! The transaction in the hands of a handler.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use tonic_idempotency_tests::Database;
 
 use crate::harness::{Call, Service, insert, rows};
 
-/// Takes a handle out of its call.
+/// Holds a handle beyond its call.
 type Kept = Arc<Mutex<Option<Transaction>>>;
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn has_its_callers_user_set() {
     assert_eq!(Some(name), service.user.map(|user| user.to_string()));
 }
 
-/// The handler may change the setting; the record is its caller's all the same.
+/// The handler may change the setting; the record still belongs to its caller.
 #[tokio::test]
 async fn keeps_the_record_for_its_user_whatever_the_handler_sets() {
     let database = Database::new().await;

@@ -1,3 +1,5 @@
+//! A service whose handler runs a script in its transaction, and checks of the database.
+
 use std::{
     pin::Pin,
     sync::{
@@ -36,7 +38,7 @@ use uuid::Uuid;
 
 pub(crate) const CREATE_PROJECT: &str = "/organization.v1.ProjectService/CreateProject";
 
-/// What a script gets: what a handler does with a call.
+/// A call as the script of a handler gets it.
 pub(crate) struct Call {
     pub(crate) transaction: Result<Transaction, TransactionError>,
     pub(crate) name: String,
@@ -47,7 +49,7 @@ impl Call {
         self.transaction.as_ref().expect("a transaction").clone()
     }
 
-    /// Inserts the project.
+    /// Inserts a project with the call's name.
     pub(crate) async fn insert(&self) -> Result<Uuid, Status> {
         insert(self.transaction.as_ref().expect("a transaction"), &self.name).await
     }
@@ -61,7 +63,7 @@ pub(crate) async fn insert(transaction: &Transaction, name: &str) -> Result<Uuid
 
 type Script = dyn Fn(Call) -> Pin<Box<dyn Future<Output = Result<Uuid, Status>> + Send>> + Send + Sync;
 
-/// A `ProjectService` whose handler does what a test says.
+/// A `ProjectService` whose handler runs a test's script.
 struct Scripted {
     script: Arc<Script>,
     runs: Arc<AtomicUsize>,
@@ -105,7 +107,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// On the pool, with a handler that does what the script says.
+    /// A service on the pool, with a handler that runs the script.
     pub(crate) async fn new<F>(
         database: &Database,
         pool: Pool,
@@ -117,7 +119,7 @@ impl Service {
         Self::with(database, pool, |procedure| procedure, script).await
     }
 
-    /// With another description of the procedure.
+    /// The same, with another description of the procedure.
     pub(crate) async fn with<F>(
         database: &Database,
         pool: Pool,
@@ -130,7 +132,7 @@ impl Service {
         Self::built(database, pool, describe, |builder| builder, script).await
     }
 
-    /// With another layer.
+    /// The same, with another layer.
     pub(crate) async fn built<F>(
         database: &Database,
         pool: Pool,
@@ -159,7 +161,7 @@ impl Service {
         Self { client, user, key: Some(Uuid::new_v4()), runs }
     }
 
-    /// A call that creates a project with this name.
+    /// Calls the service to create a project with this name.
     pub(crate) async fn create(&self, name: &str) -> Result<Seen, Status> {
         let message = CreateProjectRequest { name: name.to_owned(), ..CreateProjectRequest::default() };
         let response = self.client.clone().create_project(shop::with(message, self.user, self.key)).await?;
@@ -171,7 +173,7 @@ impl Service {
         })
     }
 
-    /// The same in the background.
+    /// Spawns [`create`](Self::create) as a task.
     pub(crate) fn spawn(&self, name: &'static str) -> tokio::task::JoinHandle<Result<Seen, Status>> {
         let service = self.clone();
         tokio::spawn(async move { service.create(name).await })
@@ -187,7 +189,7 @@ impl Service {
     }
 }
 
-/// What a client sees of a response.
+/// The parts of a response that a client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) status: Option<String>,
@@ -195,7 +197,7 @@ pub(crate) struct Seen {
     pub(crate) project: Uuid,
 }
 
-/// What is in the tables: projects, their outbox rows, records.
+/// The numbers of projects, of their outbox rows, and of records in the tables.
 pub(crate) async fn rows(owner: &Client) -> [i64; 3] {
     let select = "SELECT (SELECT count(*) FROM tenant.projects), (SELECT count(*) FROM authz.outbox WHERE project_id IS NOT NULL),
                          (SELECT count(*) FROM tenant.idempotency_keys)";
@@ -203,7 +205,7 @@ pub(crate) async fn rows(owner: &Client) -> [i64; 3] {
     [row.get(0), row.get(1), row.get(2)]
 }
 
-/// How many transactions of others are open in the database.
+/// The number of open transactions in the database, without this one.
 pub(crate) async fn open_transactions(owner: &Client) -> i64 {
     let select = "SELECT count(*) FROM pg_stat_activity
                   WHERE datname = current_database() AND backend_type = 'client backend'
@@ -211,7 +213,7 @@ pub(crate) async fn open_transactions(owner: &Client) -> i64 {
     owner.query_one(select, &[]).await.expect("the activity").get(0)
 }
 
-/// Waits until none is: a ROLLBACK may be on its way behind its call's answer.
+/// Waits until no transaction is open: a ROLLBACK may follow the answer of its call.
 pub(crate) async fn all_have_ended(owner: &Client) {
     until("all transactions have ended", async || open_transactions(owner).await == 0).await;
 }
@@ -219,5 +221,5 @@ pub(crate) async fn all_have_ended(owner: &Client) {
 /// The reason of a refusal.
 pub(crate) fn reason(refused: Result<Seen, Status>) -> Reason {
     let status = refused.expect_err("a refusal");
-    Reason::of(&status).unwrap_or_else(|| panic!("no refusal of the layer: {status:?}"))
+    Reason::of(&status).unwrap_or_else(|| panic!("not a refusal of the layer: {status:?}"))
 }

@@ -1,4 +1,4 @@
-//! Isolation levels, and what is lost against another transaction.
+//! Isolation levels, and conflicts with other transactions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn is_the_procedures_whatever_the_default_of_the_role() {
     ] {
         let database = Database::new().await;
         let describe = |procedure: ProcedureBuilder| procedure.isolation(isolation);
-        // Whatever the role's default is.
+        // The default must not matter.
         let pool = database.pool_with(2, "SET default_transaction_isolation = 'repeatable read'");
         let service = Service::with(&database, pool, describe, |call: Call| async move {
             let row = call.transaction().query_one("SHOW transaction_isolation", &[]).await?;
@@ -41,7 +41,7 @@ async fn is_the_procedures_whatever_the_default_of_the_role() {
     }
 }
 
-/// Two calls that each read what the other writes: one of them has to give way.
+/// Two calls that each read what the other writes: one of them loses.
 async fn write_skew(answer: fn(Status) -> Status) {
     let database = Database::new().await;
     let owner = database.owner().await;
@@ -63,7 +63,7 @@ async fn write_skew(answer: fn(Status) -> Status) {
     let [one, other] = calls;
     let outcomes = [one.await.expect("no panic"), other.await.expect("no panic")];
     let lost: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    let [status] = lost[..] else { panic!("one of two is lost: {outcomes:?}") };
+    let [status] = lost[..] else { panic!("one of two loses: {outcomes:?}") };
     assert_eq!((status.code(), Reason::of(status)), (Code::Aborted, Some(Reason::Conflict)));
     assert!(status.get_details_retry_info().is_some());
     all_have_ended(&owner).await;
@@ -81,13 +81,13 @@ async fn a_call_that_loses_a_conflict_is_aborted_and_can_be_retried() {
     write_skew(|status| status).await;
 }
 
-/// The handler does not know that it could be tried again; the layer does.
+/// The handler hides that the call can be retried; the layer still reports it.
 #[tokio::test]
 async fn a_conflict_is_reported_whatever_error_its_handler_returns() {
     write_skew(|_| Status::internal("something is wrong")).await;
 }
 
-/// Lost in a statement, and not at COMMIT: the handler's answer, whatever it is, does not hide it.
+/// The conflict is in a statement, not at COMMIT. The handler's own error does not hide it.
 #[tokio::test]
 async fn a_conflict_in_a_statement_is_reported_to_the_client() {
     for code in ["serialization_failure", "deadlock_detected"] {
@@ -95,13 +95,13 @@ async fn a_conflict_in_a_statement_is_reported_to_the_client() {
         let service = Service::new(&database, database.pool(2), move |call: Call| async move {
             call.insert().await?;
             let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '{code}'; END $$");
-            let lost = call.transaction().batch_execute(&raise).await.expect_err("it is lost");
+            let lost = call.transaction().batch_execute(&raise).await.expect_err("it loses");
             assert_eq!(lost.kind(), TransactionErrorKind::Conflict);
             Err(Status::internal("something is wrong"))
         })
         .await;
         for key in [service.key, None] {
-            let status = service.with_key(key).create("shop").await.expect_err("it is lost");
+            let status = service.with_key(key).create("shop").await.expect_err("it loses");
             assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::Conflict)));
             assert!(status.get_details_retry_info().is_some());
         }
@@ -111,7 +111,7 @@ async fn a_conflict_in_a_statement_is_reported_to_the_client() {
     }
 }
 
-/// What was lost inside of a savepoint, and rolled back with it, is not held against the call.
+/// A conflict inside a savepoint does not fail the call if the savepoint is rolled back.
 #[tokio::test]
 async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored() {
     let database = Database::new().await;

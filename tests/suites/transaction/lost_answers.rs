@@ -1,4 +1,4 @@
-//! A COMMIT whose answer is lost is looked up, never guessed.
+//! A COMMIT whose answer is lost: the layer looks the outcome up, and never guesses.
 
 use tokio_postgres::Client;
 use tonic_idempotency::rejection::Reason;
@@ -6,7 +6,7 @@ use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::harness::{Call, Service, reason, rows};
 
-/// A database in which the COMMIT of a project waits for an advisory lock.
+/// Makes the COMMIT of a project wait for an advisory lock, which the returned client holds.
 async fn slow_commits(database: &Database) -> Client {
     let owner = database.owner().await;
     owner
@@ -22,7 +22,7 @@ async fn slow_commits(database: &Database) -> Client {
     owner
 }
 
-/// A call whose COMMIT is under way in the server while the connection is cut.
+/// A call whose connection is cut while the server processes its COMMIT.
 async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, tokio::task::JoinHandle<Outcome>) {
     let owner = slow_commits(database).await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
@@ -44,7 +44,7 @@ async fn waiting(owner: &Client) -> usize {
     owner.query(WAITING, &[]).await.expect("the locks").len()
 }
 
-/// Whether somebody has asked for what became of it.
+/// Whether the layer has looked the outcome up.
 async fn looked_up(owner: &Client) -> bool {
     let select = "SELECT EXISTS (SELECT FROM pg_stat_activity
                                  WHERE datname = current_database() AND query LIKE '%idempotency_committed%'
@@ -56,7 +56,7 @@ async fn looked_up(owner: &Client) -> bool {
 async fn a_call_succeeds_if_the_server_commits_after_all() {
     let database = Database::new().await;
     let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
-    assert!(!call.is_finished(), "it says nothing before it knows");
+    assert!(!call.is_finished(), "there is no answer before the outcome is known");
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
     let first = call.await.expect("no panic").expect("it was committed");
     assert!(!first.replayed);
@@ -78,7 +78,7 @@ async fn a_call_is_refused_if_the_server_rolls_back() {
     assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 2));
 }
 
-/// A retry that comes in between does not run: the transaction may yet be committed.
+/// A retry in the meantime does not run: the transaction may still be committed.
 #[tokio::test]
 async fn a_retry_does_not_run_while_the_outcome_is_open() {
     let database = Database::new().await;

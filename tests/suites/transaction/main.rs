@@ -1,4 +1,4 @@
-//! Transactional mode, on a real PostgreSQL: what a handler writes and the record of its key are one.
+//! Transactional mode on a real PostgreSQL: a handler's writes and the record of its key are committed together.
 
 mod atomicity;
 mod beside;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::harness::{Call, Service, all_have_ended, rows};
 
-/// On the pool, its handler's errors final or not.
+/// A service on the pool, with these final errors.
 async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Service {
     let store = PostgresStore::new(pool.clone(), organization::resource_types())
         .timeout(Duration::from_secs(60))
@@ -33,7 +33,7 @@ async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Ser
     .await
 }
 
-/// As without, once the connection has prepared them; before, one more for each.
+/// As many as without prepared statements, once they are prepared; before, one more for each.
 #[tokio::test]
 async fn takes_one_round_trip_to_begin_and_one_to_commit() {
     let database = Database::new().await;
@@ -50,7 +50,7 @@ async fn takes_one_round_trip_to_begin_and_one_to_commit() {
         service.create("shop").await.expect("a call");
         assert_eq!(trips(), begin + 1 + commit, "claim, insert, commit");
         service.create("shop").await.expect("a replay");
-        // The ROLLBACK follows the answer, and nobody waits for it.
+        // The ROLLBACK follows the answer, and no caller waits for it.
         until("the connection is back", async || pool.status().available == 1).await;
         assert_eq!(trips(), 2, "replay, and ROLLBACK behind it");
         service.with_key(None).create("shop").await.expect("a call");
@@ -59,7 +59,7 @@ async fn takes_one_round_trip_to_begin_and_one_to_commit() {
     all_have_ended(&database.owner().await).await;
 }
 
-/// Where a statement failed nothing can be prepared, until that is rolled back.
+/// After a failed statement nothing can be prepared until the failure is rolled back.
 #[tokio::test]
 async fn a_final_error_is_recorded_after_a_failed_statement() {
     let database = Database::new().await;
@@ -75,7 +75,7 @@ async fn a_final_error_is_recorded_after_a_failed_statement() {
     }
 }
 
-/// With the savepoint that final errors need, which fails along with what is stale, and without.
+/// With the savepoint that final errors need, which fails together with a stale statement, and without it.
 #[tokio::test]
 async fn begins_although_its_statements_are_stale() {
     for final_errors in [&[][..], &[Code::FailedPrecondition]] {
@@ -105,7 +105,8 @@ async fn begins_although_its_statements_are_stale() {
     }
 }
 
-/// The server may forget them while a handler runs: nothing of that call is left, and the next one prepares them.
+/// The server may forget the statements while a handler runs: that call leaves nothing, and the next one prepares them
+/// again.
 #[tokio::test]
 async fn is_rolled_back_if_its_commit_is_stale() {
     let database = Database::new().await;

@@ -1,4 +1,4 @@
-//! Replays of what is finished, which no longer cost a round trip.
+//! Replays of finished calls, which come from memory.
 
 use tonic_idempotency::policy::Mode;
 use tonic_idempotency_tests::{Database, until};
@@ -27,7 +27,7 @@ async fn replays_of_a_finished_call_take_no_round_trip_in_either_mode() {
         };
         let first = service.create("shop").await.expect("a call");
         trips();
-        // The work behind it goes on, and then has ended; a transaction is rolled back behind its answer.
+        // The work behind the outbox goes on, and then ends. In transactional mode a ROLLBACK follows the answer.
         for (status, expected) in [
             ("processing", one_replay),
             ("processing", one_replay),

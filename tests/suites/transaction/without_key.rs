@@ -1,5 +1,5 @@
-//! Calls to a transactional procedure that have no key, or no user: as if the layer were not there, but for the transaction
-//! that the handler needs.
+//! Calls to a transactional procedure without a key or without a user: the layer only provides the transaction that the
+//! handler needs.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn a_call_that_fails_leaves_nothing() {
     assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
 
-/// PostgreSQL answers COMMIT with success where a statement had failed, and rolls back.
+/// PostgreSQL answers COMMIT with success after a failed statement, but rolls back.
 #[tokio::test]
 async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
     let database = Database::new().await;
@@ -73,7 +73,7 @@ async fn a_client_that_disconnects_cancels_its_call() {
     call.abort();
     until("it is rolled back", async || open_transactions(&owner).await == 0).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
-    // The one connection that the pool may have.
+    // The pool's only connection is free.
     gate.add_permits(1);
     service.create("shop").await.expect("a call");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
