@@ -1,5 +1,5 @@
-//! [`PostgresStore`] behind PgBouncer in transaction mode: the suite, and that clients who share a server connection
-//! share nothing else.
+//! [`PostgresStore`] behind PgBouncer in transaction mode: the conformance suite, and the isolation of clients that
+//! share a server connection.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -28,7 +28,7 @@ impl Harness for Bouncer {
     async fn store(&self) -> (PostgresStore, Self::Fixture) {
         match behind_bouncer().await {
             Some((database, bouncer, pool)) => (store(&pool), (database, Some(bouncer))),
-            // Once that is said, there is no way for a case of the suite not to run.
+            // The skip is reported. A case of the suite cannot be left out, so it runs without PgBouncer.
             None => {
                 let database = Database::new().await;
                 (database.store(), (database, None))
@@ -48,7 +48,7 @@ impl Harness for Bouncer {
 
 tonic_idempotency::store_suite!(Bouncer);
 
-/// A database and a pool that reaches it through a PgBouncer, or `None` where none can be had.
+/// A database and a pool that reaches it through a PgBouncer; `None` if PgBouncer is missing.
 async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
     if let Some(why) = PgBouncer::missing() {
         skip("pgbouncer", why);
@@ -63,15 +63,15 @@ fn store(pool: &Pool) -> PostgresStore {
     PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30))
 }
 
-/// What a server connection has for the client that gets it.
+/// A server connection as its next client finds it.
 #[derive(Debug)]
 struct Found {
     backend: i32,
-    /// What should not be there, as text; empty if there is nothing.
+    /// Leftovers of earlier clients, as text; empty if there are none.
     left: String,
 }
 
-/// Looks at all server connections: as many transactions at once as there are.
+/// Inspects all server connections, by as many transactions at once.
 async fn server_connections(pool: &Pool) -> Vec<Found> {
     let look = "
         SELECT pg_backend_pid(),
@@ -91,7 +91,7 @@ async fn server_connections(pool: &Pool) -> Vec<Found> {
     }
     let mut found = Vec::new();
     for client in &clients {
-        let row = client.query_typed_one(look, &[]).await.expect("a look");
+        let row = client.query_typed_one(look, &[]).await.expect("the settings");
         found.push(Found { backend: row.get(0), left: row.get(1) });
         client.batch_execute("COMMIT").await.expect("its end");
     }
@@ -106,7 +106,7 @@ async fn assert_nothing_left(pool: &Pool) {
     }
 }
 
-/// Every operation, as a user of its own.
+/// Runs every operation, as two users of its own.
 async fn every_operation(store: PostgresStore, project: Resource) {
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("done") }).await;
@@ -114,7 +114,7 @@ async fn every_operation(store: PostgresStore, project: Resource) {
         ClaimOutcome::Replay(replay) => {
             assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
         }
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
     let second = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &second).await;
@@ -148,7 +148,7 @@ async fn no_operation_leaves_anything_on_a_server_connection() {
     assert_eq!(usize::try_from(backends), Ok(PgBouncer::SERVER_CONNECTIONS));
 }
 
-/// The tests here would notice: this is what FUN-15's way to set the user, for a session, does.
+/// Shows that the other tests would notice a leftover: the Go interceptor sets the user for the session.
 #[tokio::test]
 async fn a_user_set_for_a_session_is_left_for_the_next_client() {
     let Some((_database, _bouncer, pool)) = behind_bouncer().await else { return };
@@ -190,7 +190,7 @@ async fn row_level_security_keeps_users_apart() {
     assert_eq!(usize::try_from(all), Ok(8 * CLIENTS));
 }
 
-/// How many rows a transaction of this user sees, and how many of them are this user's.
+/// The number of rows that a transaction of this user sees, and how many of them are this user's.
 async fn rows(pool: &Pool, user: Option<Uuid>) -> (i64, i64) {
     let mut client = pool.get().await.expect("a connection");
     let transaction = client.transaction().await.expect("a transaction");
@@ -218,7 +218,7 @@ async fn a_client_that_disconnects_in_a_transaction_leaves_nothing() {
                 &[],
             )
             .await
-            .expect("the user is set, and nobody holds the lock any more");
+            .expect("the user is set, and the lock is free");
         drop(Object::take(client));
     }
 
@@ -242,8 +242,8 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
 
-    // More often than there are server connections: none of them stays with somebody who is gone. (On a busy machine the
-    // time may be up before there is a connection.)
+    // More often than there are server connections: none of them stays with a client that is gone. (On a busy machine
+    // the timeout may end before there is a connection.)
     let mut given_up = 0;
     while given_up < 2 * PgBouncer::SERVER_CONNECTIONS {
         match hasty.claim(&first).await.expect_err("a locked table").kind() {
@@ -257,7 +257,7 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     assert_nothing_left(&pool).await;
 }
 
-/// Servers that start together, none of which can keep a lock between two transactions.
+/// Servers that start together. Behind PgBouncer none of them can hold a lock beyond a transaction.
 #[tokio::test]
 async fn migrations_run_concurrently() {
     if let Some(why) = PgBouncer::missing() {

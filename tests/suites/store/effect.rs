@@ -1,4 +1,4 @@
-//! Reservations that do not wait for the disk, where the effect is in the same server.
+//! Reservations that do not wait for the disk, because the effect is in the same server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::record::{acquire, again, claim, completion, take_over};
 
-/// A server that keeps what is flushed when it is killed, a pool of one connection and a store on it.
+/// A server that keeps flushed data when it is killed, a pool of one connection, and a store on it.
 struct Durable {
     server: Server,
     pool: Pool,
@@ -22,13 +22,13 @@ struct Durable {
 }
 
 impl Durable {
-    /// `None` where none can be had.
+    /// Starts a server; `None` if PostgreSQL is not installed.
     async fn start() -> Option<Self> {
         let server = Server::start_durable(&[Source::Installed]).await;
         let server = server.map_err(|error| skip("installed-postgres", error)).ok()?;
         let mut owner = connect(&server).await;
         migrations::run(&mut owner).await.expect("the core migrations run");
-        // What is committed asynchronously stays in memory for as long as it may.
+        // Asynchronous commits stay in memory for as long as possible.
         for statement in
             ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()", "CREATE TABLE effects (key uuid)"]
         {
@@ -45,7 +45,7 @@ impl Durable {
         self.server.restart().await.expect("it comes up");
     }
 
-    /// Whether an operation has flushed what it wrote to the log when it is done.
+    /// Whether an operation has flushed its log records when it returns.
     async fn flushes(&self, operation: impl AsyncFnOnce()) -> bool {
         let observer = connect(&self.server).await;
         let end = observer.query_typed_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.expect("the end");
@@ -53,7 +53,7 @@ impl Durable {
         operation().await;
         let look = "SELECT pg_current_wal_insert_lsn() > before, pg_current_wal_flush_lsn() > before
                     FROM CAST($1::text AS pg_lsn) before";
-        let row = observer.query_typed_one(look, &[(&end, Type::TEXT)]).await.expect("a look");
+        let row = observer.query_typed_one(look, &[(&end, Type::TEXT)]).await.expect("the positions");
         assert!(row.get::<_, bool>(0), "nothing was written");
         row.get(1)
     }
@@ -65,12 +65,12 @@ async fn connect(server: &Server) -> Client {
     client
 }
 
-/// A claim of a call whose effect is there.
+/// A claim with this effect policy.
 fn with_effect(effect: EffectPolicy) -> Claim {
     Claim { effect, ..claim(Uuid::new_v4(), Uuid::new_v4()) }
 }
 
-/// A claim that takes over a reservation whose lease has ended.
+/// A claim that will take over a reservation whose lease has ended.
 async fn taking_over(store: &PostgresStore, effect: EffectPolicy) -> Claim {
     let lost = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     acquire(store, &lost).await;
@@ -86,7 +86,7 @@ async fn is_reserved(store: &PostgresStore, claim: &Claim) -> bool {
 async fn waits_for_the_disk_unless_the_effect_is_in_the_same_server() {
     let Some(durable) = Durable::start().await else { return };
     let store = &durable.store;
-    // Now and then the server flushes what nobody waits for.
+    // Now and then the server flushes on its own.
     let mut spared = [0, 0];
     for _ in 0..4 {
         for effect in [EffectPolicy::Anywhere, EffectPolicy::SameServer] {
@@ -127,7 +127,7 @@ async fn leaves_no_setting_on_the_connection() {
     durable.server.stop().await;
 }
 
-/// The effect is committed on another connection, as a handler does, and the server killed at once.
+/// Commits the effect on another connection, like a handler, and kills the server at once.
 #[tokio::test]
 async fn survives_a_crash_that_its_effect_survives() {
     let Some(mut durable) = Durable::start().await else { return };
@@ -139,7 +139,7 @@ async fn survives_a_crash_that_its_effect_survives() {
         let waited = with_effect(EffectPolicy::Anywhere);
         let effectless = with_effect(EffectPolicy::SameServer);
         acquire(&durable.store, &waited).await;
-        // The one that has to be there is the last that is written before the effect.
+        // The last reservation written before the effect is the one that has to survive.
         if round % 2 == 0 {
             acquire(&durable.store, &acquired).await;
             take_over(&durable.store, &taken_over).await;
@@ -159,6 +159,6 @@ async fn survives_a_crash_that_its_effect_survives() {
         }
         lost += usize::from(!is_reserved(&durable.store, &effectless).await);
     }
-    assert!(lost > 0, "a crash that takes nothing shows nothing");
+    assert!(lost > 0, "no crash lost a reservation: the test shows nothing");
     durable.server.stop().await;
 }

@@ -1,4 +1,5 @@
-//! FUN-15's own statements, as a Go server beside us runs them: each in a transaction with the user set.
+//! The Go interceptor's statements, as a Go server on the same table runs them: each in a transaction with the user
+//! set.
 
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::record::{HASH, PROCEDURE, acquire, again, claim, complete, completion, take_over};
 
-/// A server that does as FUN-15 says.
+/// A server with the Go interceptor.
 struct GoInterceptor {
     client: Client,
     user: Uuid,
@@ -103,7 +104,7 @@ async fn its_response_is_replayed_by_our_store() {
             assert_eq!(replay.resource, Some(project.id));
             assert_eq!(replay.status.expect("a status"), Some(OutboxStatus::Completed));
         }
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
 }
 
@@ -120,7 +121,8 @@ async fn does_not_reserve_a_key_of_our_store() {
     }
 }
 
-/// FUN-15 wedges a key for 24 hours when its server dies; here the reservation has a lease, counted from its creation.
+/// Among Go servers, a key stays reserved for 24 hours when its server dies. Our store gives the reservation a lease,
+/// which counts from its creation.
 #[tokio::test]
 async fn its_reservation_is_taken_over_once_a_lease_has_passed() {
     let database = Database::new().await;

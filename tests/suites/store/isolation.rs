@@ -66,7 +66,7 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
     for (user, message) in [(alice, "alice's"), (bob, "bob's")] {
         match store.claim(&claim(user, key)).await.expect("the store answers") {
             ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message(message)),
-            other => panic!("no replay but {other:?}"),
+            other => panic!("expected a replay, got {other:?}"),
         }
     }
 }
@@ -101,7 +101,7 @@ async fn no_row_is_visible_without_a_user() {
 
     let api = database.api().await;
     assert_eq!(count(&api, "tenant.idempotency_keys").await, 0);
-    // Nor where an application clears the setting by emptying it.
+    // The same if an application clears the setting by emptying it.
     api.batch_execute("SET app.current_user_id = ''").await.expect("the setting");
     assert_eq!(count(&api, "tenant.idempotency_keys").await, 0);
     for statement in ["UPDATE tenant.idempotency_keys SET response_bytes = ''", "DELETE FROM tenant.idempotency_keys"] {
@@ -124,14 +124,14 @@ async fn row_level_security_binds_the_owner_of_the_table_too() {
 #[tokio::test]
 async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     let database = Database::new().await;
-    // One connection, for everybody.
+    // One connection for all users.
     let pool = database.pool(1);
     let store = tonic_idempotency::store::PostgresStore::new(pool.clone(), organization::resource_types());
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     let owner = database.owner().await;
     let unset = async || {
         let connection = pool.get().await.expect("the connection");
-        // First, before this look leaves traces of its own.
+        // First, before the queries below prepare statements of their own.
         let prepared = "SELECT count(*) FROM pg_prepared_statements";
         let prepared: i64 = connection.query_typed_one(prepared, &[]).await.expect("the count").get(0);
         assert_eq!(prepared, 0);

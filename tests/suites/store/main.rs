@@ -1,4 +1,4 @@
-//! The stores, held to their contract, and PostgreSQL to its own promises on top.
+//! The stores: the conformance suite on each, and tests of what only the store on PostgreSQL promises.
 
 mod bouncer;
 mod effect;

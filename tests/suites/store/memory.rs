@@ -1,4 +1,4 @@
-//! The suite, against [`MemoryStore`].
+//! The conformance suite on [`MemoryStore`].
 
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},

@@ -1,4 +1,4 @@
-//! The migrations: from the crate, as plain SQL, twice, at once, on a table that is there already.
+//! The migrations: run by the crate or as plain SQL, repeatedly, concurrently, and on an existing table.
 
 use std::{error::Error as _, fs, path::Path};
 
@@ -47,7 +47,7 @@ async fn schema(client: &Client) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// A call's life on the database.
+/// Asserts that a record can be completed, replayed and swept.
 async fn works(database: &Database) {
     let api_store = PostgresStore::new(database.pool(2), ResourceTypes::none());
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -74,7 +74,7 @@ async fn plain_sql_gives_the_same_schema_as_the_crate() {
     assert!(ran.len() > 100, "{} lines", ran.len());
     assert_eq!(ran, made);
 
-    // Run once more, the core changes nothing, and leaves what was registered and replaced since.
+    // Run again, the core migrations change nothing: what was registered and replaced since stays.
     for file in files(CORE) {
         owner.batch_execute(&file).await.expect("a migration");
     }
@@ -122,7 +122,7 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
     works(&database).await;
 }
 
-/// A table as FUN-15 section 3 describes it, with the user function, the policies and the indexes of its sections 3.1, 3.2.
+/// A table made by the Go interceptor's migrations, with their user function, policies and indexes.
 const GO_INTERCEPTOR: &str = "
     CREATE SCHEMA tenant;
     CREATE SCHEMA authn;
@@ -163,7 +163,7 @@ const GO_INTERCEPTOR: &str = "
 async fn adopts_a_table_made_by_the_go_interceptors_migrations_with_its_rows() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    owner.batch_execute(GO_INTERCEPTOR).await.expect("FUN-15's own migrations");
+    owner.batch_execute(GO_INTERCEPTOR).await.expect("the Go interceptor's migrations");
     let before = schema(&owner).await;
 
     migrations::run(&mut owner).await.expect("the core migrations");
@@ -173,9 +173,9 @@ async fn adopts_a_table_made_by_the_go_interceptors_migrations_with_its_rows() {
 
     let after = schema(&owner).await;
     let gone: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
-    assert!(gone.is_empty(), "taken away: {gone:#?}");
+    assert!(gone.is_empty(), "removed: {gone:#?}");
     let indexes = after.iter().filter(|line| line.contains(" INDEX ") && line.contains("idempotency_keys ")).count();
-    assert_eq!(indexes, 3, "no index is there twice: {after:#?}");
+    assert_eq!(indexes, 3, "no duplicate index: {after:#?}");
 
     works(&database).await;
     let store = PostgresStore::new(database.pool(1), types);
@@ -185,13 +185,13 @@ async fn adopts_a_table_made_by_the_go_interceptors_migrations_with_its_rows() {
     );
     match store.claim(&old).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 2);
 }
 
-/// A database with a resource of an application's own.
+/// A database with an application's own resource type, one resource, and a store.
 async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
@@ -229,11 +229,11 @@ async fn registers_a_resource_type_of_an_application() {
         owner.query_one("SELECT invoice_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
     assert_eq!(stored, id);
 
-    // An invoice that goes takes its id along, not the record.
-    owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes");
+    // Deleting the invoice clears its id in the record, and keeps the record.
+    owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice is deleted");
     match store.claim(&again(&claim)).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, None),
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
 }
 
@@ -350,7 +350,7 @@ async fn stores_the_response_if_the_resource_cannot_be_referenced() {
     let outcome = store.claim(&again(&absent)).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
 
-    // A type that the database knows nothing of.
+    // A type that is not registered in the database.
     let receipt = ResourceType::new("invoice", "receipt_id", "billing.receipts");
     let store = PostgresStore::new(database.pool(1), ResourceTypes::new([receipt]));
     let unregistered = claim(Uuid::new_v4(), Uuid::new_v4());

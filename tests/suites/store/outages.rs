@@ -1,4 +1,4 @@
-//! A database that is away, slow, or comes back.
+//! A database that is unreachable, slow, or back again.
 
 use std::time::Duration;
 
@@ -66,14 +66,14 @@ async fn gives_up_on_a_statement_after_its_timeout_and_drops_its_connection() {
     let error = store.claim(&first).await.expect_err("a locked table");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
 
-    // The connection that still waits is not the next one's.
+    // The next caller does not get the connection that still waits.
     let next = pool.get().await.expect("a connection");
     let answer = timeout(Duration::from_secs(30), next.query_one("SELECT 1", &[])).await;
     answer.expect("it waits for nothing").expect("an answer");
     drop(next);
     lock.rollback().await.expect("the lock is gone");
 
-    // Whether the lost claim was done or not, asked again with its token it is the caller's.
+    // Whether the lost claim took effect or not, the same claim now acquires the key.
     acquire(&patient, &first).await;
 }
 

@@ -1,4 +1,4 @@
-//! The suite, against [`PostgresStore`] on the API's own role.
+//! The conformance suite on [`PostgresStore`], with the API's own role.
 
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},

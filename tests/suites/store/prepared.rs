@@ -1,4 +1,4 @@
-//! [`PostgresStore`] with prepared statements: the suite, what they cost, and that they may go stale.
+//! [`PostgresStore`] with prepared statements: the conformance suite, round trips, and stale statements.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn store(pool: &Pool) -> PostgresStore {
         .prepared_statements()
 }
 
-/// Every operation of a reserved call, each by its name.
+/// Runs every operation of a reserved call, and calls `ended` with the name of each.
 async fn every_operation(store: &PostgresStore, resource: &Resource, mut ended: impl FnMut(&str)) {
     let [first, other, lost] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
     acquire(store, &first).await;
@@ -69,7 +69,7 @@ async fn every_operation(store: &PostgresStore, resource: &Resource, mut ended: 
     ended("sweep");
 }
 
-/// One more where the connection has not prepared the statement yet.
+/// And one more if the connection has not prepared the statement yet.
 #[tokio::test]
 async fn takes_one_round_trip_for_each_operation_once_it_is_prepared() {
     let database = Database::new().await;
@@ -101,12 +101,12 @@ async fn prepares_a_statement_again_if_the_server_has_forgotten_it() {
     };
     forget().await;
     every_operation(&store, &resource, |_| {}).await;
-    // One that its cache no longer has is not of the others' making.
+    // The statements prepared again can be forgotten, too.
     forget().await;
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
 }
 
-/// As a new version of the crate may, while the old one's servers go on.
+/// A new version of the crate may replace a function while servers of the old version run.
 #[tokio::test]
 async fn prepares_a_statement_again_if_its_result_type_changed() {
     let database = Database::new().await;

@@ -1,4 +1,4 @@
-//! Claims that meet.
+//! Concurrent claims of one key.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn until_a_backend_waits(owner: &Client) {
     .await;
 }
 
-/// Inserts a row for the claim's key, does not commit it before the claim waits for it, and then ends with `end`.
+/// Inserts a row for the claim's key, waits until the claim waits for that row, and ends the transaction with `end`.
 async fn meets_an_uncommitted_row(
     response: Option<&[u8]>,
     end: impl AsyncFnOnce(Transaction<'_>),
@@ -66,7 +66,7 @@ async fn commit(transaction: Transaction<'_>) {
 async fn replays_a_row_that_appears_between_two_snapshots() {
     match meets_an_uncommitted_row(Some(b"first"), commit).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("first")),
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
 }
 
@@ -85,7 +85,7 @@ async fn acquires_a_key_whose_row_is_rolled_back() {
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
 
-/// Many claims of one key at once: how many acquire it, and how many find it in flight.
+/// Claims one key many times at once. Returns how many claims acquire it, and how many find it in flight.
 async fn claim_at_once(store: &PostgresStore, claim: &Claim) -> (usize, usize) {
     let mut claims = JoinSet::new();
     for _ in 0..24 {

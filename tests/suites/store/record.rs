@@ -1,4 +1,4 @@
-//! Claims and completions for the tests beside the suite.
+//! Claims and completions for the tests outside the conformance suite.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(crate) async fn take_over(store: &impl Store, claim: &Claim) {
     assert!(matches!(outcome, ClaimOutcome::TakenOver), "{outcome:?}");
 }
 
-/// A completed record.
+/// Makes a completed record.
 pub(crate) async fn complete(store: &impl Store, claim: &Claim, completion: &Completion) {
     acquire(store, claim).await;
     let outcome = store.complete(&claim.reservation, completion).await.expect("the store answers");

@@ -23,12 +23,12 @@ async fn expires(owner: &Client) -> String {
 #[tokio::test]
 async fn counts_from_the_completion() {
     for (lease, claimed, completed) in [
-        // As it was said when the key was claimed.
+        // As set when the key was claimed.
         (HOUR, 24 * HOUR, 24 * HOUR),
-        // Said anew.
+        // Changed by the completion.
         (HOUR, HOUR, 2 * HOUR),
         (HOUR, 2 * HOUR, HOUR),
-        // Shorter than the lease, for which the reservation had to live.
+        // Shorter than the lease: the reservation had to last that long.
         (HOUR, HOUR / 60, HOUR / 60),
     ] {
         let database = Database::new().await;
@@ -36,7 +36,10 @@ async fn counts_from_the_completion() {
         let claim = Claim { lease, retention: claimed, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
         acquire(&store, &claim).await;
         let reserved = left(&owner).await;
-        assert!(reserved > lease.max(claimed).as_secs_f64() - 30.0, "a reservation lives its lease: {reserved}");
+        assert!(
+            reserved > lease.max(claimed).as_secs_f64() - 30.0,
+            "a reservation lasts at least its lease: {reserved}"
+        );
 
         let completion = Completion { retention: completed, ..completion("done") };
         store.complete(&claim.reservation, &completion).await.expect("the store answers");
@@ -59,7 +62,7 @@ async fn does_not_update_the_expiry_if_it_is_about_right() {
     assert!(Duration::from_secs_f64(left(&owner).await) <= 24 * HOUR);
 }
 
-/// Somebody who wants a record kept for ever may say so in the table.
+/// An operator may keep a record for ever by an update of the table.
 #[tokio::test]
 async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
     let database = Database::new().await;
@@ -72,6 +75,6 @@ async fn of_an_infinite_record_is_long_and_the_record_is_replayed() {
         .expect("the record is changed");
     match store.claim(&again(&first)).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => assert!(replay.expires_in > 24 * 365 * HOUR, "{:?}", replay.expires_in),
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
 }

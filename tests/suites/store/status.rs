@@ -1,4 +1,4 @@
-//! The status that a replay brings along, and its failing softly.
+//! The status that comes with a replay, and lookups of it that fail.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn replay_after(breaking: &str, setup: &str) -> Replay {
         .expect(breaking);
     match store.claim(&again(&claim)).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => replay,
-        other => panic!("no replay but {other:?}"),
+        other => panic!("expected a replay, got {other:?}"),
     }
 }
 
@@ -73,7 +73,7 @@ async fn is_found_without_scanning_the_outbox() {
         .await
         .expect("many rows");
     let api = database.api().await;
-    // In one transaction: only at its end does PostgreSQL hand its counts on.
+    // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");
     for resource_type in organization::resource_types().iter() {
         let before = rows_read(&api, "authz.outbox").await;
@@ -82,7 +82,7 @@ async fn is_found_without_scanning_the_outbox() {
             .expect("the look-up");
         assert_eq!(rows_read(&api, "authz.outbox").await, before, "{}", resource_type.name());
     }
-    // Nor more than one where there is one.
+    // And one row if there is one.
     let before = rows_read(&api, "authz.outbox").await;
     api.execute("SELECT tenant.idempotency_resource_status('project', $1)", &[&project.id]).await.expect("the look-up");
     assert_eq!(rows_read(&api, "authz.outbox").await, before + 1);

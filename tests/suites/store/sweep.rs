@@ -25,7 +25,7 @@ async fn rows(owner: &Client) -> i64 {
     owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
 }
 
-/// Records of as many users that expired, completed and reserved, and four that did not.
+/// Adds `expired` expired records, each of another user and every second completed, and four that have not expired.
 async fn fill(database: &Database, expired: u32) {
     let store = database.store();
     for number in 0..expired {
@@ -56,7 +56,7 @@ async fn deletes_the_expired_rows_of_all_users_and_no_others() {
     assert_eq!(Sweeper::new(database.store()).sweep().await.expect("the sweep"), 0);
 }
 
-/// The trap of FUN-15: PostgreSQL asks the SELECT policies too for a DELETE that has a WHERE.
+/// The trap in the Go interceptor's cleanup: PostgreSQL applies the SELECT policies, too, to a DELETE that has a WHERE.
 #[tokio::test]
 async fn the_go_interceptors_statement_deletes_nothing() {
     let database = Database::new().await;
@@ -65,7 +65,7 @@ async fn the_go_interceptors_statement_deletes_nothing() {
     assert_eq!(deleted.expect("the statement"), 0);
 }
 
-/// The policies of the sweep let through no more than expired rows, even with its setting on.
+/// The policies of the sweep let only expired rows through, even while its setting is on.
 #[tokio::test]
 async fn neither_reads_nor_changes_rows_that_have_not_expired() {
     let database = Database::new().await;
@@ -94,7 +94,7 @@ async fn works_if_the_applications_function_raises_an_error_without_a_user() {
              AS $$ SELECT current_setting('app.current_user_id')::uuid $$",
         )
         .await
-        .expect("the function is FUN-15's");
+        .expect("the function is the Go interceptor's");
     assert_eq!(database.store().sweep(100).await.expect("the sweep"), 4);
 }
 
@@ -112,7 +112,7 @@ async fn does_not_read_rows_that_have_not_expired() {
         .await
         .expect("many rows");
     let api = database.api().await;
-    // In one transaction: only at its end does PostgreSQL hand its counts on.
+    // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");
     let before = rows_read(&api, "tenant.idempotency_keys").await;
     api.execute("SELECT tenant.idempotency_sweep(100)", &[]).await.expect("the sweep");
@@ -120,7 +120,7 @@ async fn does_not_read_rows_that_have_not_expired() {
     assert!(read < 100, "{read} rows read, and none has expired");
 }
 
-/// The planner would read and sort all that has expired, again for each batch, if it could.
+/// A planner that is free to choose would read and sort all expired rows, again for each batch.
 #[tokio::test]
 async fn reads_no_more_than_it_deletes() {
     let database = Database::new().await;
@@ -178,13 +178,13 @@ async fn sweeps_at_each_interval_until_stopped() {
     assert_eq!(rows(&owner).await, 6);
 }
 
-/// Whose sweeps take a tenth of a second each, and find so many batches.
+/// A store whose sweeps take 100 ms each and find `batches` full batches.
 struct Slow {
     store: MemoryStore,
     batches: AtomicU32,
 }
 
-/// How long a sweep of it takes with two full batches, and a last one that is empty.
+/// The time that a sweep takes with two full batches and an empty last one.
 async fn sweep_of_three_batches(sweeper: impl FnOnce(Slow) -> Sweeper<Slow>) -> Duration {
     let sweeper = sweeper(Slow { store: MemoryStore::new(), batches: AtomicU32::new(2) });
     let started = Instant::now();
@@ -192,7 +192,7 @@ async fn sweep_of_three_batches(sweeper: impl FnOnce(Slow) -> Sweeper<Slow>) -> 
     started.elapsed()
 }
 
-/// Timers go by whole milliseconds.
+/// Asserts a duration with a tolerance: timers count whole milliseconds.
 fn assert_about(took: Duration, milliseconds: u64) {
     let expected = Duration::from_millis(milliseconds);
     assert!(took.abs_diff(expected) <= Duration::from_millis(5), "{took:?} instead of {expected:?}");
