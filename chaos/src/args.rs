@@ -1,75 +1,78 @@
+//! The command line.
+
 use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::{fault::FaultSet, sabotage::Sabotage};
 
-/// Runs a seeded workload on the sample service while its servers, its database and their connections fail, and then
-/// counts what it left: nothing may have happened twice, and nothing that was acknowledged may be lost.
+/// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
+/// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
 ///
-/// It starts everything that it needs, and leaves nothing behind. PostgreSQL's server binaries (initdb and postgres)
-/// have to be installed. The exit code is 0 where all promises were kept, 1 where one was broken, 2 where it could not
-/// run.
+/// Starts everything that it needs, and leaves nothing behind. PostgreSQL's server binaries (initdb and postgres) must
+/// be installed. The exit code is 0 if all promises were kept, 1 if one was broken, 2 if the run could not be carried
+/// out.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    #[expect(missing_docs, reason = "it would be in the help")]
+    #[expect(missing_docs, reason = "a doc comment here would show in the help")]
     pub command: Option<Command>,
 
-    /// How many operations the clients carry out, in each mode.
+    /// The number of operations that the clients carry out, in each mode.
     #[arg(long, value_name = "NUMBER", default_value = "10000", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub(crate) operations: u32,
 
-    /// What all decisions are drawn from: the same seed makes the same operations and the same faults, as far as real
-    /// processes allow. Defaults to one at random, which is printed.
+    /// The seed of all decisions. The same seed gives the same operations and the same faults, as far as real processes
+    /// allow. Defaults to a random one, which is printed.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// In which mode the sample executes all its procedures; `both`: one after the other, each on a new database.
+    /// The mode in which the sample executes all its procedures; `both` runs one after the other, each on a new
+    /// database.
     #[arg(long, value_enum, default_value_t = Modes::Both)]
     pub(crate) mode: Modes,
 
-    /// How many server processes there are.
+    /// The number of server processes.
     #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = value_parser!(u32).range(1..=16))]
     pub(crate) servers: u32,
 
-    /// How many clients call at the same time.
+    /// The number of clients that call at the same time.
     #[arg(long, value_name = "NUMBER", default_value = "16", value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,
 
-    /// What the sample does, in reserved mode, with a key whose lease ended without an outcome. `refuse` promises the
-    /// most: nothing runs twice, whatever happens, and what happened to such a call is for people to find out.
+    /// The sample's policy, in reserved mode, for a key whose lease ended without an outcome. `refuse` promises the
+    /// most: nothing runs twice, whatever happens, and people find out what became of such a call.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = LeasePolicy::Refuse)]
     pub(crate) on_lease_ended: LeasePolicy,
 
-    /// How long a reservation is believed.
+    /// The lease of a reservation.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
 
-    /// Which faults there are: `all`, `none`, or a list with commas of commit-cut, connection-cut, connections-cut,
+    /// The faults: `all`, `none`, or a comma-separated list of commit-cut, connection-cut, connections-cut,
     /// database-kill, full-pool, hang-up, server-kill, stall, step-kill and zombie.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
-    /// Where the file goes that tells the story of every broken promise, if there are any.
+    /// The directory for the file that tells the story of each broken promise, if there are any.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) report: PathBuf,
 
-    /// Show what the servers log, from warnings up, on stderr.
+    /// Show the servers' logs, from warnings up, on stderr.
     #[arg(long)]
     pub(crate) verbose: bool,
 
-    /// Break promises on purpose, behind the back of the service, to see that the auditor notices: `all`, or a list
-    /// with commas of execute, forget, hold, lose and swap.
+    /// Break promises on purpose, behind the back of the service, to test the auditor: `all`, or a comma-separated list
+    /// of execute, forget, hold, lose and swap.
     #[arg(long, value_name = "LIST", default_value = "none", hide = true)]
     pub(crate) sabotage: Sabotage,
 }
 
-/// What the program is beside the harness.
+/// The other roles of the program.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// One of the harness's servers: the sample with these flags, doing as its standard input says.
+    /// One of the harness's servers: the sample with these flags, controlled through its standard input.
     #[command(hide = true)]
     Serve {
         /// The sample's flags.
@@ -78,7 +81,7 @@ pub enum Command {
     },
 }
 
-/// Which modes are tried.
+/// The modes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Modes {
     /// Transactional, then reserved.
@@ -99,7 +102,7 @@ impl Modes {
     }
 }
 
-/// How the sample executes its procedures.
+/// The mode in which the sample executes its procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Reserved,
@@ -121,7 +124,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What is done with a key whose lease ended without an outcome.
+/// The policy for a key whose lease ended without an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LeasePolicy {
     /// The application is asked whether the call took effect.
@@ -155,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn parses_a_well_formed_command_line() {
         Args::command().debug_assert();
     }
 

@@ -1,3 +1,5 @@
+//! The PostgreSQL server that the harness kills.
+
 use std::{net::SocketAddr, time::Duration};
 
 use scratch_postgres::{Server, Source};
@@ -6,13 +8,13 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use crate::error::Error;
 
-/// How long a connection of the harness's own may take.
+/// The time that a connection of the harness itself may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the database may take to be killed or to come back.
+/// The time that the database may take to be killed or to come back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A PostgreSQL server of the harness's own, which keeps what was committed when it is killed.
+/// The harness's own PostgreSQL server. It keeps committed data when it is killed.
 #[derive(Debug)]
 pub(crate) struct Database {
     address: SocketAddr,
@@ -21,11 +23,11 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
     ///
-    /// There are no server binaries, or the server does not come up.
+    /// The server binaries are not installed, or the server does not start.
     pub(crate) async fn start() -> Result<Self, Error> {
         let server = Server::start_durable(&[Source::Installed]).await.map_err(|error| {
             format!(
@@ -39,7 +41,7 @@ impl Database {
         Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), server: Mutex::new(server), url })
     }
 
-    /// Where it listens, dead or alive.
+    /// The address that the server listens on while it runs.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -49,12 +51,12 @@ impl Database {
         &self.url
     }
 
-    /// The superuser's URL by way of somebody else.
+    /// The superuser's URL with another address, such as a proxy's.
     pub(crate) fn url_through(&self, address: SocketAddr) -> String {
         self.url.replacen(&format!("@{}/", self.address), &format!("@{address}/"), 1)
     }
 
-    /// A superuser's connection, past every proxy.
+    /// Connects as superuser, not through a proxy.
     ///
     /// # Errors
     ///
@@ -62,7 +64,7 @@ impl Database {
     pub(crate) async fn connect(&self) -> Result<Client, Error> {
         let connecting = time::timeout(CONNECT, tokio_postgres::connect(&self.url, NoTls)).await;
         let (client, connection) = connecting.map_err(|_| "the database does not answer")??;
-        // Ends with the client.
+        // The task ends with the client.
         tokio::spawn(connection);
         Ok(client)
     }
@@ -71,7 +73,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// It cannot be killed, or does not come up again.
+    /// The server cannot be killed, or does not start again.
     pub(crate) async fn crash(&self, down: Duration) -> Result<(), Error> {
         let crashing = async {
             let mut server = self.server.lock().await;
@@ -82,7 +84,7 @@ impl Database {
         time::timeout(PATIENCE, crashing).await.unwrap_or_else(|_| Err("the database does not come back".into()))
     }
 
-    /// Stops it, and waits until nothing of it is left.
+    /// Stops the server, and waits until all of it is gone.
     pub(crate) async fn stop(self) {
         self.server.into_inner().stop().await;
     }

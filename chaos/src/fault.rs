@@ -1,4 +1,4 @@
-//! The vocabulary of faults.
+//! The kinds of faults.
 
 use std::fmt;
 
@@ -9,40 +9,40 @@ use crate::{
     step::Step,
 };
 
-/// Something that went wrong because the harness made it.
+/// A fault that the harness caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum FaultKind {
-    /// A connection between a server and the database was cut when a COMMIT had been done, and before its answer.
+    /// A connection between a server and the database was cut after a COMMIT was done, and before its answer.
     AfterCommitCut,
     /// A connection between a server and the database was cut before a COMMIT arrived.
     BeforeCommitCut,
     /// A client dropped its call.
     ClientHungUp,
-    /// One connection between a server and the database was cut, in the middle of what went over it.
+    /// One connection between a server and the database was cut in the middle of its traffic.
     ConnectionCut,
     /// All connections between a server and the database were cut at once.
     ConnectionsCut,
-    /// Every process of the database was killed; it was started again on the same data.
+    /// Every process of the database was killed; the database was started again on the same data.
     DatabaseKilled,
-    /// What went between a server and the database was held back for a while, or each answer was late.
+    /// The traffic between a server and the database was held for a while, or each answer was delayed.
     DatabaseStalled,
-    /// The table of keys was locked, and more calls came than a server has connections for.
+    /// The table of keys was locked, and more calls came than the server has connections for.
     PoolFull,
-    /// A server was killed at a moment of no meaning.
+    /// A server was killed at a random moment.
     ServerKilled,
-    /// A server killed itself on passing a step.
+    /// A server killed itself at a step.
     ServerKilledAt(Step),
-    /// A server was stopped on passing a step, and went on once its leases were over.
+    /// A server was stopped at a step, and went on after its leases had ended.
     ServerPausedAt(Step),
 }
 
 impl FaultKind {
-    /// Whether it is a client's own doing, which changes nothing for its operation.
+    /// Whether the client itself caused it, which changes nothing for its operation.
     pub(crate) fn is_of_clients(self) -> bool {
         self == Self::ClientHungUp
     }
 
-    /// Whether handlers that it befalls may go on afterwards as if nothing had happened.
+    /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
         matches!(self, Self::DatabaseStalled | Self::PoolFull | Self::ServerPausedAt(_))
     }
@@ -77,7 +77,7 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// Faults that are switched on and off together.
+/// Faults that are enabled and disabled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
     CommitCut,
@@ -122,7 +122,7 @@ impl Named for Family {
     }
 }
 
-/// Which faults there are.
+/// The enabled faults.
 pub(crate) type FaultSet = SomeOf<Family>;
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! The log of everything that the harness did and saw.
+
 use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fmt,
@@ -7,49 +9,49 @@ use std::{
 
 use crate::{fault::FaultKind, operation::Variant, outcome::Outcome};
 
-/// All that the harness did and saw, in one place, with the times at which it did. Times count from its beginning.
+/// Everything that the harness did and saw, with times. Times count from the journal's creation.
 #[derive(Debug)]
 pub(crate) struct Journal {
     begun: Instant,
     entries: Mutex<Entries>,
 }
 
-/// What a journal has in it.
+/// The contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
-    /// In the order in which they began.
+    /// In the order of their beginnings.
     pub(crate) attempts: Vec<Attempt>,
-    /// In the order in which they ended.
+    /// In the order of their ends.
     pub(crate) faults: Vec<Fault>,
-    /// Operations whose client gave up on them.
+    /// Operations that their client gave up.
     pub(crate) given_up: HashSet<u32>,
-    /// What servers logged, from warnings up: the last lines.
+    /// The last lines that servers logged, from warnings up.
     pub(crate) lines: VecDeque<Line>,
-    /// Servers that ended without having been told to.
+    /// Servers that ended without an order to.
     pub(crate) unexpected_ends: Vec<(Duration, ServerId)>,
-    /// Starts of servers that came to nothing, as they do while the database is away.
+    /// Starts of servers that failed, as they do while the database is away.
     pub(crate) failed_starts: usize,
     pub(crate) starts: usize,
-    /// Paused servers that went on when another had answered what they were at.
+    /// Paused servers that went on after another server had answered their operations.
     pub(crate) takeovers: usize,
-    /// Operations whose clients are done with them.
+    /// The number of operations that their clients have finished.
     pub(crate) done: u32,
 }
 
 impl Entries {
-    /// The operations that some client has a response for.
+    /// The operations for which a client has a response.
     pub(crate) fn acknowledged(&self) -> BTreeSet<u32> {
         let acknowledged = |attempt: &&Attempt| attempt.outcome().is_some_and(|it| it.acknowledgement().is_some());
         self.attempts.iter().filter(acknowledged).map(|attempt| attempt.operation).collect()
     }
 }
 
-/// One life of one server.
+/// One life of one server: from a start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ServerId {
-    /// Which of the servers.
+    /// The server's number.
     pub(crate) slot: usize,
-    /// How often it was started, this time included.
+    /// The number of its starts, this one included.
     pub(crate) life: u32,
 }
 
@@ -67,29 +69,29 @@ pub(crate) struct Attempt {
     pub(crate) purpose: Purpose,
     pub(crate) server: ServerId,
     pub(crate) begun: Duration,
-    /// When it ended, and how; `None` while it runs.
+    /// The time and the kind of its end; `None` while it runs.
     pub(crate) ended: Option<(Duration, Outcome)>,
 }
 
 impl Attempt {
-    /// How it ended; `None` while it runs.
+    /// The end of the call; `None` while it runs.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
         self.ended.as_ref().map(|(_, outcome)| outcome)
     }
 }
 
-/// Why a call is made.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To have it done: the first try, or one after another failed.
+    /// To have the operation done: the first try, or a retry after a failure.
     Ask,
-    /// At the same time as another one, to fill the pool of a server.
+    /// To fill a server's pool, together with others at the same time.
     Burst,
-    /// To see, when all is over, what a retry gets.
+    /// To see what a retry gets when all faults are over.
     Final,
-    /// At the same time as another one, for the sooner answer.
+    /// To get an answer sooner, together with another at the same time.
     Hedge,
-    /// Once more, although it was acknowledged.
+    /// To see what a retry gets after the operation was acknowledged.
     LookBack,
 }
 
@@ -102,14 +104,14 @@ pub(crate) struct Fault {
     pub(crate) ended: Duration,
 }
 
-/// Whom a fault befell.
+/// The servers that a fault affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
     /// All servers.
     All,
     /// One life of one server.
     Server(ServerId),
-    /// Whichever server was in a slot: what stands between it and the database.
+    /// The server that was in a slot at the time: the fault affected its connections to the database.
     Slot(usize),
 }
 
@@ -123,7 +125,7 @@ impl fmt::Display for Whom {
     }
 }
 
-/// What a server logged.
+/// A line of a server's log.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) at: Duration,
@@ -136,24 +138,24 @@ pub(crate) struct Line {
 pub(crate) struct Running(usize);
 
 impl Journal {
-    /// More lines of the servers than this are not kept.
+    /// The number of log lines that are stored; older ones are dropped.
     const MOST_LINES: usize = 50_000;
 
     pub(crate) fn new() -> Self {
         Self { begun: Instant::now(), entries: Mutex::default() }
     }
 
-    /// The time since the beginning.
+    /// The time since the journal's creation.
     pub(crate) fn now(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// What is in it. Nobody may wait for anything while they look.
+    /// The contents, locked. Do not await anything while holding the guard.
     pub(crate) fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call begins.
+    /// Notes the beginning of a call.
     pub(crate) fn begin(&self, operation: u32, variant: Variant, purpose: Purpose, server: ServerId) -> Running {
         let begun = self.now();
         let mut entries = self.entries();
@@ -161,7 +163,7 @@ impl Journal {
         Running(entries.attempts.len() - 1)
     }
 
-    /// A call ends.
+    /// Notes the end of a call.
     pub(crate) fn end(&self, running: Running, outcome: Outcome) {
         let now = self.now();
         if let Some(attempt) = self.entries().attempts.get_mut(running.0) {
@@ -169,13 +171,13 @@ impl Journal {
         }
     }
 
-    /// A fault has happened, from `begun` until now.
+    /// Notes a fault that has happened, from `begun` until now.
     pub(crate) fn fault(&self, kind: FaultKind, whom: Whom, begun: Duration) {
         let ended = self.now();
         self.entries().faults.push(Fault { kind, whom, begun, ended });
     }
 
-    /// A server logged something.
+    /// Notes a line of a server's log.
     pub(crate) fn line(&self, server: ServerId, text: String) {
         let at = self.now();
         let mut entries = self.entries();
@@ -185,14 +187,14 @@ impl Journal {
         entries.lines.push_back(Line { at, server, text });
     }
 
-    /// The operations that a server is being asked for.
+    /// The operations of the calls that a server is handling.
     pub(crate) fn asked_of(&self, server: ServerId) -> HashSet<u32> {
         let entries = self.entries();
         let running = entries.attempts.iter().filter(|attempt| attempt.server == server && attempt.ended.is_none());
         running.map(|attempt| attempt.operation).collect()
     }
 
-    /// Those of these operations that another server has answered for good since `time`.
+    /// The number of these operations that got a final answer from another server after `time`.
     pub(crate) fn answered_since(&self, time: Duration, operations: &HashSet<u32>, by_other_than: ServerId) -> usize {
         let entries = self.entries();
         let answered: HashSet<u32> = entries

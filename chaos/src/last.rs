@@ -1,3 +1,5 @@
+//! The last retry of every operation.
+
 use std::{
     sync::{
         Arc,
@@ -18,20 +20,20 @@ use crate::{
     plan::Plan,
 };
 
-/// How often a last retry is tried, where the answer is not for good.
+/// The number of attempts of a last retry, as long as the answer is not final.
 const ATTEMPTS: usize = 5;
 
-/// Between two of these.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long one waits for its answer.
+/// The time that an attempt waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the server may take to stop.
+/// The time that the server may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// The last retry of every operation, when there are no faults any more and no server that has seen one: a new server,
-/// with nothing between it and the database.
+/// The last retry of every operation, after all faults. It goes to a new server that has seen no fault and has a direct
+/// connection to the database.
 #[derive(Debug)]
 pub(crate) struct Last<'a> {
     pub(crate) database: &'a Database,
@@ -41,11 +43,11 @@ pub(crate) struct Last<'a> {
 }
 
 impl Last<'_> {
-    /// Makes them all.
+    /// Makes all last retries.
     ///
     /// # Errors
     ///
-    /// The server does not come up.
+    /// The server does not start.
     pub(crate) async fn retries(&self) -> Result<(), Error> {
         let setting = Setting {
             flags: self.plan.flags(self.mode),
@@ -55,7 +57,7 @@ impl Last<'_> {
             rotation: Arc::new(Rotation::default()),
             verbose: self.plan.verbose,
         };
-        // In the place after all others.
+        // The slot after all others.
         let server = ServerId { slot: self.plan.servers as usize, life: 1 };
         let (process, ready) = Process::start(server, &setting, self.database.url()).await?;
         let backend = Arc::new(Backend::new(server, &ready)?);
@@ -78,7 +80,7 @@ impl Last<'_> {
     }
 }
 
-/// One of several that share the operations.
+/// Retries operations until there are no more; several of these tasks share them.
 async fn retry_all(next: Arc<AtomicUsize>, operations: Arc<[Operation]>, backend: Arc<Backend>, journal: Arc<Journal>) {
     while let Some(operation) = operations.get(next.fetch_add(1, Ordering::Relaxed)) {
         for _ in 0..ATTEMPTS {

@@ -1,5 +1,5 @@
-//! The fault harness: a seeded workload on the sample service while its servers, its database and the connections
-//! between them fail, and an independent auditor that counts what is left.
+//! The fault harness: runs a seeded workload on the sample service while its servers, its database and the connections
+//! between them fail. An independent auditor then counts what is left.
 //!
 //! ```text
 //!   clients ──▶ servers (the sample, as processes) ──▶ proxies ──▶ PostgreSQL (private)
@@ -10,18 +10,18 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `args`, `run`, `plan`, `trial` | the command; what is decided beforehand; one run in one mode |
-//! | `seed`, `operation`, `schedule`, `step`, `fault` | what there is to decide, all from one seed |
-//! | `database`, `fleet` | what fails: PostgreSQL, and the server processes, each behind a `tcp_proxy` |
-//! | `server` | what runs in a server process: the sample, and what kills or stops it at a step |
-//! | `faults`, `pace` | what makes the faults happen, and keeps them in step with the operations |
-//! | `client`, `outcome`, `journal` | those who call, what they were told, and the book of all of it |
-//! | `last`, `auditor` | the last retries, and the judgement |
-//! | `report`, `progress` | what a person reads |
-//! | `sabotage` | promises broken on purpose, to see that the auditor notices |
+//! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
+//! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
+//! | `database`, `fleet` | the parts that fail: PostgreSQL, and the server processes, each behind a `tcp_proxy` |
+//! | `server` | the code of a server process: the sample, and the hook that kills or stops it at a step |
+//! | `faults`, `pace` | carrying out the faults, in step with the operations |
+//! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
+//! | `last`, `auditor` | the last retries, and the verdict |
+//! | `report`, `progress` | the output for a person |
+//! | `sabotage` | promises broken on purpose, to test the auditor |
 //!
-//! Servers are this program itself, started again as `chaos serve`. A step is a `tracing` event of the engine or of the
-//! sample; a server that was told to dies there and nowhere else.
+//! The servers are this program itself, started again as `chaos serve`. A step is a `tracing` event of the engine or of
+//! the sample. A server that was told to die at a step dies exactly there.
 
 mod args;
 mod auditor;

@@ -1,4 +1,4 @@
-//! `cargo run --release -p chaos`: the fault harness. `-- --help` lists its flags.
+//! The fault harness: `cargo run --release -p chaos`. Add `-- --help` to list its flags.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ async fn main() -> ExitCode {
         None => chaos::run(&args).await,
     };
     ended.unwrap_or_else(|error| {
-        #[expect(clippy::print_stderr, reason = "why it ended")]
+        #[expect(clippy::print_stderr, reason = "the reason for the exit code")]
         {
             eprintln!("error: {error}");
         }

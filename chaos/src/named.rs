@@ -1,15 +1,17 @@
+//! Sets of named values on the command line.
+
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-/// One of a fixed number of things with names.
+/// A value of a fixed set, with a name.
 pub(crate) trait Named: Copy + Ord + 'static {
-    /// All of them.
+    /// All values.
     const ALL: &'static [Self];
 
-    /// What it is called.
+    /// The value's name.
     fn name(self) -> &'static str;
 }
 
-/// Some of them, as the command line has it: `all`, `none`, or a list with commas.
+/// A subset, as on the command line: `all`, `none`, or a comma-separated list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SomeOf<T: Ord>(BTreeSet<T>);
 
@@ -30,7 +32,7 @@ impl<T: Named> FromStr for SomeOf<T> {
         let one = |name: &str| {
             let found = T::ALL.iter().copied().find(|one| one.name() == name);
             let names: Vec<_> = T::ALL.iter().map(|one| one.name()).collect();
-            found.ok_or_else(|| format!("there is no {name:?}; there are {}", names.join(", ")))
+            found.ok_or_else(|| format!("unknown name {name:?}; expected one of {}", names.join(", ")))
         };
         match text {
             "all" => Ok(Self(T::ALL.iter().copied().collect())),
@@ -55,7 +57,7 @@ mod tests {
     use crate::fault::FaultSet;
 
     #[test]
-    fn a_set_is_read_back_from_what_it_says() {
+    fn parses_a_set_from_its_text() {
         for text in ["all", "none", "full-pool,zombie"] {
             let set: FaultSet = text.parse().expect("a set");
             assert_eq!(set.to_string(), text);

@@ -1,3 +1,5 @@
+//! The operations that the clients want done.
+
 use std::time::Duration;
 
 use rand::{Rng, RngExt as _};
@@ -8,17 +10,17 @@ use crate::{
     seed::{Seed, Subject},
 };
 
-/// What the names of all that is created begin with.
+/// The prefix of the names of everything that is created.
 const PREFIX: &str = "chaos-";
 
-/// What the name of a [changed](Variant::Changed) request ends with.
+/// The suffix of the name of a [changed](Variant::Changed) request.
 const CHANGED: &str = "-changed";
 
-/// What the e-mail address of an invitation ends with.
+/// The suffix of an invitation's e-mail address.
 const DOMAIN: &str = "@example.com";
 
-/// One thing that a client wants done exactly once. Its number is in the name of what it creates, so that its effects
-/// can be counted without asking anybody.
+/// One thing that a client wants done exactly once. Its number is part of the name of what it creates, so that its
+/// effects can be counted in the database alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) number: u32,
@@ -28,7 +30,7 @@ pub(crate) struct Operation {
     pub(crate) habits: Habits,
 }
 
-/// What is created.
+/// The kind of row that is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Cluster,
@@ -36,32 +38,32 @@ pub(crate) enum Kind {
     Project,
 }
 
-/// Who asks.
+/// The user who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Alice,
     Bob,
 }
 
-/// How its client goes about it.
+/// The client's habits for the operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
-    /// Whether the key is used once more, for another request, after the operation was acknowledged.
+    /// Whether the key is used again for another request, after the operation was acknowledged.
     pub(crate) changes: bool,
-    /// How many of the first attempts the client hangs up on.
+    /// The number of first attempts that the client hangs up on.
     pub(crate) hang_ups: u32,
-    /// How many further calls go out at the same time as the first.
+    /// The number of further calls that go out at the same time as the first.
     pub(crate) hedges: usize,
-    /// How long it waits for an answer.
+    /// The time that the client waits for an answer.
     pub(crate) patience: Duration,
 }
 
-/// Which request goes with the operation's key.
+/// The request that is sent with the operation's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Variant {
     /// The operation's own.
     Asked,
-    /// Another one, which has to be refused.
+    /// Another request, which the service must refuse.
     Changed,
 }
 
@@ -81,14 +83,14 @@ impl Operation {
         }
     }
 
-    /// What is created by one of its requests is called this.
+    /// The name of what one of its requests creates.
     pub(crate) fn name(&self, variant: Variant) -> String {
         let changed = if variant == Variant::Changed { CHANGED } else { "" };
         let domain = if self.kind == Kind::Invitation { DOMAIN } else { "" };
         format!("{PREFIX}{:06}{changed}{domain}", self.number)
     }
 
-    /// Whose request created something of this name.
+    /// The operation and the request that created something of this name.
     pub(crate) fn of_name(name: &str) -> Option<(u32, Variant)> {
         let name = name.strip_suffix(DOMAIN).unwrap_or(name).strip_prefix(PREFIX)?;
         let (number, variant) = match name.strip_suffix(CHANGED) {
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_says_whose_it_is() {
+    fn finds_the_operation_and_the_request_by_the_name() {
         for number in 0..200 {
             let operation = Operation::new(Seed(1), number, &"all".parse().expect("a set"));
             for variant in [Variant::Asked, Variant::Changed] {
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_operations_have_the_same_key() {
+    fn gives_each_operation_a_key_of_its_own() {
         let keys = (0..1000).map(|number| Operation::new(Seed(1), number, &"all".parse().expect("a set")).key);
         assert_eq!(keys.collect::<std::collections::HashSet<_>>().len(), 1000);
     }

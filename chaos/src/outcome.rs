@@ -1,33 +1,35 @@
+//! The end of a call, as its client saw it.
+
 use std::{fmt, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-/// The domain of what the layer itself refuses.
+/// The domain of the layer's own rejections.
 const DOMAIN: &str = "tonic-idempotency";
 
-/// How a call ended, as its client saw it.
+/// The end of a call, as its client saw it.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// It was acknowledged.
+    /// The call was acknowledged.
     Acknowledged(Acknowledgement),
-    /// It failed, or was refused.
+    /// The call failed, or was refused.
     Failed(Failure),
     /// The client hung up.
     HungUp,
-    /// No answer came in the time that the client has.
+    /// No answer came within the client's patience.
     TimedOut,
 }
 
 /// A response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
-    /// The id of what was created; `None` where it is no id.
+    /// The id of what was created; `None` if the response has no valid id.
     pub(crate) id: Option<Uuid>,
-    /// Whether it says that it is a replay.
+    /// Whether the response is marked as a replay.
     pub(crate) replayed: bool,
-    /// Whether the layer took part: whether there is an `idempotency-status`.
+    /// Whether the layer took part, which the header `idempotency-status` shows.
     pub(crate) protected: bool,
 }
 
@@ -37,13 +39,13 @@ pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) reason: Option<Reason>,
     pub(crate) message: String,
-    /// How long the client is asked to wait.
+    /// The delay that the server asks for.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether a server said so, and not the connection to it.
+    /// Whether the status came from a server, and not from the connection to it.
     pub(crate) answered: bool,
 }
 
-/// What the layer's `google.rpc.ErrorInfo` says.
+/// The reason in the layer's `google.rpc.ErrorInfo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     InProgress,
@@ -54,7 +56,7 @@ pub(crate) enum Reason {
 }
 
 impl Outcome {
-    /// Whether a client takes this for the answer, and does not try again.
+    /// Whether a client accepts this as the answer, and stops trying.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Acknowledged(_) => true,
@@ -108,7 +110,7 @@ impl From<Status> for Failure {
             }),
             message: status.message().to_owned(),
             retry_after: retry.and_then(|retry| retry.retry_delay),
-            // A status that was made here, from an error of the connection, has that for its source.
+            // A status that tonic made locally from a connection error has that error as its source.
             answered: std::error::Error::source(&status).is_none(),
         }
     }
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_reason_from_the_layer_and_from_nobody_else() {
+    fn takes_the_reason_from_the_layers_own_domain_only() {
         let reason = |domain: &str| {
             let details = ErrorDetails::with_error_info("IDEMPOTENCY_IN_PROGRESS", domain, []);
             Failure::from(Status::with_error_details(Code::Aborted, "", details)).reason
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_final_and_an_outage_is_not() {
+    fn takes_a_refusal_for_final_and_not_an_outage() {
         for (code, last) in [
             (Code::Aborted, false),
             (Code::FailedPrecondition, true),

@@ -1,3 +1,5 @@
+//! Keeps operations and faults in step.
+
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -5,21 +7,21 @@ use std::{
 
 use tokio::{sync::watch, time};
 
-/// The longest that an operation waits for faults that are due: some of them need calls to happen.
+/// The longest that an operation waits for due faults. It must not wait longer: some faults need calls to happen.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// More faults than this are not left waiting while operations go on.
+/// The number of due faults that may wait while operations go on.
 const BACKLOG: usize = 4;
 
-/// Hands out the numbers of the operations, and keeps them and the faults in step: on a fast machine the clients would
-/// be done before the faults that were meant for them have had their turn.
+/// Hands out the numbers of the operations, in step with the faults. Without it, on a fast machine, the clients would
+/// be done before most of the faults had begun.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many operations have begun.
+    /// The number of operations that have begun.
     begun: watch::Sender<u32>,
     next: AtomicU32,
     operations: usize,
-    /// How many faults are due and have not begun.
+    /// The number of due faults that have not begun.
     waiting: watch::Sender<usize>,
 }
 
@@ -28,7 +30,7 @@ impl Pace {
         Self { begun: watch::Sender::new(0), next: AtomicU32::new(0), operations, waiting: watch::Sender::new(0) }
     }
 
-    /// The next operation's number; `None` once there are no more.
+    /// Returns the next operation's number; `None` after the last.
     pub(crate) async fn next(&self) -> Option<u32> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if number as usize >= self.operations {
@@ -36,18 +38,18 @@ impl Pace {
         }
         self.begun.send_modify(|begun| *begun += 1);
         let mut waiting = self.waiting.subscribe();
-        // Then it goes on without them.
+        // After this time the operation goes on without the faults.
         let _ = time::timeout(PATIENCE, waiting.wait_for(|waiting| *waiting <= BACKLOG)).await;
         Some(number)
     }
 
     /// Waits until this many operations have begun.
     pub(crate) async fn reached(&self, operations: u32) {
-        // Its sender lives as long as this does.
+        // Does not fail: the sender lives as long as `self`.
         let _ = self.begun.subscribe().wait_for(|begun| *begun >= operations).await;
     }
 
-    /// How many faults are due and have not begun.
+    /// Sets the number of due faults that have not begun.
     pub(crate) fn set_waiting(&self, faults: usize) {
         self.waiting.send_if_modified(|waiting| std::mem::replace(waiting, faults) != faults);
     }

@@ -1,3 +1,5 @@
+//! Decides everything in advance.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
     step::Step,
 };
 
-/// All that is decided before anything begins.
+/// Everything that is decided before the run begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) clients: u32,
@@ -26,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What these arguments ask for, with this seed.
+    /// The plan for these arguments and this seed.
     pub(crate) fn new(args: &Args, seed: u64) -> Self {
         let seed = Seed(seed);
         let operations = (0..args.operations).map(|number| Operation::new(seed, number, &args.faults));
@@ -43,15 +45,15 @@ impl Plan {
         }
     }
 
-    /// The faults that there will be.
+    /// The faults of a run in this mode.
     pub(crate) fn schedule(&self, mode: Mode) -> Vec<Due> {
-        // As many as the numbers of operations go.
+        // Operations are numbered with a `u32`.
         let operations = u32::try_from(self.operations.len()).unwrap_or(u32::MAX);
         schedule(self.seed, operations, self.servers, &self.faults, &Step::of(mode))
     }
 
-    /// The flags of the sample. Without its store it refuses calls, in every mode: to run them unprotected is its
-    /// default, and would be a duplicate that it never promised not to make.
+    /// The flags of the sample. Without its store it refuses calls, in every mode. Its default is to run them
+    /// unprotected, which can make duplicates; the sample does not promise otherwise.
     pub(crate) fn flags(&self, mode: Mode) -> Vec<String> {
         let mut flags = vec!["--listen", "127.0.0.1:0", "--on-store-unavailable", "reject", "--mode", mode.as_str()];
         let lease = humantime::format_duration(self.lease).to_string();
@@ -62,7 +64,7 @@ impl Plan {
         flags.into_iter().map(str::to_owned).collect()
     }
 
-    /// What may be expected of it.
+    /// The promises that apply in this mode.
     pub(crate) fn rules(&self, mode: Mode) -> Rules {
         Rules { lease: self.lease, mode, on_lease_ended: self.on_lease_ended }
     }

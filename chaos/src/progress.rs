@@ -1,3 +1,5 @@
+//! Shows the progress of a run on stderr.
+
 use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::Arc,
@@ -8,13 +10,13 @@ use tokio::{task::JoinHandle, time};
 
 use crate::{args::Mode, journal::Journal};
 
-/// How often it is shown on a terminal.
+/// The interval between two updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_secs(1);
 
-/// And elsewhere, where every line stays.
+/// The interval elsewhere, where every line stays.
 const ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// Shows on stderr how far the run has come, until it is dropped.
+/// Shows the progress of the run on stderr, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     journal: Arc<Journal>,
@@ -23,7 +25,7 @@ pub(crate) struct Progress {
     terminal: bool,
 }
 
-/// What shows it.
+/// The task that shows the progress; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Showing {
     progress: Arc<Progress>,
@@ -60,7 +62,7 @@ impl Progress {
             "{mode}: {done} of {operations} operations, {calls} calls, {faults} faults, {rate:.0}/s, {seconds} s"
         );
         let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-        // Nobody may be looking.
+        // Fails if stderr is closed.
         let _ = write!(io::stderr(), "{begin}{line}{end}");
     }
 }

@@ -1,3 +1,5 @@
+//! Runs the plan in each mode and prints the tables.
+
 use std::{
     io::{self, Write as _},
     process::ExitCode,
@@ -13,11 +15,12 @@ use crate::{
     trial::Trial,
 };
 
-/// Runs the harness: success where all promises were kept. Ctrl-C and SIGTERM end it early, and leave nothing behind.
+/// Runs the harness; returns success if all promises were kept. Ctrl-C and SIGTERM end it early, and leave nothing
+/// behind.
 ///
 /// # Errors
 ///
-/// It could not be carried out, or was interrupted.
+/// The run could not be carried out, or was interrupted.
 pub async fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -30,7 +33,7 @@ pub async fn run(args: &Args) -> Result<ExitCode, Error> {
 
 async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if !args.report.is_dir() {
-        return Err(format!("--report {} is no directory", args.report.display()).into());
+        return Err(format!("--report {} is not a directory", args.report.display()).into());
     }
     let seed = args.seed.unwrap_or_else(rand_seed);
     let plan = Plan::new(args, seed);
@@ -42,7 +45,7 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
         if !trial.verdict.violations.is_empty() {
             kept = false;
             let path = write_stories(&plan, &trial, &args.report)?;
-            say(&format!("The stories are in {}; again: `--seed {seed}`.\n", path.display()));
+            say(&format!("The stories are in {}. To repeat the run: `--seed {seed}`.\n", path.display()));
         }
     }
     say(LEGEND);
@@ -50,11 +53,11 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
 }
 
 fn rand_seed() -> u64 {
-    // Random enough to be another one each time, and short enough to be typed.
+    // Random enough to differ each time, and short enough to type.
     u64::from(uuid::Uuid::new_v4().as_fields().0)
 }
 
 fn say(text: &str) {
-    // Whoever closed stdout does not want to read it; the exit code says it, too.
+    // Fails if stdout is closed. The exit code has the result, too.
     let _ = writeln!(io::stdout(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Promises broken on purpose, behind the back of the service, to see that the auditor notices.
+//! Breaks promises on purpose, behind the back of the service, to test the auditor.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use crate::{
     operation::{Kind, Operation, User, Variant},
 };
 
-/// The record is gone: the next retry executes it once more.
+/// Deletes the record, so that the next retry executes the operation once more.
 const FORGET: &str = "DELETE FROM tenant.idempotency_keys WHERE idempotency_key = $1";
 
-/// The record is as if somebody were at it, and for long.
+/// Turns the record into a reservation with a long lease.
 const HOLD: &str = "UPDATE tenant.idempotency_keys
     SET response_bytes = NULL, project_id = NULL, token = gen_random_uuid(), lease_expires = now() + interval '1 hour'
     WHERE idempotency_key = $1";
 
-/// What was created is gone.
+/// Deletes what the operation created.
 const LOSE: &str = "DELETE FROM tenant.projects WHERE name = $1";
 
-/// A refused request was executed.
+/// Executes a request that was refused.
 const EXECUTE: &str = "INSERT INTO tenant.projects (organization_id, cluster_id, name)
     SELECT organization_id, cluster_id, $1 FROM tenant.projects LIMIT 1";
 
-/// The records of two operations have each other's response.
+/// Swaps the stored responses of two operations.
 const SWAP: &str = "UPDATE tenant.idempotency_keys k SET response_bytes = other.response_bytes
     FROM tenant.idempotency_keys other
     WHERE (k.idempotency_key, other.idempotency_key) IN (($1, $2), ($2, $1))";
 
-/// What is broken.
+/// A way to break a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Deed {
     Execute,
@@ -54,15 +54,15 @@ impl Named for Deed {
     }
 }
 
-/// Which promises are broken.
+/// The promises to break.
 pub(crate) type Sabotage = SomeOf<Deed>;
 
-/// Breaks each of them once, when all faults are over and before the last retries, for another operation that was
-/// `acknowledged`.
+/// Breaks each promise once, after all faults and before the last retries, each for a different `acknowledged`
+/// operation.
 ///
 /// # Errors
 ///
-/// The database refuses, or there are too few operations.
+/// The database refuses a statement, or too few operations were acknowledged.
 pub(crate) async fn sabotage(
     deeds: &Sabotage,
     client: &Client,
@@ -72,7 +72,7 @@ pub(crate) async fn sabotage(
     let suitable = |operation: &&Operation| operation.kind == Kind::Project && operation.user == User::Alice;
     let acknowledged = acknowledged.iter().filter_map(|number| operations.get(*number as usize));
     let mut victims = acknowledged.filter(suitable);
-    let mut next = || victims.next().ok_or("too few operations were acknowledged to be sabotaged");
+    let mut next = || victims.next().ok_or("too few operations were acknowledged for the sabotage");
     for deed in deeds.each() {
         let victim = next()?;
         let changed = match deed {
@@ -83,7 +83,7 @@ pub(crate) async fn sabotage(
             Deed::Swap => client.execute(SWAP, &[&victim.key, &next()?.key]).await? / 2,
         };
         if changed != 1 {
-            return Err(format!("the sabotage {} met {changed} rows", deed.name()).into());
+            return Err(format!("the sabotage {} changed {changed} rows instead of 1", deed.name()).into());
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Which faults there will be, and when: all of it decided before the first call.
+//! Plans all faults and their times before the first call.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::{
     step::Step,
 };
 
-/// One in how many operations a fault of a family comes, on average; and how many there are at least. Often enough that
-/// every operation is near one, seldom enough that most of the time something works.
+/// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
+/// for every operation to be near one, and few enough for something to work most of the time.
 const RATES: [(Family, u32, u32); 9] = [
     (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
@@ -25,20 +25,21 @@ const RATES: [(Family, u32, u32); 9] = [
     (Family::Zombie, 150, 1),
 ];
 
-/// Where a paused server does the most harm: with rows in an open transaction, and between the effect and its record.
+/// The steps at which a paused server does the most harm: with rows in an open transaction, and between the effect and
+/// its record.
 const PAUSES: [Step; 2] = [Step::HandlerWrote, Step::BeforeSettle];
 
-/// On which side of a COMMIT a connection is cut.
+/// The sides of a COMMIT on which a connection is cut.
 const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 
-/// A fault, and after how many begun operations it is due.
+/// A fault, and the number of begun operations after which it is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
     pub(crate) at: u32,
     pub(crate) fault: Planned,
 }
 
-/// A fault that is to come.
+/// A planned fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Planned {
     /// A connection between a server and the database is cut.
@@ -46,11 +47,11 @@ pub(crate) enum Planned {
         slot: usize,
         cut: Cut,
     },
-    /// The database stays away for this long.
+    /// Keeps the database down for this long.
     DatabaseKill {
         down: Duration,
     },
-    /// The table of keys is locked for this long.
+    /// Locks the table of keys for this long.
     FullPool {
         hold: Duration,
     },
@@ -61,7 +62,7 @@ pub(crate) enum Planned {
     },
 }
 
-/// The connections between a server and the database become unusable for a while.
+/// A period in which the connections between a server and the database are unusable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stall {
     pub(crate) hold: Duration,
@@ -72,25 +73,25 @@ pub(crate) struct Stall {
 pub(crate) enum Manner {
     /// Nothing passes.
     Held,
-    /// Nothing passes, and then they are cut.
+    /// Nothing passes; then the connections are cut.
     HeldAndCut,
-    /// Everything passes, each answer late by this much.
+    /// Everything passes, each answer delayed by this much.
     Late(Duration),
 }
 
-/// What is to happen to a server, whichever is free for it.
+/// A fault of a server; the first free server takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
-    /// It kills itself on passing the step for the `nth` time.
+    /// The server kills itself when it passes the step for the `nth` time.
     DieAt { step: Step, nth: u32 },
-    /// It is killed after this long.
+    /// The harness kills the server after this long.
     Kill { after: Duration },
-    /// It is stopped on passing the step for the `nth` time, and goes on when its leases are over. `partitioned`: its
-    /// connections to the database are cut meanwhile, so that the database believes it dead.
+    /// The server stops itself when it passes the step for the `nth` time, and goes on after its leases have ended.
+    /// `partitioned`: its connections to the database are cut in the meantime, so that the database ends its sessions.
     PauseAt { step: Step, nth: u32, partitioned: bool },
 }
 
-/// All faults of a run, in the order in which they are due.
+/// All faults of a run, in the order of their times.
 pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &FaultSet, steps: &[Step]) -> Vec<Due> {
     let mut schedule = Vec::new();
     for (family, gap, least) in RATES.into_iter().filter(|(family, ..)| faults.has(*family)) {
@@ -127,18 +128,18 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
     schedule
 }
 
-/// The place of fault `number` of `count`: anywhere in its own equal share of the run, but for the very end, where
-/// there would be nobody left to feel it.
+/// The time of fault `number` of `count`: a random point in its own equal share of the run. The very end of the run is
+/// left out, because no calls would meet the fault there.
 fn position(rng: &mut impl Rng, operations: u32, number: u32, count: u32) -> u32 {
     let share = f64::from(operations) * 0.95 / f64::from(count);
     let at = share * (f64::from(number) + rng.random::<f64>());
-    // In range, and not negative.
+    // The value is in range, and not negative.
     (at as u32).min(operations)
 }
 
 fn cut(rng: &mut impl Rng, all: bool) -> Cut {
     let direction = if rng.random() { Direction::Answers } else { Direction::Requests };
-    // A claim or a completion is some 300 bytes each way.
+    // A claim or a completion is about 300 bytes each way.
     Cut { all, moment: Moment::Bytes { direction, left: rng.random_range(0..1500) } }
 }
 
@@ -155,7 +156,7 @@ fn milliseconds(rng: &mut impl Rng, from: u64, to: u64) -> Duration {
     Duration::from_millis(rng.random_range(from..to))
 }
 
-/// Gives each of some values once, in a random order, and then again, in another.
+/// Returns each of the values once, in a random order, and then again in another order.
 struct Shuffled<'a, T> {
     left: Vec<T>,
     values: &'a [T],
@@ -189,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_faults_and_another_does_not() {
+    fn plans_the_same_faults_for_the_same_seed_and_not_for_another() {
         let of = |seed| faults(seed, 1000, "all").iter().map(|due| (due.at, due.fault)).collect::<Vec<_>>();
         assert!(of(1) == of(1));
         assert!(of(1) != of(2));
     }
 
     #[test]
-    fn even_a_short_run_meets_every_fault_and_every_step() {
+    fn plans_every_fault_and_every_step_even_in_a_short_run() {
         let faults = faults(1, 100, "all");
         assert!(faults.iter().all(|due| due.at <= 95));
         let steps: HashSet<Step> = faults
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_stays_as_it_is_when_others_are_switched_off() {
+    fn does_not_change_a_family_when_others_are_disabled() {
         let kills = |set| -> Vec<u32> {
             let kills = faults(1, 2000, set).into_iter().filter(|due| family_of(due.fault) == Family::DatabaseKill);
             kills.map(|due| due.at).collect()

@@ -1,30 +1,32 @@
+//! Random numbers for every decision, from one seed.
+
 use rand::{SeedableRng as _, rngs::ChaCha8Rng};
 
 use crate::fault::Family;
 
-/// What all decisions of a run are drawn from.
+/// The source of all decisions of a run.
 ///
-/// Each subject has a stream of its own, so that what one draws does not depend on how far another has come: the same
-/// seed gives the same operations, with the same habits, and the same faults at the same operations. What the machine
-/// adds (which server a call meets, when a process gets its time) is not repeated.
+/// Each subject has its own stream, so that its numbers do not depend on how far another subject has come. The same
+/// seed gives the same operations, with the same habits, and the same faults at the same operations. Effects of the
+/// machine (which server gets a call, when a process is scheduled) are not repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(pub(crate) u64);
 
-/// What is decided.
+/// A subject of decisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
-    /// How a client goes about an operation, by its number.
+    /// The habits and retries of the client for an operation, by the operation's number.
     Attempts(u32),
-    /// The moments at which a client looks back, by its number.
+    /// The moments at which a client looks back, by the client's number.
     Client(u32),
-    /// Which faults of a family there are, and when.
+    /// The faults of a family, and their times.
     Faults(Family),
-    /// What an operation asks for, by its number.
+    /// The request of an operation, by the operation's number.
     Operation(u32),
 }
 
 impl Seed {
-    /// The stream of random numbers for a subject. The generator is one whose numbers never change.
+    /// The stream of random numbers for a subject. The generator's output is the same in every version of its crate.
     pub(crate) fn rng(self, subject: Subject) -> ChaCha8Rng {
         let (kind, number) = match subject {
             Subject::Attempts(number) => (1, number),
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_decides_the_same_and_another_does_not() {
+    fn decides_the_same_for_the_same_seed_and_not_for_another() {
         let draw = |seed, subject| Seed(seed).rng(subject).random::<u64>();
         assert_eq!(draw(1, Subject::Operation(7)), draw(1, Subject::Operation(7)));
         assert_ne!(draw(1, Subject::Operation(7)), draw(2, Subject::Operation(7)));

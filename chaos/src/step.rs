@@ -1,20 +1,21 @@
+//! The steps of the protocol at which a server can be killed or paused.
+
 use std::{fmt, str::FromStr};
 
 use crate::args::Mode;
 
-/// The target of the engine's events.
+/// The target of the engine's step events.
 pub(crate) const ENGINE_TARGET: &str = "tonic_idempotency::step";
 
-/// The target of the sample's.
+/// The target of the sample's step events.
 pub(crate) const SAMPLE_TARGET: &str = "organization::step";
 
-/// A point in the life of a call that its server passes, in this order. Each is a `tracing` event with the field
-/// `step`.
+/// A step of a call on its server, in this order. Each is a `tracing` event with the field `step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Step {
     /// The claim is about to be sent.
     BeforeClaim,
-    /// The key is this call's; the handler has not begun.
+    /// The call has the key; the handler has not begun.
     AfterClaim,
     /// The handler is about to write.
     HandlerStarted,
@@ -39,12 +40,12 @@ impl Step {
         Self::AfterSettle,
     ];
 
-    /// The steps that a call passes in this mode.
+    /// The steps of a call in this mode.
     pub(crate) fn of(mode: Mode) -> Vec<Self> {
         Self::ALL.into_iter().filter(|step| mode == Mode::Reserved || *step != Self::HandlerCommitted).collect()
     }
 
-    /// The name, as the events have it.
+    /// The name, as in the events.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::BeforeClaim => "before_claim",
@@ -72,7 +73,7 @@ impl FromStr for Step {
     }
 }
 
-/// A text that is no [`Step`].
+/// The text is not the name of a [`Step`].
 #[derive(Debug)]
 pub(crate) struct UnknownStep;
 
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_is_read_back_from_its_name() {
+    fn parses_the_name_of_every_step() {
         for step in Step::ALL {
             assert_eq!(step.as_str().parse::<Step>().ok(), Some(step));
         }

@@ -1,3 +1,5 @@
+//! One run in one mode, from the first server to the verdict.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time};
@@ -18,34 +20,35 @@ use crate::{
     sabotage::sabotage,
 };
 
-/// No operation may take this long to be done with; and so all of them together cannot stand still for longer.
+/// The longest time in which no operation finishes: no single operation may take longer, so all of them together cannot
+/// stand still for longer.
 const STANDSTILL: Duration = Duration::from_secs(120);
 
-/// How often one looks whether anything moves.
+/// The interval between two checks for progress.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How much longer than the lease one waits until nothing is reserved any more.
+/// The time that is waited beyond the lease until all reservations have ended.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// What became of a run in one mode.
+/// The result of a run in one mode.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) mode: Mode,
     pub(crate) tally: Tally,
-    /// How long the operations took, faults included.
+    /// The duration of the operations, faults included.
     pub(crate) took: Duration,
     pub(crate) verdict: Verdict,
-    /// What the story of a violation is told from.
+    /// The log from which the story of a violation is told.
     pub(crate) entries: Entries,
 }
 
 impl Trial {
-    /// Carries out the plan in one mode: on a new database, with new servers, which are gone afterwards. Dropped, it
-    /// leaves nothing behind either.
+    /// Carries out the plan in one mode, on a new database and with new servers, which are gone afterwards. Leaves
+    /// nothing behind if it is dropped, either.
     ///
     /// # Errors
     ///
-    /// It could not be carried out; that says nothing of the promises.
+    /// The run could not be carried out; this does not mean that a promise was broken.
     pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
         let database = Arc::new(Database::start().await?);
         let journal = Arc::new(Journal::new());
@@ -70,8 +73,7 @@ impl Trial {
     }
 }
 
-/// The clients do their work while things fail around them: how long it took. In the end everything has been stopped,
-/// in good order.
+/// Runs the clients and the faults, then stops everything in order. Returns how long the operations took.
 async fn faults_and_work(
     plan: &Plan,
     mode: Mode,
@@ -132,7 +134,7 @@ async fn all(clients: &mut JoinSet<()>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns when nothing has been done for long.
+/// Returns when no operation has finished for [`STANDSTILL`].
 async fn standstill(journal: &Journal) -> Error {
     let (mut done, mut since) = (0, time::Instant::now());
     while since.elapsed() < STANDSTILL {
@@ -142,5 +144,5 @@ async fn standstill(journal: &Journal) -> Error {
             (done, since) = (now_done, time::Instant::now());
         }
     }
-    format!("nothing moves: no operation was done with in {STANDSTILL:?}, after {done} of them").into()
+    format!("no operation finished within {STANDSTILL:?}, after {done} finished ones").into()
 }

@@ -1,3 +1,5 @@
+//! The audit of each operation.
+
 use std::time::Duration;
 
 use tonic::Code;
@@ -10,7 +12,7 @@ use crate::{
     outcome::{Acknowledgement, Failure, Outcome, Reason},
 };
 
-/// Looks at everything.
+/// Judges all operations and everything that belongs to none.
 pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
     let mut attempts: Vec<Vec<&Attempt>> = vec![Vec::new(); evidence.operations.len()];
     for attempt in &evidence.entries.attempts {
@@ -23,7 +25,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
         Case::new(evidence, operation.number, &attempts, &mut verdict).judge();
     }
     for name in &evidence.rows.strangers {
-        let what = format!("there is a row {name:?}, which nobody asked for");
+        let what = format!("the row {name:?} belongs to no operation");
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
     }
     for (at, server) in &evidence.entries.unexpected_ends {
@@ -33,16 +35,16 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
     verdict
 }
 
-/// One operation.
+/// The case of one operation.
 struct Case<'a> {
-    /// With its own request.
+    /// The attempts with its own request.
     asked: Vec<&'a Attempt>,
-    /// With another one.
+    /// The attempts with another request.
     changed: Vec<&'a Attempt>,
     evidence: &'a Evidence<'a>,
     /// Whether a fault may have kept its outcome from being recorded.
     hit: bool,
-    /// Whether it may have been executed again for that.
+    /// Whether that fault allows a rerun.
     may_be_rerun: bool,
     number: u32,
     verdict: &'a mut Verdict,
@@ -86,7 +88,7 @@ impl<'a> Case<'a> {
         self.last_word(first);
     }
 
-    /// What there is of it.
+    /// Checks the rows that the operation left.
     fn effects(&mut self) {
         let rows = self.evidence.rows.of(self.number, Variant::Asked).len();
         if rows > 1 {
@@ -102,13 +104,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// A response to its own request; `first` is the one before all others, if it is not this one.
+    /// Checks a response to the operation's own request. `first` is the first response, unless it is this one.
     fn acknowledgement(&mut self, attempt: &Attempt, given: Acknowledgement, first: Option<First>) {
         if !given.protected {
             self.broken(Promise::NothingElse, format!("a call ran unprotected, after {:.3?}", attempt.begun));
         }
         let Some(id) = given.id else {
-            return self.broken(Promise::NothingElse, "a response had no id".to_owned());
+            return self.broken(Promise::NothingElse, "a response had no valid id".to_owned());
         };
         match self.evidence.rows.owner(id) {
             Some(owner) if owner == (self.number, Variant::Asked) => {}
@@ -116,28 +118,28 @@ impl<'a> Case<'a> {
                 return self.broken(Promise::NoWrongReplay, format!("it got the response of operation {other}: {id}"));
             }
             None => {
-                return self.broken(Promise::NothingLost, format!("{id} was acknowledged, and there is no such row"));
+                return self.broken(Promise::NothingLost, format!("{id} was acknowledged, and has no row"));
             }
         }
         let Some(first) = first else { return };
         let later = attempt.begun >= first.at;
         let text = |id: Option<Uuid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
         if first.id != Some(id) {
-            let what = format!("its first response was of {}, and another of {id}", text(first.id));
+            let what = format!("its first response had the id {}, and a later one {id}", text(first.id));
             if given.replayed || !later {
-                // A rerun gives what it did itself, and its later replays the same.
+                // A rerun returns its own result, and its later replays return the same.
                 if !self.may_be_rerun {
                     self.broken(Promise::NoWrongReplay, what);
                 }
             } else if !self.may_be_rerun {
-                self.broken(Promise::NothingLost, format!("{what}, executed once more"));
+                self.broken(Promise::NothingLost, format!("{what}, from another execution"));
             }
         } else if later && !given.replayed {
-            self.broken(Promise::NothingLost, format!("a later response of {id} does not say that it is a replay"));
+            self.broken(Promise::NothingLost, format!("a later response with the id {id} is not marked as a replay"));
         }
     }
 
-    /// An answer other than a response, to its own request.
+    /// Checks an answer to the operation's own request that is not a response.
     fn failure(&mut self, attempt: &Attempt, failure: &Failure, first: Option<First>) {
         if failure.is_transient() {
             return;
@@ -147,11 +149,11 @@ impl<'a> Case<'a> {
             let what = format!("it was refused after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             self.broken(Promise::NothingElse, what);
         } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit {
-            self.broken(Promise::NothingLost, "it was acknowledged, and its outcome is unknown since".to_owned());
+            self.broken(Promise::NothingLost, "it was acknowledged, and its outcome was unknown afterwards".to_owned());
         }
     }
 
-    /// A request that used its key for something else. It was made after the operation was acknowledged.
+    /// Checks the answer to another request with the operation's key, sent after the operation was acknowledged.
     fn changed_request(&mut self, attempt: &Attempt) {
         match attempt.outcome() {
             Some(Outcome::Acknowledged(given)) => {
@@ -172,7 +174,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What the last retry got, when there were no faults any more.
+    /// Checks the answer to the last retry, after all faults.
     fn last_word(&mut self, first: Option<First>) {
         let last = self.asked.iter().rev().find(|attempt| attempt.purpose == Purpose::Final);
         match last.and_then(|attempt| attempt.outcome()) {
@@ -186,7 +188,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Faults that hit one of its calls up to the first response: what comes later finds the record there.
+    /// Looks for faults that hit one of the calls up to the first response. Later calls find the record, so their
+    /// faults do not matter.
     fn look_for_faults(&mut self, first: Option<First>) {
         let until = |attempt: &&&Attempt| first.is_none_or(|first| attempt.begun < first.at);
         let attempts: Vec<_> = self.asked.iter().filter(until).copied().collect();

@@ -1,14 +1,14 @@
-//! Says whether the promises were kept, from nothing but the rows that there are in the end and what clients were told.
-//! It knows neither keys, leases nor tokens.
+//! Decides whether the promises were kept. The only evidence is the rows in the database at the end and the answers
+//! that clients got: the auditor knows nothing of keys, leases or tokens.
 //!
-//! | promise | broken where |
+//! | promise | broken if |
 //! |---|---|
 //! | nothing happens twice | an operation has more than one row, and its policy does not allow a rerun |
-//! | what is refused does not happen | a request that used the key of another operation has a row |
-//! | what was acknowledged stays | an acknowledged id has no row, or a later retry does not get it back as a replay |
-//! | a replay is of one's own call | a response has the id of another operation, or not the one of the first response |
-//! | no key is stuck | the last retry of an operation, with all faults over, gets no answer for good |
-//! | nothing else | an answer that no client of this service can expect |
+//! | a refused request does not happen | a request that used the key of another operation has a row |
+//! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
+//! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
+//! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
+//! | nothing unexpected | an answer is one that no client of this service can expect |
 
 mod judge;
 mod rows;
@@ -24,7 +24,7 @@ use crate::{journal::Entries, operation::Operation};
 
 pub(crate) use self::{judge::judge, rows::Rows, rules::Rules, tally::Tally};
 
-/// What the auditor looks at.
+/// The evidence that the auditor judges.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) entries: &'a Entries,
@@ -33,20 +33,20 @@ pub(crate) struct Evidence<'a> {
     pub(crate) rules: Rules,
 }
 
-/// What it found.
+/// The result of the audit.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Operations that were acknowledged before an unknown outcome, and refused ever since: allowed to `refuse`.
+    /// Operations that were acknowledged before an unknown outcome, and refused since. `refuse` allows this.
     pub(crate) refused_after_acknowledgement: usize,
-    /// Rows beyond the first, of operations whose policy allows that.
+    /// Rows beyond the first, of operations whose policy allows a rerun.
     pub(crate) reruns: usize,
-    /// Operations whose outcome the service does not know in the end, and says so.
+    /// Operations whose outcome the service reports as unknown in the end.
     pub(crate) unknown: usize,
     pub(crate) violations: Vec<Violation>,
 }
 
 impl Verdict {
-    /// For how many operations each promise was broken; what belongs to no operation counts one by one.
+    /// The number of operations for which each promise was broken. Violations without an operation count one by one.
     pub(crate) fn counts(&self) -> BTreeMap<Promise, usize> {
         let mut counts: BTreeMap<_, _> = Promise::ALL.into_iter().map(|promise| (promise, 0)).collect();
         let mut seen = HashSet::new();
@@ -61,14 +61,14 @@ impl Verdict {
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// Whose; `None` where it cannot be told.
+    /// The operation; `None` if it is not known.
     pub(crate) operation: Option<u32>,
     pub(crate) promise: Promise,
-    /// What was found.
+    /// The finding, as a sentence.
     pub(crate) what: String,
 }
 
-/// What the service promises.
+/// A promise of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Promise {
     NothingTwice,
@@ -90,7 +90,7 @@ impl Promise {
     ];
 }
 
-/// What it is called where it was broken.
+/// The name of a violation of the promise.
 impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,3 +1,5 @@
+//! The effects that the operations left in the database.
+
 use std::collections::HashMap;
 
 use tokio_postgres::Client;
@@ -8,23 +10,24 @@ use crate::{
     operation::{Operation, Variant},
 };
 
-/// Everything that the operations can have created, of all users. The sample has one cluster to begin with.
+/// Selects everything that the operations can have created, of all users. The sample starts with one cluster of its
+/// own.
 const SELECT: &str = "SELECT id, name FROM tenant.projects
     UNION ALL SELECT id, name FROM tenant.clusters WHERE name <> 'first'
     UNION ALL SELECT id, email FROM tenant.organization_users";
 
-/// The effects: what there is in the business tables.
+/// The effects: the rows in the business tables.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// Whose each is.
+    /// The operation and the request of each row.
     by_id: HashMap<Uuid, (u32, Variant)>,
     by_request: HashMap<(u32, Variant), Vec<Uuid>>,
-    /// Names of rows that are nobody's.
+    /// Names of rows that belong to no operation.
     pub(super) strangers: Vec<String>,
 }
 
 impl Rows {
-    /// Reads them, as a superuser, whom row-level security does not bind.
+    /// Reads the rows as superuser, so that row-level security does not hide any.
     ///
     /// # Errors
     ///
@@ -52,7 +55,7 @@ impl Rows {
         self.by_request.get(&(operation, variant)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whose row this is.
+    /// The operation and the request of a row.
     pub(super) fn owner(&self, id: Uuid) -> Option<(u32, Variant)> {
         self.by_id.get(&id).copied()
     }

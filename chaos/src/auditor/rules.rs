@@ -1,3 +1,5 @@
+//! The promises that depend on the mode and the policy.
+
 use std::time::Duration;
 
 use crate::{
@@ -5,7 +7,7 @@ use crate::{
     journal::{Attempt, Fault, Whom},
 };
 
-/// What the service promises in a mode, and under a policy.
+/// The mode and the policy that decide what the service promises.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) lease: Duration,
@@ -14,9 +16,9 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether an operation with these attempts may be executed again: `rerun` allows it where any fault may have kept
-    /// its outcome from being recorded, `reconcile` where one may have held its handler up for a lease, so that it went
-    /// on when the reconciler had looked.
+    /// Whether an operation with these attempts may be executed again. `rerun` allows it if any fault may have kept the
+    /// outcome from being recorded. `reconcile` allows it if a fault may have held up the handler for a lease, so that
+    /// the handler went on after the reconciler had looked.
     pub(super) fn allow_rerun(self, attempts: &[&Attempt], faults: &[Fault]) -> bool {
         match (self.mode, self.on_lease_ended) {
             (Mode::Reserved, LeasePolicy::Rerun) => self.hit(attempts, faults),
@@ -29,13 +31,13 @@ impl Rules {
         }
     }
 
-    /// Whether the service may answer that it does not know what became of an operation.
+    /// Whether the service may answer that the outcome of an operation is unknown.
     pub(super) fn allow_unknown(self) -> bool {
         self.mode == Mode::Reserved
     }
 
-    /// Whether a fault may have hit one of these attempts, or what the server still did for it when the client had its
-    /// answer: at most as long as the lease.
+    /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.
+    /// That work takes at most as long as the lease.
     pub(super) fn hit(self, attempts: &[&Attempt], faults: &[Fault]) -> bool {
         attempts.iter().any(|attempt| {
             let until = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| *ended + self.lease);

@@ -1,3 +1,5 @@
+//! The numbers of a run.
+
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
@@ -6,7 +8,7 @@ use crate::{
     outcome::{Outcome, Reason},
 };
 
-/// What happened, in numbers.
+/// The counts of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) calls: usize,
@@ -17,9 +19,9 @@ pub(crate) struct Tally {
     pub(crate) given_up: usize,
     pub(crate) acknowledged_calls: usize,
     pub(crate) replays: usize,
-    /// Operations that a client has a response for, the last retries aside.
+    /// Operations for which a client has a response, last retries not counted.
     pub(crate) acknowledged: usize,
-    /// Operations that only the last retry carried out, or found carried out.
+    /// Operations that only the last retry executed, or found executed.
     pub(crate) acknowledged_last: usize,
     pub(crate) in_flight: usize,
     pub(crate) mismatches: usize,

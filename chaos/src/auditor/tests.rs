@@ -1,4 +1,5 @@
-//! Every promise broken in turn, and every case that only looks so.
+//! Tests of the auditor: every promise is broken in turn, and every allowed case that looks like a violation is
+//! accepted.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::{
 const SERVER: ServerId = ServerId { slot: 0, life: 1 };
 const OTHER_SERVER: ServerId = ServerId { slot: 1, life: 1 };
 
-/// Two operations, 0 and 1, and what happened to them; by default in transactional mode.
+/// Two operations, 0 and 1, with their calls and rows; in transactional mode by default.
 struct Scene {
     entries: Entries,
     operations: Vec<Operation>,
@@ -29,7 +30,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Both were executed once and acknowledged, and their last retries were replays.
+    /// A run in which both were executed once and acknowledged, and their last retries were replays.
     fn good() -> Self {
         let mut scene = Self::empty();
         for number in 0..2 {
@@ -64,7 +65,7 @@ impl Scene {
         self.rows.add(id, &name);
     }
 
-    /// A call in second `at`, which takes half a second.
+    /// Adds a call that begins in second `at` and takes half a second.
     fn call(&mut self, number: u32, at: u64, variant: Variant, purpose: Purpose, outcome: Outcome) {
         let begun = Duration::from_secs(at);
         let ended = Some((begun + Duration::from_millis(500), outcome));
@@ -86,7 +87,7 @@ impl Scene {
         judge(&Evidence { entries, operations, rows, rules: *rules })
     }
 
-    /// The promises that were broken, each once.
+    /// Asserts that exactly these promises were broken; each counts once.
     #[track_caller]
     fn breaks(&self, promises: &[Promise]) {
         let verdict = self.verdict();
@@ -101,7 +102,7 @@ fn id(number: u32) -> Uuid {
     Uuid::from_u128(100 + u128::from(number))
 }
 
-/// Another one.
+/// The id that an operation created at a second execution.
 fn other_id(number: u32) -> Uuid {
     Uuid::from_u128(200 + u128::from(number))
 }
@@ -132,7 +133,7 @@ fn in_flight() -> Outcome {
 }
 
 #[test]
-fn finds_nothing_where_nothing_is_wrong() {
+fn finds_no_violation_in_a_good_run() {
     let mut scene = Scene::good();
     scene.asked(0, 1, Purpose::Hedge, in_flight());
     scene.asked(0, 2, Purpose::LookBack, Outcome::TimedOut);
@@ -143,7 +144,7 @@ fn finds_nothing_where_nothing_is_wrong() {
 }
 
 #[test]
-fn finds_nothing_in_an_operation_that_only_the_last_retry_carried_out() {
+fn finds_no_violation_if_only_the_last_retry_executed_the_operation() {
     let mut scene = Scene::empty();
     for number in 0..2 {
         scene.row(number, Variant::Asked, id(number));
@@ -162,7 +163,7 @@ fn finds_duplicates() {
 }
 
 #[test]
-fn allows_reruns_of_what_a_fault_may_have_hit_and_of_nothing_else() {
+fn allows_a_rerun_only_if_a_fault_may_have_hit_the_operation() {
     let scene = |kind, whom, at| {
         let mut scene = Scene::good().reserved(LeasePolicy::Rerun);
         scene.row(1, Variant::Asked, other_id(1));
@@ -187,7 +188,7 @@ fn allows_reruns_of_what_a_fault_may_have_hit_and_of_nothing_else() {
 }
 
 #[test]
-fn allows_a_second_execution_beside_a_handler_that_was_held_up_to_reconcile_alone() {
+fn allows_a_second_execution_with_reconcile_only_if_a_fault_held_up_the_handler() {
     let scene = |kind, lasted, policy| {
         let mut scene = Scene::good().reserved(policy);
         scene.row(1, Variant::Asked, other_id(1));
@@ -206,7 +207,7 @@ fn allows_a_second_execution_beside_a_handler_that_was_held_up_to_reconcile_alon
 }
 
 #[test]
-fn finds_a_response_whose_row_is_not_there() {
+fn finds_a_response_without_a_row() {
     let mut scene = Scene::empty();
     scene.row(0, Variant::Asked, id(0));
     for number in 0..2 {
@@ -217,7 +218,7 @@ fn finds_a_response_whose_row_is_not_there() {
 }
 
 #[test]
-fn finds_a_later_retry_that_executes_once_more() {
+fn finds_a_later_retry_that_executes_again() {
     let mut scene = Scene::good();
     scene.row(0, Variant::Asked, other_id(0));
     scene.asked(0, 5, Purpose::LookBack, acknowledged(other_id(0), false));
@@ -225,7 +226,7 @@ fn finds_a_later_retry_that_executes_once_more() {
 }
 
 #[test]
-fn finds_a_later_retry_that_is_no_replay() {
+fn finds_a_later_retry_that_is_not_a_replay() {
     let mut scene = Scene::good();
     scene.asked(0, 5, Purpose::LookBack, response(0, false));
     scene.breaks(&[Promise::NothingLost]);
@@ -247,7 +248,7 @@ fn finds_responses_that_differ() {
 }
 
 #[test]
-fn finds_a_request_that_was_executed_though_refused() {
+fn finds_a_refused_request_that_was_executed() {
     let mut scene = Scene::good();
     scene.call(0, 5, Variant::Changed, Purpose::LookBack, mismatch());
     scene.row(0, Variant::Changed, other_id(0));
@@ -255,7 +256,7 @@ fn finds_a_request_that_was_executed_though_refused() {
 }
 
 #[test]
-fn finds_another_request_that_is_acknowledged() {
+fn finds_an_acknowledgement_of_another_request() {
     for (replayed, promise) in [(true, Promise::NoWrongReplay), (false, Promise::NothingThoughRefused)] {
         let mut scene = Scene::good();
         scene.call(0, 5, Variant::Changed, Purpose::LookBack, response(0, replayed));
@@ -276,7 +277,7 @@ fn finds_keys_that_are_stuck() {
 }
 
 #[test]
-fn takes_the_last_of_several_last_retries() {
+fn judges_by_the_last_of_several_last_retries() {
     let mut scene = Scene::empty();
     for number in 0..2 {
         scene.row(number, Variant::Asked, id(number));
@@ -287,7 +288,7 @@ fn takes_the_last_of_several_last_retries() {
 }
 
 #[test]
-fn an_unknown_outcome_is_an_answer_in_reserved_mode_only() {
+fn accepts_an_unknown_outcome_in_reserved_mode_only() {
     let scene = || {
         let mut scene = Scene::good();
         scene.entries.attempts.retain(|attempt| attempt.operation == 0);
@@ -302,7 +303,7 @@ fn an_unknown_outcome_is_an_answer_in_reserved_mode_only() {
 }
 
 #[test]
-fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_been_in_between() {
+fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_come_between() {
     let scene = || {
         let mut scene = Scene::good().reserved(LeasePolicy::Refuse);
         scene.asked(1, 10, Purpose::Final, unknown());
@@ -316,7 +317,7 @@ fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_bee
 }
 
 #[test]
-fn finds_answers_that_nobody_expects() {
+fn finds_unexpected_answers() {
     for outcome in [
         mismatch(),
         refused(Code::NotFound, "elsewhere"),
@@ -330,9 +331,9 @@ fn finds_answers_that_nobody_expects() {
 }
 
 #[test]
-fn finds_rows_that_are_nobodys_and_servers_that_ended_by_themselves() {
+fn finds_rows_of_no_operation_and_servers_that_ended_by_themselves() {
     let mut scene = Scene::good();
-    scene.rows.add(other_id(0), "somebody else's");
+    scene.rows.add(other_id(0), "another program's");
     scene.breaks(&[Promise::NothingElse]);
     let mut scene = Scene::good();
     scene.entries.unexpected_ends.push((Duration::ZERO, SERVER));

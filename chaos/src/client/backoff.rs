@@ -1,16 +1,19 @@
+//! The pauses between a client's attempts.
+
 use std::time::Duration;
 
 use rand::{Rng, RngExt as _};
 
 use crate::outcome::Outcome;
 
-/// The first wait, before jitter.
+/// The first pause, before jitter.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// No wait is longer, whoever asks for it: there is much to do.
+/// The longest pause, even if the server asks for more, so that a run does not take too long.
 const LONGEST: Duration = Duration::from_millis(300);
 
-/// How long a client waits between its attempts: longer each time, as long as it is asked to, never the same.
+/// The pauses between the attempts of an operation. They grow, have jitter, and follow the delay that the server asks
+/// for.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -21,7 +24,7 @@ impl Backoff {
         Self { next: FIRST }
     }
 
-    /// How long to wait after this.
+    /// The pause after this outcome.
     pub(super) fn after(&mut self, outcome: &Outcome, rng: &mut impl Rng) -> Duration {
         let asked = match outcome {
             Outcome::Failed(failure) => failure.retry_after.unwrap_or_default(),
@@ -39,7 +42,7 @@ mod tests {
     use crate::seed::{Seed, Subject};
 
     #[test]
-    fn waits_grow_and_have_an_end() {
+    fn grows_up_to_a_limit() {
         let mut rng = Seed(1).rng(Subject::Client(0));
         let mut backoff = Backoff::new();
         let waits: Vec<_> = (0..20).map(|_| backoff.after(&Outcome::TimedOut, &mut rng)).collect();

@@ -1,3 +1,5 @@
+//! Calls to the servers.
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
@@ -10,10 +12,10 @@ use crate::{
 use rand::Rng;
 use tokio::{task::JoinSet, time};
 
-/// How long a client waits for a server that takes calls.
+/// The time that a client waits for a server in rotation.
 const NO_SERVER: Duration = Duration::from_secs(10);
 
-/// Calls, each of which is in the journal.
+/// Makes calls and notes each in the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     pub(crate) journal: Arc<Journal>,
@@ -21,7 +23,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Calls any server, and waits for the answer. Without a server there is none.
+    /// Calls any server, and waits for the answer. If there is no server, the outcome is that of a timeout.
     pub(crate) async fn call(
         &self,
         operation: &Operation,
@@ -35,7 +37,7 @@ impl Calls {
         }
     }
 
-    /// Calls any server, and hangs up after this long unless it has answered.
+    /// Calls any server, and hangs up after this long if it has not answered.
     pub(crate) async fn hang_up(&self, operation: &Operation, after: Duration, rng: &mut impl Rng) -> Outcome {
         let Some(backend) = self.any(rng).await else { return Outcome::TimedOut };
         let running = self.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
@@ -49,8 +51,8 @@ impl Calls {
         outcome
     }
 
-    /// Calls several servers at the same time, or one of them several times, and waits for all answers: the best of
-    /// them.
+    /// Calls several servers at the same time, or one of them several times. Waits for all answers and returns the
+    /// best.
     pub(crate) async fn hedge(&self, operation: &Operation, further: usize, rng: &mut impl Rng) -> Outcome {
         let mut calls = JoinSet::new();
         for number in 0..=further {

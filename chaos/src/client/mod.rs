@@ -1,4 +1,4 @@
-//! Those who call: they want each operation done once, and go about it as clients do.
+//! The clients, which want each operation done once, and behave as real clients do.
 
 mod backoff;
 mod calls;

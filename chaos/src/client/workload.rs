@@ -1,3 +1,5 @@
+//! The work of the clients.
+
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rand::{Rng, RngExt as _, SeedableRng as _, rngs::ChaCha8Rng};
@@ -12,19 +14,19 @@ use crate::{
     seed::{Seed, Subject},
 };
 
-/// How long a client tries, at most, before it gives an operation up.
+/// The longest that a client tries before it gives an operation up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// After how long it hangs up, at most: most calls are under way then.
+/// The latest time of a hang-up. Most calls are still under way then.
 const HANG_UP: Duration = Duration::from_millis(40);
 
-/// One in how many times a client looks back, after an operation.
+/// A client looks back after one in this many operations, on average.
 const LOOK_BACK: u32 = 7;
 
-/// How many operations a client remembers.
+/// The number of operations that a client remembers.
 const MEMORY: usize = 50;
 
-/// What the clients have to do, and with what.
+/// The operations to carry out, and the means to do it.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) calls: Calls,
@@ -35,7 +37,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// One client, which carries out operations until there are no more.
+    /// Runs one client until there are no more operations.
     pub(crate) async fn client(self, number: u32) {
         let mut rng = self.seed.rng(Subject::Client(number));
         let mut memory = VecDeque::new();
@@ -54,7 +56,7 @@ impl Workload {
         }
     }
 
-    /// Tries until there is an answer, with the same key; whether the operation was acknowledged.
+    /// Tries with the same key until there is an answer. Returns whether the operation was acknowledged.
     async fn carry_out(&self, operation: &Operation) -> bool {
         let mut rng = self.seed.rng(Subject::Attempts(operation.number));
         let mut backoff = Backoff::new();
@@ -87,7 +89,7 @@ impl Workload {
         acknowledged
     }
 
-    /// Uses the key for another request, at the same time as for its own: one is refused, and one is a replay.
+    /// Uses the key for another request, at the same time as for its own. One is refused, and the other is replayed.
     async fn change(&self, operation: &Operation, rng: &mut impl Rng) {
         let mut other = ChaCha8Rng::from_rng(rng);
         tokio::join!(
@@ -96,7 +98,7 @@ impl Workload {
         );
     }
 
-    /// Asks once more for what was acknowledged some time ago. Whatever comes back is for the auditor.
+    /// Repeats an operation that was acknowledged some time ago. The auditor judges the answer.
     async fn look_back(&self, number: u32, rng: &mut impl Rng) {
         if let Some(operation) = self.operations.get(number as usize) {
             self.calls.call(operation, Variant::Asked, Purpose::LookBack, rng).await;

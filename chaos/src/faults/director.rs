@@ -1,3 +1,5 @@
+//! Carries out the faults at their times.
+
 use std::{sync::Arc, time::Duration};
 
 use tcp_proxy::Proxy;
@@ -18,13 +20,13 @@ use crate::{
     schedule::{Due, Planned, Stall},
 };
 
-/// How long the last faults may take.
+/// The time that the last faults may take.
 const LAST: Duration = Duration::from_secs(60);
 
-/// How often it is counted how many faults wait.
+/// The interval between two counts of the waiting faults.
 const COUNT: Duration = Duration::from_millis(20);
 
-/// Whom faults befall.
+/// Everything that faults can affect.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) database: Arc<Database>,
@@ -36,16 +38,16 @@ pub(crate) struct Stage {
     pub(crate) rotation: Arc<Rotation>,
 }
 
-/// Makes faults happen when they are due. Dropped, it makes no more.
+/// Begins faults at their times. Begins no more when dropped.
 #[derive(Debug)]
 pub(crate) struct Director {
-    /// Why no more faults can be made.
+    /// The reason why no more faults can be made.
     failure: watch::Receiver<Option<String>>,
     outages: JoinHandle<()>,
     tasks: JoinSet<()>,
 }
 
-/// A fault that takes the database from the servers, or some of it: one at a time.
+/// A fault that takes all or part of the database from the servers. Only one happens at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outage {
     Crash { down: Duration },
@@ -68,7 +70,7 @@ impl Director {
         Self { failure, outages, tasks }
     }
 
-    /// Makes no new faults, and waits for the end of the one that is under way.
+    /// Begins no new faults, and waits for the end of the one that is under way.
     ///
     /// # Errors
     ///
@@ -82,12 +84,12 @@ impl Director {
         }
     }
 
-    /// Returns if the database does not come back, with why.
+    /// Returns the reason if the database does not come back; otherwise never returns.
     pub(crate) async fn failed(&self) -> Error {
         let mut failure = self.failure.clone();
         match failure.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default().into(),
-            // It ended well.
+            // The task has ended without an error.
             Err(_) => std::future::pending().await,
         }
     }
@@ -116,14 +118,14 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
             Planned::FullPool { hold } => Outage::FullPool { hold },
             Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
         };
-        // There is room for all of them.
+        // Does not wait: the channel has room for all faults.
         let _ = outages.send(outage).await;
     }
-    // Not before the end: without a sender the outages end.
+    // Keeps the sender: without it, the task for outages would end.
     std::future::pending().await
 }
 
-/// One outage after the other, until no more can come.
+/// Carries out one outage after the other, until the senders are gone.
 async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<(), Error> {
     let full_pool = FullPool::new(&stage);
     while let Some(outage) = queue.recv().await {
@@ -139,7 +141,7 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
     Ok(())
 }
 
-/// Tells the clients how many faults wait.
+/// Updates the number of waiting faults for the clients.
 async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
     let mut looks = time::interval(COUNT);
     while let Some(outages) = outages.upgrade() {

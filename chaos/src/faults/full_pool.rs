@@ -1,3 +1,5 @@
+//! Locks the table of keys so that a server's pool fills up.
+
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time};
@@ -12,25 +14,25 @@ use crate::{
     operation::{Operation, Variant},
 };
 
-/// How many connections the sample has for its store, and as many for its handlers.
+/// The number of connections that the sample has for its store, and again for its handlers.
 const POOL: usize = 16;
 
-/// How many calls come at once: more than there are connections.
+/// The number of calls at once: more than there are connections.
 const BURST: usize = 2 * POOL;
 
-/// How long a call of the burst waits for its answer.
+/// The time that a call of the burst waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Not granted sooner, the lock is given up: everybody would wait behind it.
+/// Takes the lock, or gives up after a second: other statements would queue behind it.
 const LOCK: &str = "SET lock_timeout = '1s'; BEGIN; LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE";
 
-/// The ports of the connections that wait for a lock.
+/// Selects the ports of the connections that wait for a lock.
 const WAITING: &str = "SELECT client_port FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND client_port > 0";
 
-/// How often one looks whether a pool is full.
+/// The interval between two checks whether a pool is full.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Locks the table of keys and sends a server more calls than it has connections for.
+/// Locks the table of keys, and sends a server more calls than it has connections for.
 pub(super) struct FullPool<'a> {
     stage: &'a Stage,
 }
@@ -40,10 +42,10 @@ impl<'a> FullPool<'a> {
         Self { stage }
     }
 
-    /// Holds the lock this long. Counts only where all connections of some server's pool waited for it.
+    /// Holds the lock for this long. The fault counts only if all connections of a server's pool waited for it.
     pub(super) async fn happen(&self, hold: Duration) {
         let begun = self.stage.journal.now();
-        // Else there was no lock to be had, or the clients had little to do.
+        // Otherwise the lock was not granted, or the clients had too few calls under way.
         if matches!(self.try_happen(hold).await, Ok(true)) {
             self.stage.journal.fault(FaultKind::PoolFull, Whom::All, begun);
         }
@@ -53,7 +55,7 @@ impl<'a> FullPool<'a> {
         let holder = self.stage.database.connect().await?;
         let witness = self.stage.database.connect().await?;
         holder.batch_execute(LOCK).await?;
-        // Ends with the lock, or soon after.
+        // The calls end when the lock is released, or soon after.
         let mut calls = self.burst();
         let released = time::Instant::now() + hold;
         let mut full = false;
@@ -66,7 +68,7 @@ impl<'a> FullPool<'a> {
         Ok(full)
     }
 
-    /// Duplicates of what clients are waiting for, or have been, to one server.
+    /// Sends one server duplicates of calls that clients wait for or waited for.
     fn burst(&self) -> JoinSet<()> {
         let mut calls = JoinSet::new();
         let Some(backend) = self.stage.rotation.all().into_iter().next() else { return calls };
@@ -83,7 +85,7 @@ impl<'a> FullPool<'a> {
         calls
     }
 
-    /// Whether as many connections of one server wait as it has in a pool.
+    /// Whether as many connections of one server wait for a lock as its pool has.
     async fn is_full(&self, witness: &Client) -> Result<bool, Error> {
         let mut slots = HashMap::new();
         for (slot, proxy) in self.stage.proxies.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What makes the planned faults happen. Each is noted in the journal once it has happened, and not before.
+//! Carries out the planned faults. Each is noted in the journal after it has happened.
 
 mod director;
 mod full_pool;

@@ -1,3 +1,5 @@
+//! Faults of the database and of the connections to it.
+
 use std::{sync::Arc, time::Duration};
 
 use tcp_proxy::Cut;
@@ -11,7 +13,7 @@ use crate::{
     schedule::{Manner, Stall},
 };
 
-/// The database is killed, and comes back.
+/// Kills the database, and starts it again.
 pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
     let begun = stage.journal.now();
     stage.database.crash(down).await?;
@@ -19,14 +21,14 @@ pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// A server's connections to the database are cut, or one of them: at a moment that is yet to come.
+/// Cuts one or all of a server's connections to the database, at a moment to come.
 pub(super) fn cut_later(stage: &Stage, slot: usize, cut: Cut) {
     let Some(proxy) = stage.proxies.get(slot) else { return };
     let journal = Arc::clone(&stage.journal);
     proxy.cut_later(cut, move || journal.fault(cut.into(), Whom::Slot(slot), journal.now()));
 }
 
-/// A server's connections to the database are unusable for a while.
+/// Makes a server's connections to the database unusable for a while.
 pub(super) async fn stall(stage: &Stage, slot: usize, stall: Stall) {
     let Some(proxy) = stage.proxies.get(slot) else { return };
     let begun = stage.journal.now();

@@ -1,3 +1,5 @@
+//! A server that takes calls.
+
 use std::time::Duration;
 
 use organization::proto::{
@@ -20,7 +22,7 @@ use crate::{
     server::Ready,
 };
 
-/// How long a connection may take.
+/// The time that a connection may take.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// A server that takes calls.
@@ -46,16 +48,16 @@ impl Backend {
         })
     }
 
-    /// Which one it is.
+    /// The server's id.
     pub(crate) fn server(&self) -> ServerId {
         self.server
     }
 
-    /// Asks it for an operation, or for what uses the operation's key otherwise.
+    /// Sends the request of an operation, or another request with the operation's key.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the client has hung up.
+    /// Dropping the future is the client hanging up.
     pub(crate) async fn call(&self, operation: &Operation, variant: Variant, patience: Duration) -> Outcome {
         match time::timeout(patience, self.ask(operation, variant)).await {
             Ok(Ok(acknowledgement)) => Outcome::Acknowledged(acknowledgement),

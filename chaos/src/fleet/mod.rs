@@ -1,4 +1,4 @@
-//! The servers: processes that are killed, stopped and started again, and what stands in front of them.
+//! The server processes, which are killed, stopped and started again, and the proxies and load balancing around them.
 
 mod backend;
 mod orders;
@@ -16,35 +16,35 @@ use self::slot::Slot;
 pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
 use crate::{database::Database, error::Error, journal::Journal};
 
-/// How long servers may take to serve while nothing keeps them from it.
+/// The time in which servers must start when no fault keeps them from it.
 const START: Duration = Duration::from_secs(60);
 
-/// And how many starts of theirs may fail: some were under way when something still did.
+/// The number of starts that may still fail: some began when a fault was still under way.
 const STARTS: usize = 10;
 
-/// How often these are counted.
+/// The interval between two checks of the starts.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the servers may take to stop when they are asked to.
+/// The time that the servers may take to stop when they are asked to.
 const STOP: Duration = Duration::from_secs(20);
 
-/// What servers are told and where they are.
+/// Everything that a server process is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// Of the sample.
+    /// The flags of the sample.
     pub(crate) flags: Vec<String>,
     pub(crate) lease: Duration,
     pub(crate) journal: Arc<Journal>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) rotation: Arc<Rotation>,
-    /// Show what the servers log.
+    /// Whether to show the servers' logs.
     pub(crate) verbose: bool,
 }
 
-/// Keeps a number of servers running. Dropped, all of them are killed.
+/// Keeps a number of servers running. Kills all of them when dropped.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    /// Whether no more faults are wanted.
+    /// Whether the faults are over.
     calm: watch::Sender<bool>,
     proxies: Vec<Arc<Proxy>>,
     setting: Setting,
@@ -53,12 +53,12 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts them, each behind a proxy of its own, and waits until all of them serve: the first alone, so that only
-    /// one makes the tables.
+    /// Starts the servers, each behind its own proxy, and waits until all of them serve. The first starts alone, so
+    /// that only one creates the tables.
     ///
     /// # Errors
     ///
-    /// The first does not come up, with what it logged; or there are no ports.
+    /// The first server does not start (the error has its log), or there are no free ports.
     pub(crate) async fn start(setting: Setting, servers: u32, database: &Database) -> Result<Self, Error> {
         let mut fleet = Self {
             calm: watch::Sender::new(false),
@@ -89,11 +89,11 @@ impl Fleet {
         &self.proxies
     }
 
-    /// Lets nothing more happen to the servers, and waits until all of them serve.
+    /// Ends all faults of servers, and waits until all of them serve.
     ///
     /// # Errors
     ///
-    /// They do not.
+    /// The servers do not start.
     pub(crate) async fn calm(&self) -> Result<(), Error> {
         self.setting.orders.close();
         self.proxies.iter().for_each(|proxy| {
@@ -104,7 +104,7 @@ impl Fleet {
         self.serve().await
     }
 
-    /// Waits until all servers serve. Nothing keeps them from it.
+    /// Waits until all servers serve. No fault keeps them from it.
     async fn serve(&self) -> Result<(), Error> {
         let failed = || self.setting.journal.entries().failed_starts;
         let before = failed();
@@ -115,20 +115,20 @@ impl Fleet {
         };
         tokio::select! {
             () = self.setting.rotation.filled(self.proxies.len()) => Ok(()),
-            () = failing => Err(format!("the servers do not come up:\n{}", self.log()).into()),
-            () = time::sleep(START) => Err(format!("the servers do not come up in {START:?}:\n{}", self.log()).into()),
+            () = failing => Err(format!("the servers did not start:\n{}", self.log()).into()),
+            () = time::sleep(START) => Err(format!("the servers did not start within {START:?}:\n{}", self.log()).into()),
         }
     }
 
-    /// Stops them as an operator does, and kills those that take too long.
+    /// Stops the servers as an operator does, and kills those that take too long.
     pub(crate) async fn stop(mut self) {
         self.stopping.cancel();
         let stopping = async { while self.slots.join_next().await.is_some() {} };
-        // What is left is killed as it is dropped.
+        // The remaining servers are killed when they are dropped.
         let _ = time::timeout(STOP, stopping).await;
     }
 
-    /// The last lines that servers have logged.
+    /// The last lines of the servers' logs.
     fn log(&self) -> String {
         let entries = self.setting.journal.entries();
         let last = entries.lines.len().saturating_sub(20);

@@ -1,3 +1,5 @@
+//! The queue of faults for servers.
+
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -7,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::schedule::Order;
 
-/// What is to happen to servers, in order, for whichever server is free for it first.
+/// Faults for servers, in order. The first free server takes the first.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     more: Notify,
@@ -21,19 +23,19 @@ struct Queue {
 }
 
 impl Orders {
-    /// Adds one at the end.
+    /// Adds an order at the end.
     pub(crate) fn add(&self, order: Order) {
         self.queue().orders.push_back(order);
         self.more.notify_one();
     }
 
-    /// Puts one back that could not be carried out: its server died of something else.
+    /// Puts back an order that was not carried out, because its server died of something else.
     pub(super) fn put_back(&self, order: Order) {
         self.queue().orders.push_front(order);
         self.more.notify_one();
     }
 
-    /// Takes the first, and waits until there is one.
+    /// Takes the first order; waits until there is one.
     pub(super) async fn take(&self) -> Order {
         loop {
             let taken = {
@@ -47,12 +49,12 @@ impl Orders {
         }
     }
 
-    /// How many wait for a server.
+    /// The number of orders that wait for a server.
     pub(crate) fn waiting(&self) -> usize {
         self.queue().orders.len()
     }
 
-    /// Gives out none from now on.
+    /// Gives out no more orders.
     pub(super) fn close(&self) {
         self.queue().closed = true;
     }

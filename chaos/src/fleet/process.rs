@@ -1,3 +1,5 @@
+//! A server process.
+
 use std::{
     env,
     process::{ExitStatus, Stdio},
@@ -20,14 +22,15 @@ use crate::{
     server::{Instruction, Ready, Saying},
 };
 
-/// How long a server may take to serve, or to say why it does not.
+/// The time in which a server must serve, or log why it cannot.
 const START: Duration = Duration::from_secs(20);
 
-/// How long a process that was killed may take to be gone.
+/// The time in which a killed process must be gone.
 const END: Duration = Duration::from_secs(10);
 
-/// A server process. Killed when this is dropped, and also when the harness itself ends: its standard input ends then;
-/// and if it is stopped, POSIX wakes it with a SIGHUP, because its process group, which it has for itself, is orphaned.
+/// A server process. It is killed when this is dropped, and also when the harness ends: then its standard input ends.
+/// If it is stopped at that time, POSIX sends it SIGHUP and wakes it, because it is alone in its process group, which
+/// is then orphaned.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -41,7 +44,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// It ends, or takes too long. What it logged is in the journal.
+    /// The process ends, or takes too long. Its log is in the journal.
     pub(crate) async fn start(server: ServerId, setting: &Setting, database_url: &str) -> Result<(Self, Ready), Error> {
         let mut child = Command::new(env::current_exe()?)
             .arg("serve")
@@ -60,20 +63,20 @@ impl Process {
         let mut process = Self { child, input, log, output: BufReader::new(output).lines() };
         match time::timeout(START, process.said()).await {
             Ok(Some(Saying::Ready(ready))) => Ok((process, ready)),
-            Ok(Some(other)) => Err(format!("the server said {other:?} before it served").into()),
-            Ok(None) => Err("the server ended before it served".into()),
-            Err(_) => Err(format!("the server did not serve within {START:?}").into()),
+            Ok(Some(other)) => Err(format!("the server sent {other:?} before it was ready").into()),
+            Ok(None) => Err("the server ended before it was ready".into()),
+            Err(_) => Err(format!("the server was not ready within {START:?}").into()),
         }
     }
 
-    /// What it says next; `None` once it has ended.
+    /// The next message; `None` after the process has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has taken nothing away.
+    /// If the future is dropped, no message is lost.
     pub(super) async fn said(&mut self) -> Option<Saying> {
         loop {
-            // What cannot be read is not for us.
+            // A message that cannot be parsed is skipped.
             let line = self.output.next_line().await.ok()??;
             if let Some(Ok(saying)) = Saying::heard(&line) {
                 return Some(saying);
@@ -81,22 +84,22 @@ impl Process {
         }
     }
 
-    /// Tells it something. A process that has ended does not hear it.
+    /// Sends an instruction. Has no effect if the process has ended.
     pub(super) async fn tell(&mut self, instruction: Instruction) {
         let line = format!("{instruction}\n");
         let _ = time::timeout(END, self.input.write_all(line.as_bytes())).await;
     }
 
-    /// Sends it a signal. One that has ended gets none.
+    /// Sends a signal. Has no effect if the process has ended.
     pub(super) fn signal(&self, signal: Signal) {
         let process = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(process) = process {
-            // It may have ended, and stays in the list of processes until we look.
+            // If the process has ended, its id stays reserved until it is waited for.
             let _ = kill_process(process, signal);
         }
     }
 
-    /// Waits until it has ended, and kills it after `patience`.
+    /// Waits until the process has ended; kills it after `patience`.
     pub(crate) async fn ended(mut self, patience: Duration) -> Option<ExitStatus> {
         let ended = match time::timeout(patience, self.child.wait()).await {
             Ok(ended) => ended.ok(),
@@ -105,12 +108,12 @@ impl Process {
                 time::timeout(END, self.child.wait()).await.ok()?.ok()
             }
         };
-        // What it said last.
+        // Waits for the rest of the log.
         let _ = time::timeout(END, &mut self.log).await;
         ended
     }
 
-    /// Asks it to stop, as an operator does, and waits for that; kills it after `patience`.
+    /// Asks the process to stop, as an operator does, and waits for that; kills it after `patience`.
     pub(crate) async fn stop(self, patience: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
         self.ended(patience).await
@@ -123,12 +126,12 @@ impl Drop for Process {
     }
 }
 
-/// Notes what a server logs, and shows it if that is wanted.
+/// Notes a server's log in the journal, and shows it if `verbose`.
 async fn log(server: ServerId, errors: impl AsyncRead + Unpin, journal: Arc<Journal>, verbose: bool) {
     let mut lines = BufReader::new(errors).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if verbose {
-            #[expect(clippy::print_stderr, reason = "it was asked for")]
+            #[expect(clippy::print_stderr, reason = "`--verbose` shows the servers' logs")]
             {
                 eprintln!("server {server}: {line}");
             }

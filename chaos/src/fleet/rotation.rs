@@ -1,3 +1,5 @@
+//! Load balancing.
+
 use std::sync::Arc;
 
 use rand::{Rng, seq::IndexedRandom as _};
@@ -5,41 +7,41 @@ use tokio::sync::watch;
 
 use super::Backend;
 
-/// The servers that take calls: what a load balancer knows.
+/// The servers that take calls, as a load balancer knows them.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation {
     backends: watch::Sender<Vec<Arc<Backend>>>,
 }
 
 impl Rotation {
-    /// A server takes calls.
+    /// Adds a server.
     pub(super) fn add(&self, backend: Arc<Backend>) {
         self.backends.send_modify(|backends| backends.push(backend));
     }
 
-    /// A server takes none any more.
+    /// Removes a server.
     pub(super) fn remove(&self, backend: &Arc<Backend>) {
         self.backends.send_modify(|backends| backends.retain(|other| !Arc::ptr_eq(other, backend)));
     }
 
-    /// Any of them, at random; waits until there is one.
+    /// Returns a random server; waits until there is one.
     pub(crate) async fn any(&self, rng: &mut impl Rng) -> Arc<Backend> {
         let mut changes = self.backends.subscribe();
         loop {
             if let Some(backend) = changes.borrow_and_update().choose(rng) {
                 return Arc::clone(backend);
             }
-            // Its sender lives as long as this does.
+            // Does not fail: the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
 
-    /// Those that there are at this moment.
+    /// The servers that take calls at this moment.
     pub(crate) fn all(&self) -> Vec<Arc<Backend>> {
         self.backends.borrow().clone()
     }
 
-    /// Waits until there are this many.
+    /// Waits until there are this many servers.
     pub(super) async fn filled(&self, servers: usize) {
         let _ = self.backends.subscribe().wait_for(|backends| backends.len() >= servers).await;
     }

@@ -1,3 +1,5 @@
+//! The place of one server.
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use rustix::process::Signal;
@@ -14,22 +16,22 @@ use crate::{
     step::Step,
 };
 
-/// Between two attempts to start a server: what keeps it from serving is mostly that the database is away.
+/// The pause between two starts of a server. Most starts fail because the database is away.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a server may take to stop when it is asked to.
+/// The time that a server may take to stop when it is asked to.
 const STOP: Duration = Duration::from_secs(10);
 
-/// How long a process that was killed may take to be gone.
+/// The time in which a killed process must be gone.
 const END: Duration = Duration::from_secs(10);
 
-/// How much longer than its lease a paused server sleeps.
+/// The time that a paused server sleeps beyond its lease.
 const SLACK: Duration = Duration::from_millis(300);
 
-/// How much longer it sleeps, at most, until others have taken over what it was at.
+/// The longest that it sleeps on, until other servers have taken over its operations.
 const TAKEOVER: Duration = Duration::from_millis(1500);
 
-/// How often one looks whether they have.
+/// The interval between two checks for takeovers.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The place of one server, which is started again whenever it has ended.
@@ -67,7 +69,7 @@ impl Slot {
         time::sleep(PAUSE).await;
     }
 
-    /// One life of a server: it takes calls, and orders, until it ends.
+    /// Runs one life of a server: it takes calls and orders until it ends.
     async fn live(&self, server: ServerId, process: Process, backend: Arc<Backend>) {
         let Setting { journal, orders, rotation, .. } = &self.setting;
         journal.entries().starts += 1;
@@ -96,17 +98,17 @@ impl Slot {
     }
 }
 
-/// How a life ends.
+/// The end of a life.
 enum End {
     Killed(FaultKind),
     Stopped,
     Unexpected,
 }
 
-/// A server that runs.
+/// A running server.
 struct Life<'a> {
     backend: Arc<Backend>,
-    /// What is to happen to it.
+    /// The fault that it is to undergo.
     order: Option<Order>,
     process: Process,
     server: ServerId,
@@ -114,7 +116,7 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// Lives until something ends it.
+    /// Runs until something ends the server.
     async fn go_on(&mut self) -> End {
         let slot = self.slot;
         let mut calm = slot.calm.clone();
@@ -155,13 +157,13 @@ impl Life<'_> {
         self.process.tell(Instruction::Arm(Arm { action, left: nth, step })).await;
     }
 
-    /// The server has stopped itself: lets it sleep until its leases are over and others have taken over what it was
-    /// at, and then go on as if nothing had happened.
+    /// Handles a server that has stopped itself: lets it sleep until its leases have ended and other servers have taken
+    /// over its operations, then lets it go on as if nothing had happened.
     async fn be_paused(&mut self, step: Step) {
         let slot = self.slot;
         let Setting { journal, lease, rotation, .. } = &slot.setting;
         let partitioned = matches!(self.order.take(), Some(Order::PauseAt { partitioned: true, .. }));
-        // A load balancer notices. Calls that it has got wait for their answers.
+        // A load balancer would notice. Calls that the server already has wait for their answers.
         rotation.remove(&self.backend);
         let begun = journal.now();
         let asked = journal.asked_of(self.server);

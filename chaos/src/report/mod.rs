@@ -1,4 +1,4 @@
-//! What a person gets to read in the end.
+//! The output for a person, at the end of a run.
 
 mod story;
 mod table;

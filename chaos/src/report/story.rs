@@ -1,4 +1,4 @@
-//! The file that tells how a promise was broken.
+//! The file that tells how promises were broken.
 
 use std::{
     collections::BTreeMap,
@@ -16,20 +16,20 @@ use crate::{
     trial::Trial,
 };
 
-/// More operations than this are named without their story.
+/// The number of operations whose story is written; further ones are only listed.
 const MOST: usize = 50;
 
-/// More lines of the servers' logs than this are left out of a story.
+/// The number of log lines in a story; further lines are left out.
 const MOST_LINES: usize = 60;
 
-/// What takes no longer than this has no end of its own in a story.
+/// The longest fault that is shown as one event, without an end of its own.
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// Writes the story of every operation for which a promise was broken: where to.
+/// Writes the story of every operation for which a promise was broken, and returns the file's path.
 ///
 /// # Errors
 ///
-/// It cannot be written there.
+/// The file cannot be written.
 pub(crate) fn write_stories(plan: &Plan, trial: &Trial, directory: &Path) -> io::Result<PathBuf> {
     let path = directory.join(format!("chaos-{}-{}.txt", plan.seed.0, trial.mode));
     let mut text = format!("What went wrong with seed {} in {} mode.\n", plan.seed.0, trial.mode);
@@ -63,7 +63,7 @@ fn title(operation: &Operation) -> String {
     format!("\nOperation {number}, {} ({kind:?} of {user:?}), key {key}", operation.name(Variant::Asked))
 }
 
-/// What happened to an operation and around it, in order.
+/// The events of an operation and of the faults near it, in order.
 fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
     let of_operation = |attempt: &&Attempt| attempt.operation == operation.number;
     let attempts: Vec<_> = trial.entries.attempts.iter().filter(of_operation).collect();
@@ -92,13 +92,13 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
 
     events.sort_by_key(|(at, _)| *at);
     events.into_iter().fold(String::new(), |mut story, (at, what)| {
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = writeln!(story, "  {:10.3} s  {what}", at.as_secs_f64());
         story
     })
 }
 
-/// Whether this was during one of the calls, but for the last retry, or within a lease of it.
+/// Whether a time is during one of the calls, or at most a lease after it. The last retry does not count.
 fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     attempts.iter().filter(|attempt| attempt.purpose != Purpose::Final).any(|attempt| {
         let ended = attempt.ended.as_ref().map_or(attempt.begun, |(ended, _)| *ended);
@@ -106,8 +106,8 @@ fn near(plan: &Plan, attempts: &[&Attempt], at: Duration) -> bool {
     })
 }
 
-/// Whether a fault befell a server that was called. A client that hangs up concerns its own operation alone, whose
-/// calls say so.
+/// Whether a fault affected a server that was called. A client that hangs up affects its own operation alone, and its
+/// calls show that.
 fn concerns(fault: &Fault, attempts: &[&Attempt]) -> bool {
     !fault.kind.is_of_clients()
         && attempts.iter().any(|attempt| match fault.whom {

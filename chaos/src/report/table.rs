@@ -1,3 +1,5 @@
+//! The table of a run's numbers.
+
 use std::fmt;
 
 use crate::{
@@ -6,17 +8,17 @@ use crate::{
     trial::Trial,
 };
 
-/// What the numbers mean that do not speak for themselves.
+/// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
-Every operation is tried once more when all faults are over and every lease has ended, on a new server: that is its last
-retry. A fault is counted when it has happened. Calls without the store are refused in both modes
-(`--on-store-unavailable reject`). What must be 0 counts operations.
+Every operation is tried once more on a new server, after all faults have ended and every lease is over: that is its
+last retry. A fault is counted after it has happened. Calls without the store are refused in both modes
+(`--on-store-unavailable reject`). The rows that must be 0 count operations.
 
-In reserved mode an operation may be executed again, with `rerun` where a fault may have kept its outcome from being
-recorded, and with `reconcile` only where one may have held up its handler for a lease, so that it went on when the
-reconciler had looked.";
+In reserved mode an operation may be executed again: with `rerun`, if a fault may have kept its outcome from being
+recorded; with `reconcile`, only if a fault may have held up its handler for a lease, so that the handler went on after
+the reconciler had looked.";
 
-/// One run, as a table in Markdown.
+/// One run as a Markdown table.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(crate) plan: &'a Plan,
@@ -46,7 +48,7 @@ impl Table<'_> {
             row(&kind.to_string(), count);
         }
         row("paused servers that went on after a takeover", &tally.takeovers);
-        row("server starts, and some that failed", &format_args!("{}, {}", tally.starts, tally.failed_starts));
+        row("server starts, failed starts", &format_args!("{}, {}", tally.starts, tally.failed_starts));
         row("**calls**", &format_args!("**{}**", tally.calls));
         row("acknowledged", &tally.acknowledged_calls);
         row("of these, replays", &tally.replays);
@@ -60,10 +62,10 @@ impl Table<'_> {
         row("hung up by the client", &tally.hang_ups);
         row("**acknowledged operations**", &format_args!("**{}**", tally.acknowledged));
         row("given up by their clients", &tally.given_up);
-        row("acknowledged to the last retry alone", &tally.acknowledged_last);
-        row("outcome unknown to the last retry, too", &verdict.unknown);
+        row("acknowledged by the last retry only", &tally.acknowledged_last);
+        row("outcome still unknown at the last retry", &verdict.unknown);
         if self.trial.mode == Mode::Reserved {
-            row("of these, acknowledged once", &verdict.refused_after_acknowledgement);
+            row("of these, acknowledged before", &verdict.refused_after_acknowledgement);
             if self.plan.on_lease_ended != LeasePolicy::Refuse {
                 row("executed again, as the policy allows", &verdict.reruns);
             }

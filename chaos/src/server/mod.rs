@@ -1,5 +1,5 @@
-//! What runs in a server process: the sample, and what makes it die or stop at a point. The harness talks to it in
-//! lines, over its standard input and output.
+//! The code of a server process: the sample, and the hook that kills or stops the process at a step. The harness
+//! controls it with lines on its standard input, and reads lines from its standard output.
 
 mod points;
 mod ready;
@@ -23,15 +23,15 @@ use crate::{
 };
 use points::Points;
 
-/// What is logged unless `RUST_LOG` says otherwise. A pool has much to say of a connection that was cut.
+/// The default log filter, if `RUST_LOG` is not set. The pool logs a lot about connections that were cut.
 const LOG: &str = "warn,deadpool=error";
 
-/// Runs the sample with these flags, on the database that `DATABASE_URL` names, until it is stopped, its standard input
-/// ends, or it has reached the point that it was told to die at.
+/// Runs the sample with these flags, on the database of `DATABASE_URL`. Returns when the sample is stopped; the process
+/// dies if its standard input ends, or at the step at which it was told to die.
 ///
 /// # Errors
 ///
-/// The flags are not the sample's, or it cannot serve.
+/// The flags are not flags of the sample, or the sample cannot serve.
 pub async fn serve(flags: &[String]) -> Result<(), Error> {
     let points = Points::default();
     init_tracing(&points);
@@ -43,12 +43,12 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
     let args = organization::Args::try_parse_from(flags.map(Into::into).chain([file.clone().into_os_string()]))?;
     tokio::select! {
         served = organization::run(args) => served,
-        // It only ever waits then.
+        // It returns only if it fails; otherwise it waits for ever.
         error = ready::announce(&file) => Err(error),
     }
 }
 
-/// Events of the points go to them, warnings to stderr.
+/// Sends step events to `points`, and warnings to stderr.
 fn init_tracing(points: &Points) {
     let steps = Targets::new()
         .with_target(ENGINE_TARGET, tracing::Level::TRACE)
@@ -58,8 +58,8 @@ fn init_tracing(points: &Points) {
     tracing_subscriber::registry().with(points.clone().with_filter(steps)).with(log.with_filter(log_filter)).init();
 }
 
-/// Does what the lines of standard input say. When they end, so has the harness, and this process has nothing to live
-/// for.
+/// Carries out the instructions on standard input. When the input ends, the harness has ended, so this process dies
+/// too.
 fn obey(points: &Points) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.parse() {
@@ -74,7 +74,7 @@ fn obey(points: &Points) {
 
 /// Ends this process at this very point, as `kill -9` does.
 fn die() -> ! {
-    // Nobody needs more rights to kill themselves.
+    // A process may always kill itself.
     let _ = kill_process(getpid(), Signal::KILL);
     process::abort()
 }

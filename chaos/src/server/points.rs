@@ -1,3 +1,5 @@
+//! The hook that kills or stops the process at a step.
+
 use std::{
     fmt,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -17,12 +19,12 @@ use super::{
 };
 use crate::step::Step;
 
-/// How long a process that goes on again waits to be told so.
+/// The longest wait for the instruction to resume, after the process was continued.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hears of every step that a call passes, and does there what it was told to.
+/// Sees every step of every call, and kills or stops the process at the armed one.
 ///
-/// What happens, happens in the thread that passes the step, before that goes on.
+/// This happens in the thread that passes the step, before that thread goes on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Points {
     shared: Arc<Shared>,
@@ -36,7 +38,7 @@ struct Shared {
 }
 
 impl Points {
-    /// What is to happen from now on.
+    /// Sets the action to take, or none.
     pub(super) fn arm(&self, arm: Option<Arm>) {
         *lock(&self.shared.armed) = arm;
     }
@@ -65,10 +67,11 @@ impl Points {
         }
     }
 
-    /// Stops the whole process. The signal may reach this thread a little after others, so that it waits as well.
+    /// Stops the whole process. The signal may reach this thread a little later than others, so it also waits for
+    /// [`resume`](Self::resume).
     fn pause(&self) {
         *lock(&self.shared.resumed) = false;
-        // Nobody needs more rights to stop themselves.
+        // A process may always stop itself.
         let _ = kill_process(getpid(), Signal::STOP);
         let resumed = lock(&self.shared.resumed);
         let _ = self.shared.resuming.wait_timeout_while(resumed, PATIENCE, |resumed| !*resumed);

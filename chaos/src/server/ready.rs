@@ -1,3 +1,5 @@
+//! The announcement that a server is ready.
+
 use std::{
     convert::Infallible,
     env, fs,
@@ -12,10 +14,10 @@ use uuid::Uuid;
 use super::wire::Saying;
 use crate::error::Error;
 
-/// How often the file is looked for.
+/// The interval between two looks for the file.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a client needs to know to call a server.
+/// Everything that a client needs to call a server.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Ready {
     pub(crate) address: SocketAddr,
@@ -23,20 +25,20 @@ pub(crate) struct Ready {
     pub(crate) tokens: Tokens,
 }
 
-/// Good for this life of the server only.
+/// The users' tokens, valid for this life of the server only.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Tokens {
     pub(crate) alice: String,
     pub(crate) bob: String,
 }
 
-/// A file for the sample to say that it is ready.
+/// The path of the file that the sample writes when it is ready.
 pub(super) fn path() -> PathBuf {
     env::temp_dir().join(format!("chaos-{}.json", Uuid::new_v4().simple()))
 }
 
-/// Waits for the file, takes it away, so that nobody has to clean up after a process that is killed, and tells the
-/// harness what was in it. Then waits for ever.
+/// Waits for the file, deletes it (so that nothing is left if the process is killed), and sends its contents to the
+/// harness. Then waits for ever.
 pub(super) async fn announce(file: &Path) -> Error {
     match try_announce(file).await {
         Ok(never) => match never {},
@@ -46,7 +48,7 @@ pub(super) async fn announce(file: &Path) -> Error {
 
 async fn try_announce(file: &Path) -> Result<Infallible, Error> {
     let written = loop {
-        // It appears at once as a whole.
+        // The sample creates the file atomically.
         match fs::read(file) {
             Ok(written) => break written,
             Err(_) => tokio::time::sleep(INTERVAL).await,

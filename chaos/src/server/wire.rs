@@ -9,21 +9,21 @@ use std::{
 use super::Ready;
 use crate::{error::Error, step::Step};
 
-/// What every [`Saying`] begins with: the sample prints other things, too.
+/// The prefix of every [`Saying`]; the sample prints other lines, too.
 const MARK: &str = "chaos:";
 
-/// What the harness wants of a server.
+/// An instruction of the harness to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
-    /// Something is to happen at a point. It takes the place of what was to happen before.
+    /// Take an action at a step. Replaces the previous [`Arm`].
     Arm(Arm),
-    /// Nothing is to happen any more.
+    /// Take no action any more.
     Forget,
-    /// Go on: nothing has stopped this process but itself.
+    /// Go on after a pause.
     Resume,
 }
 
-/// What is to happen when a step is passed for the `left`th time from now on.
+/// An action for the `left`th time from now that a step is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arm {
     pub(crate) action: Action,
@@ -31,7 +31,7 @@ pub(crate) struct Arm {
     pub(crate) step: Step,
 }
 
-/// What a server does to itself.
+/// An action that a server takes on itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Die,
@@ -68,24 +68,24 @@ impl FromStr for Instruction {
     }
 }
 
-/// What a server tells the harness.
+/// A message of a server to the harness.
 #[derive(Clone, Debug)]
 pub(crate) enum Saying {
-    /// It serves.
+    /// It is ready.
     Ready(Ready),
-    /// It has reached a point, and does this next.
+    /// It has reached a step, and takes the action next.
     Reached(Action, Step),
 }
 
 impl Saying {
-    /// Says it on standard output.
+    /// Writes the message to standard output.
     pub(super) fn say(&self) {
-        // Without the harness there is nobody to say it to, and nothing to go on for.
+        // Fails only if the harness has ended; then this process ends, too.
         let _ = writeln!(io::stdout().lock(), "{self}");
         let _ = io::stdout().flush();
     }
 
-    /// What a line of a server's output says; `None` where it is the sample's own.
+    /// Parses a line of a server's output; `None` if the line is the sample's own.
     pub(crate) fn heard(line: &str) -> Option<Result<Self, Error>> {
         let said = line.strip_prefix(MARK)?.trim();
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
@@ -94,7 +94,7 @@ impl Saying {
             "ready" => serde_json::from_str(rest).map(Self::Ready).map_err(Into::into),
             "dies" => step().map(|step| Self::Reached(Action::Die, step)),
             "pauses" => step().map(|step| Self::Reached(Action::Pause, step)),
-            _ => Err(format!("not a saying of a server: {line:?}").into()),
+            _ => Err(format!("not a message of a server: {line:?}").into()),
         })
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instruction_is_read_back_from_its_line() {
+    fn parses_every_instruction_from_its_line() {
         for instruction in [
             Instruction::Arm(Arm { action: Action::Die, left: 3, step: Step::AfterClaim }),
             Instruction::Arm(Arm { action: Action::Pause, left: 1, step: Step::BeforeSettle }),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saying_is_heard_and_everything_else_is_not() {
+    fn parses_messages_and_ignores_other_lines() {
         let said = Saying::Reached(Action::Pause, Step::HandlerWrote).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
         assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));

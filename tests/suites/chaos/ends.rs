@@ -1,3 +1,5 @@
+//! The harness leaves nothing behind, however it ends.
+
 use std::{
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -7,15 +9,15 @@ use tokio::{process::Child, time::timeout};
 
 use crate::harness::Directory;
 
-/// How long a condition may take to come true.
+/// The time in which a condition must come true.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A lease that no other run has: the servers have it among their arguments.
+/// A lease that no other run has. It finds the servers by their arguments.
 const LEASE: &str = "1m 1s 7ms";
 
-/// The process and the state of each server of such a run.
+/// The process id and the state of each server of such a run.
 fn servers() -> Vec<(String, String)> {
     let output =
         Command::new("ps").args(["-A", "-o", "pid=", "-o", "stat=", "-o", "args="]).output().expect("there is ps");
@@ -28,7 +30,7 @@ fn servers() -> Vec<(String, String)> {
 async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
         tokio::time::sleep(INTERVAL).await;
     }
 }
@@ -39,9 +41,9 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success(), "kill -s {name} {process}");
 }
 
-/// Each ending in turn: while a server is stopped, which can do nothing by itself.
+/// Tests each ending while a server is stopped, because a stopped server cannot end by itself.
 #[tokio::test]
-async fn nothing_is_left_however_it_ends() {
+async fn leaves_nothing_behind_however_it_ends() {
     for (name, code) in [("INT", Some(2)), ("TERM", Some(2)), ("KILL", None)] {
         let directory = Directory::new();
         let lease = LEASE.replace(' ', "");

@@ -1,3 +1,5 @@
+//! Starts the harness and reads its output.
+
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt as _,
@@ -13,10 +15,10 @@ use tokio::{
 use tonic_idempotency_tests::binary;
 use uuid::Uuid;
 
-/// How long a run may take, on a machine that has much to do.
+/// The time that a run may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a run that ended has left and said.
+/// The output of a run that has ended, and the files that it left.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -32,23 +34,23 @@ impl Ended {
         let rows = self.stdout.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once('|'));
         let value = rows.map(|(name, value)| (name.trim(), value.trim())).find(|(row, _)| *row == name);
         let (_, value) = value.unwrap_or_else(|| panic!("no row {name:?} in {}", self.said()));
-        value.trim_matches('*').parse().unwrap_or_else(|_| panic!("{name}: {value:?} is no number"))
+        value.trim_matches('*').parse().unwrap_or_else(|_| panic!("{name}: {value:?} is not a number"))
     }
 
-    /// How often the promise was broken that is called so.
+    /// The number of times that a promise was broken.
     #[track_caller]
     pub(crate) fn broken(&self, promise: &str) -> usize {
         self.number(&format!("**{promise}** (must be 0)"))
     }
 
-    /// All that it said, for a test that fails.
+    /// The whole output, for the message of a failed test.
     pub(crate) fn said(&self) -> String {
         let stories = self.directory.stories().into_iter().filter_map(|path| fs::read_to_string(path).ok());
         format!("{}\n{}\n{}", self.stderr, self.stdout, stories.collect::<String>())
     }
 }
 
-/// Runs the harness with these flags; `None` where PostgreSQL's binaries are missing and the test is skipped.
+/// Runs the harness with these flags; `None` if PostgreSQL's binaries are missing and the test is skipped.
 pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let directory = Directory::new();
     let child = directory.start(flags, Stdio::piped());
@@ -63,7 +65,7 @@ pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     Some(ended)
 }
 
-/// Where a run leaves whatever it leaves: its reports, and all temporary files; removed at the end.
+/// The directory for the reports and the temporary files of a run; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -72,7 +74,7 @@ impl Directory {
         let path = env::temp_dir().join(format!("harness-{}", Uuid::new_v4().simple()));
         for path in [&path, &path.join("reports"), &path.join("temporary")] {
             fs::create_dir(path).expect("a directory");
-            // As root the database's server runs as somebody else.
+            // As root, the database's server runs as another user.
             fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("a directory for everybody");
         }
         Self(path)
@@ -93,12 +95,12 @@ impl Directory {
             .expect("the harness starts")
     }
 
-    /// The stories that were written.
+    /// The stories that the run wrote.
     pub(crate) fn stories(&self) -> Vec<PathBuf> {
         entries(&self.reports())
     }
 
-    /// What there is of temporary files.
+    /// The temporary files that exist now.
     pub(crate) fn left(&self) -> Vec<PathBuf> {
         entries(&self.temporary())
     }

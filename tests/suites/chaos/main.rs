@@ -1,5 +1,4 @@
-//! The fault harness as it is run: that the promises hold, that it notices where they do not, and that nothing of it is
-//! left.
+//! Runs the fault harness: the promises hold, the harness notices broken ones, and it leaves nothing behind.
 
 mod ends;
 mod harness;

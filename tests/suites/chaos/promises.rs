@@ -1,6 +1,8 @@
+//! The promises hold under faults, and the harness notices broken ones.
+
 use crate::harness::{Ended, run};
 
-/// What must be 0.
+/// The rows of the table that must be 0.
 const PROMISES: [&str; 6] = [
     "duplicates",
     "lost acknowledged responses",
@@ -10,7 +12,7 @@ const PROMISES: [&str; 6] = [
     "unexpected answers and ends",
 ];
 
-/// A run that meets every fault, and is short on a machine that has much to do.
+/// A run that has every fault, and is short even on a busy machine.
 const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
 
 fn all_promises_were_kept(ended: &Ended) {
@@ -30,7 +32,7 @@ fn all_promises_were_kept(ended: &Ended) {
 async fn are_kept_in_transactional_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional"]].concat()).await else { return };
     all_promises_were_kept(&ended);
-    assert_eq!(ended.number("outcome unknown to the last retry, too"), 0);
+    assert_eq!(ended.number("outcome still unknown at the last retry"), 0);
 }
 
 #[tokio::test]
@@ -40,15 +42,15 @@ async fn are_kept_in_reserved_mode_while_everything_fails() {
 }
 
 #[tokio::test]
-async fn are_seen_to_be_broken() {
+async fn are_found_broken_after_sabotage() {
     let sabotage = ["--mode", "reserved", "--faults", "none", "--sabotage", "all"];
     let Some(ended) = run(&[&SHORT[..], &sabotage].concat()).await else { return };
     assert_eq!(ended.code, Some(1), "{}", ended.said());
     for (promise, broken) in [
         ("duplicates", 1),
-        // Of what was forgotten, and of what is gone.
+        // The operation that was forgotten, and the one whose row was deleted.
         ("lost acknowledged responses", 2),
-        // Two have each other's.
+        // The two operations whose responses were swapped.
         ("wrong replays", 2),
         ("executed though refused", 1),
         ("stuck keys", 1),
