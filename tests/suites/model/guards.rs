@@ -49,7 +49,7 @@ guards! {
     CompleteChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
     /// A completed record is not completed again. (Tokens see to that too, but FUN-15 has none.)
-    CompleteSparesCompleted: in_::mixed_with_fun15 => law::RECORDS_ARE_FINAL,
+    CompleteSparesCompleted: in_::mixed_with_go_interceptor => law::RECORDS_ARE_FINAL,
 
     /// In transactional mode the handler writes through the transaction that it is given.
     EffectInTransaction: in_::transactional => law::EFFECT_AND_RECORD_ARE_ONE,
@@ -103,7 +103,7 @@ guards! {
     ReleaseGivesBack: in_::reserved_reconcile => law::ONE_EFFECT,
 
     /// A completed record is not released.
-    ReleaseSparesCompleted: in_::mixed_with_fun15 => law::RECORDS_ARE_FINAL,
+    ReleaseSparesCompleted: in_::mixed_with_go_interceptor => law::RECORDS_ARE_FINAL,
 
     /// What was abandoned is not run again by policy.
     RerunSparesAbandoned: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `world` | what there is at one moment |
 //! | `record` | the statements on the record, each of them one atomic step |
-//! | `reserved`, `transactional`, `fun15` | what a server does in each mode, step by step |
+//! | `reserved`, `transactional`, `go_interceptor` | what a server does in each mode, step by step |
 //! | `environment` | what happens by itself |
 //! | `properties`, `sights` | what holds in every state, and what has to be seen in some |
 //! | `guards` | what the protocol rests on; each is left out once, to see it found |
@@ -54,7 +54,7 @@
 
 mod environment;
 mod explore;
-mod fun15;
+mod go_interceptor;
 mod guards;
 mod properties;
 mod record;

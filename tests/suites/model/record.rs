@@ -103,7 +103,7 @@ pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
         return false;
     }
     note_trespass(world, id);
-    let gives_back = scenario.servers[id].mode != Mode::Fun15 && scenario.holds(Guard::ReleaseGivesBack);
+    let gives_back = scenario.servers[id].mode != Mode::GoInterceptor && scenario.holds(Guard::ReleaseGivesBack);
     match &mut world.record {
         Some(record) if gives_back && record.takeovers > 0 => record.lease_runs = false,
         _ => {
@@ -147,7 +147,7 @@ pub(crate) fn extend(world: &mut World, id: AttemptId) {
 
 /// Whether a statement of the attempt finds the row: by key and token, or, of FUN-15, by key alone.
 fn addresses(scenario: &Scenario, world: &World, id: AttemptId, guard: Guard) -> bool {
-    let by_key_alone = scenario.servers[id].mode == Mode::Fun15 || !scenario.holds(guard);
+    let by_key_alone = scenario.servers[id].mode == Mode::GoInterceptor || !scenario.holds(guard);
     world.record.as_ref().is_some_and(|record| by_key_alone || record.token == world.attempts[id].token)
 }
 
@@ -155,7 +155,7 @@ fn addresses(scenario: &Scenario, world: &World, id: AttemptId, guard: Guard) ->
 fn looks_completed(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     match world.record.as_ref().and_then(|record| record.outcome) {
         Some(Outcome::Response(_)) => true,
-        Some(Outcome::FinalError(_)) => scenario.servers[id].mode != Mode::Fun15,
+        Some(Outcome::FinalError(_)) => scenario.servers[id].mode != Mode::GoInterceptor,
         None => false,
     }
 }

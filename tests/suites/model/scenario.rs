@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use crate::{
-    environment, fun15,
+    environment, go_interceptor,
     guards::Guard,
     properties::{self, Condition},
     reserved, transactional,
@@ -31,7 +31,7 @@ pub(crate) struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// As FUN-15 has it: reserved, with neither token nor lease of its own.
-    Fun15,
+    GoInterceptor,
     Reserved,
     Transactional,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Chaos {
 pub(crate) enum Action {
     Crash(AttemptId),
     Environment(environment::Event),
-    Fun15(AttemptId, fun15::Step),
+    GoInterceptor(AttemptId, go_interceptor::Step),
     Reserved(AttemptId, reserved::Step),
     Transactional(AttemptId, transactional::Step),
 }
@@ -110,7 +110,9 @@ impl Model for Scenario {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (id, server) in self.servers.iter().enumerate() {
             match server.mode {
-                Mode::Fun15 => actions.extend(fun15::steps(self, world, id).map(|step| Action::Fun15(id, step))),
+                Mode::GoInterceptor => {
+                    actions.extend(go_interceptor::steps(self, world, id).map(|step| Action::GoInterceptor(id, step)))
+                }
                 Mode::Reserved => {
                     actions.extend(reserved::steps(self, world, id).into_iter().map(|step| Action::Reserved(id, step)));
                 }
@@ -134,7 +136,7 @@ impl Model for Scenario {
                 world.attempts[id].stage = Stage::Crashed;
             }
             Action::Environment(event) => environment::happen(self, &mut world, event),
-            Action::Fun15(id, step) => fun15::take(self, &mut world, id, step),
+            Action::GoInterceptor(id, step) => go_interceptor::take(self, &mut world, id, step),
             Action::Reserved(id, step) => reserved::take(self, &mut world, id, step),
             Action::Transactional(id, step) => transactional::take(self, &mut world, id, step),
         }

@@ -129,7 +129,7 @@ pub(crate) fn mixed() -> Scenario {
 }
 
 pub(crate) fn mixed_refuse() -> Scenario {
-    let modes = [Mode::Transactional, Mode::Reserved, Mode::Fun15];
+    let modes = [Mode::Transactional, Mode::Reserved, Mode::GoInterceptor];
     Scenario {
         name: "mixed, refuse",
         servers: modes.map(|mode| server(mode, Policy::Refuse)).to_vec(),
@@ -139,10 +139,10 @@ pub(crate) fn mixed_refuse() -> Scenario {
     }
 }
 
-pub(crate) fn mixed_with_fun15() -> Scenario {
-    let modes = [Mode::Transactional, Mode::Fun15, Mode::Reserved, Mode::Transactional];
+pub(crate) fn mixed_with_go_interceptor() -> Scenario {
+    let modes = [Mode::Transactional, Mode::GoInterceptor, Mode::Reserved, Mode::Transactional];
     Scenario {
-        name: "mixed with FUN-15",
+        name: "mixed with the Go interceptor",
         servers: modes.map(|mode| server(mode, Policy::Rerun)).to_vec(),
         chaos: Chaos { crashes: 1, zombies: true, ..Chaos::default() },
         sights: vec![see::COMMIT_REFUSED, see::FENCED, see::REPLAYED, see::TAKEN_OVER, see::TWO_EFFECTS],
@@ -151,7 +151,7 @@ pub(crate) fn mixed_with_fun15() -> Scenario {
 }
 
 pub(crate) fn mixed_reconcile() -> Scenario {
-    let modes = [Mode::Transactional, Mode::Fun15, Mode::Reserved, Mode::Reserved];
+    let modes = [Mode::Transactional, Mode::GoInterceptor, Mode::Reserved, Mode::Reserved];
     Scenario {
         name: "mixed, reconcile",
         servers: modes.map(|mode| server(mode, Policy::Reconcile)).to_vec(),
@@ -172,7 +172,7 @@ const ALL: [fn() -> Scenario; 11] = [
     mixed,
     mixed_reconcile,
     mixed_refuse,
-    mixed_with_fun15,
+    mixed_with_go_interceptor,
 ];
 
 fn server(mode: Mode, on_lease_ended: Policy) -> Server {
@@ -230,8 +230,8 @@ fn has_no_second_effect_in_any_mode_where_the_policy_is_to_refuse() {
 }
 
 #[test]
-fn keeps_a_transactional_effect_and_its_record_together_beside_a_fun15_server() {
-    explore::holds(mixed_with_fun15());
+fn keeps_a_transactional_effect_and_its_record_together_beside_a_go_interceptor() {
+    explore::holds(mixed_with_go_interceptor());
 }
 
 #[test]
@@ -254,8 +254,11 @@ fn holds_when_more_goes_wrong() {
 /// A limit, and no property: FUN-15 takes an error that is kept, having no response, for its own reservation. Where
 /// such a server is slow to settle a reservation that was taken over, it completes or deletes the record of the error.
 #[test]
-fn does_not_keep_a_final_error_from_a_fun15_server_that_outlives_its_lease() {
-    let fun15 = mixed_with_fun15();
-    let chaos = Chaos { final_errors: true, ..fun15.chaos };
-    explore::violates(Scenario { name: "mixed with FUN-15 and final errors", chaos, ..fun15 }, law::RECORDS_ARE_FINAL);
+fn does_not_keep_a_final_error_from_a_go_interceptor_that_outlives_its_lease() {
+    let mixed = mixed_with_go_interceptor();
+    let chaos = Chaos { final_errors: true, ..mixed.chaos };
+    explore::violates(
+        Scenario { name: "mixed with the Go interceptor and final errors", chaos, ..mixed },
+        law::RECORDS_ARE_FINAL,
+    );
 }

@@ -22,7 +22,7 @@ impl World {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let attempt = |(id, mode): (AttemptId, Mode)| Attempt {
             stage: Stage::Waiting,
-            token: (mode != Mode::Fun15).then_some(id),
+            token: (mode != Mode::GoInterceptor).then_some(id),
             transaction: Transaction::None,
             stray_claim: false,
             answer: None,
