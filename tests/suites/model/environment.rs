@@ -1,4 +1,4 @@
-//! What happens by itself: the clock, the database, and what is still under way on lost connections.
+//! Events that no server causes: the clock, the database, and requests still under way on lost connections.
 
 use crate::{
     guards::Guard,
@@ -10,19 +10,19 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A COMMIT that has arrived is gone through with.
+    /// A COMMIT that has arrived is carried out.
     Commit(AttemptId),
     /// The lease of the reservation ends.
     EndLease,
     /// The retention of the record ends.
     Expire,
-    /// A heartbeat lands, however late.
+    /// A heartbeat arrives, however late.
     Extend(AttemptId),
-    /// The database ends a transaction: its client is gone, or has been idle for too long.
+    /// The database ends a transaction, because its client is gone or has been idle for too long.
     Reap(AttemptId),
     /// The database restarts.
     Restart,
-    /// A claim on a lost connection lands.
+    /// A claim on a lost connection arrives.
     StrayClaim(AttemptId),
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
     }
 }
 
-/// Without zombies a lease lasts as long as its holder works: heartbeats see to that.
+/// Without zombies a lease lasts as long as its holder works, because heartbeats extend it.
 fn may_end_lease(scenario: &Scenario, world: &World) -> bool {
     scenario.holds(Guard::LeasesEnd) && world.lease_runs() && (scenario.chaos.zombies || !owner_is_at_work(world))
 }
@@ -101,7 +101,7 @@ fn owner_is_at_work(world: &World) -> bool {
     world.record.as_ref().is_some_and(|record| world.attempts[record.owner].stage.is_at_work())
 }
 
-/// The handler ran in reserved mode; the heartbeat may be one that was under way when the server crashed or settled.
+/// The handler ran in reserved mode. The heartbeat may have been under way when the server crashed or settled.
 fn had_heartbeats(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     let attempt = &world.attempts[id];
     scenario.servers[id].mode == Mode::Reserved

@@ -1,4 +1,4 @@
-//! Explores a scenario to its last state.
+//! Explores all states of a scenario.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,20 +10,20 @@ use stateright::{Checker, HasDiscoveries, Model as _};
 
 use crate::{properties::Condition, scenario::Scenario, world::World};
 
-/// Fewer states than this, and the scenario is not about much.
+/// A scenario with fewer states than this is too small to show much.
 const MANY: usize = 10_000;
 
-/// All properties hold in all states, and all sights are seen.
+/// Asserts that all properties hold in all states, and that all sights are seen.
 pub(crate) fn holds(scenario: Scenario) {
     let name = scenario.name;
     let begun = Instant::now();
     let checker = scenario.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     report(name, &checker, begun);
     checker.assert_properties();
-    assert!(checker.unique_state_count() > MANY, "{name} has {} states only", checker.unique_state_count());
+    assert!(checker.unique_state_count() > MANY, "{name} has only {} states", checker.unique_state_count());
 }
 
-/// The property is violated in some state. Prints how to get there.
+/// Asserts that the property is violated in some state. Prints the path to it.
 pub(crate) fn violates(scenario: Scenario, (law, _): Condition) {
     let name = match scenario.left_out {
         Some(guard) => format!("{}, without {guard:?}, violates \"{law}\"", scenario.name),
@@ -37,7 +37,7 @@ pub(crate) fn violates(scenario: Scenario, (law, _): Condition) {
     print(path);
 }
 
-/// No run comes to where it has been before. Every run is finite then, there being finitely many states.
+/// Asserts that no run returns to an earlier state. As there are finitely many states, every run is then finite.
 pub(crate) fn ends(scenario: &Scenario) {
     let mut seen = HashMap::new();
     for world in scenario.init_states() {
@@ -45,7 +45,7 @@ pub(crate) fn ends(scenario: &Scenario) {
     }
 }
 
-/// Follows all runs from here. What was seen is on the way to here until all that follows from it was seen too.
+/// Follows all runs from here. A state is on the way until everything that follows from it has been visited.
 fn follow(scenario: &Scenario, world: World, seen: &mut HashMap<World, Seen>) {
     match seen.get(&world) {
         Some(Seen::Done) => return,

@@ -1,7 +1,7 @@
-//! A server as FUN-15 describes it: reserve, execute, complete or unreserve, by the key alone.
+//! A server with the Go interceptor: reserve, execute, complete or unreserve, by the key alone.
 //!
-//! It knows no token, no lease and no advisory lock, and never asks twice. (That it runs its handler unprotected where
-//! the database does not answer is left out: nothing on the table can guard against that.)
+//! It has no token, no lease and no advisory lock, and never repeats a request. It runs its handler unprotected if the
+//! database does not answer; the model leaves that out, because no guard on the table can prevent it.
 
 use crate::{
     record,
@@ -40,7 +40,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
     }
 }
 
-/// INSERT … ON CONFLICT DO NOTHING, and a second look at what stood in the way.
+/// INSERT … ON CONFLICT DO NOTHING, then a read of the conflicting record.
 fn reserve(world: &mut World, id: AttemptId) {
     world.attempts[id].life = Some(world.life());
     match world.record.as_ref().map(|record| record.outcome) {

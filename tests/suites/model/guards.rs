@@ -1,4 +1,5 @@
-//! What the protocol rests on. Each guard can be left out of a scenario, and the checker then finds what it is for.
+//! The guards of the protocol. Each can be left out of a scenario, and the checker then finds the property that it
+//! protects.
 
 use crate::{
     explore,
@@ -7,10 +8,11 @@ use crate::{
     scenarios as in_,
 };
 
-/// The guards, each with a scenario in which all is well with it, and the property that is violated there without it.
+/// Lists the guards, each with a scenario in which all properties hold, and the property that is violated there without
+/// the guard.
 macro_rules! guards {
     ($($(#[$doc:meta])+ $guard:ident: $scenario:path => $law:path,)+) => {
-        /// A guard, by what it demands.
+        /// A guard, named after its demand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Guard {
             $($(#[$doc])+ $guard,)+
@@ -27,37 +29,37 @@ guards! {
     /// A transactional call holds the key's advisory lock from its beginning.
     BeginTakesLock: in_::transactional => law::ONE_TRANSACTION_AT_A_TIME,
 
-    /// A claim is one statement on a unique constraint, not a look and then an insert.
+    /// A claim is one statement on a unique constraint, not a read followed by an insert.
     ClaimIsOneStep: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
-    /// A claim that is asked again finds its own reservation by the token.
+    /// A repeated claim finds its own reservation by the token.
     ClaimKnowsItsToken: in_::reserved_rerun => law::NOBODY_WAITS_FOR_ITSELF,
 
-    /// A claim that is asked again is told again that it took the key over, so that it asks the reconciler.
+    /// A repeated claim is told again that it took the key over, so that it asks the reconciler.
     ClaimRemembersTakeover: in_::reserved_reconcile => law::ONE_EFFECT,
 
-    /// A commit fails where somebody else's record is there, and the effect with it.
+    /// A commit fails if the record is another call's, and its effect is rolled back with it.
     CommitRaises: in_::mixed => law::EFFECT_AND_RECORD_ARE_ONE,
 
-    /// To a commit, a reservation that is not to be taken over is somebody else's record too.
+    /// To a commit, a reservation that may not be taken over is another call's record too.
     CommitSparesReservations: in_::mixed => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
-    /// A commit takes over the reservation that there was at the beginning, and no other.
+    /// A commit takes over the reservation that existed when its transaction began, and no other.
     CommitTakesOverWhatItSaw: in_::mixed_reconcile => law::ONE_EFFECT,
 
     /// Only the holder of the token completes a reservation.
     CompleteChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
-    /// A completed record is not completed again. (Tokens see to that too, but FUN-15 has none.)
+    /// A completed record is not completed again. (Tokens ensure this too, but the Go interceptor has none.)
     CompleteSparesCompleted: in_::mixed_with_go_interceptor => law::RECORDS_ARE_FINAL,
 
-    /// In transactional mode the handler writes through the transaction that it is given.
+    /// In transactional mode the handler writes through the transaction that it gets.
     EffectInTransaction: in_::transactional => law::EFFECT_AND_RECORD_ARE_ONE,
 
     /// Only the holder of the token extends a lease.
     ExtendChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
-    /// A heartbeat that comes late does not revive what its own attempt abandoned.
+    /// A late heartbeat does not revive a reservation that its own attempt abandoned.
     ExtendSparesAbandoned: in_::reserved_rerun => law::ABANDONED_IS_ANSWERED,
 
     /// The database ends transactions whose client is gone or idle.
@@ -69,16 +71,16 @@ guards! {
     /// A reservation has a lease.
     LeasesEnd: in_::reserved_rerun => law::EVERY_RUN_COMES_TO_REST,
 
-    /// The advisory lock is the transaction's, and not the session's.
+    /// The advisory lock belongs to the transaction, not to the session.
     LockEndsWithTransaction: in_::transactional => law::NO_KEY_IS_STUCK,
 
-    /// A lost commit is looked for by its token: another's record is no proof.
+    /// The lookup of a lost commit checks the token: another call's record proves nothing.
     LookUpChecksToken: in_::mixed => law::TRANSACTIONAL_ANSWERS,
 
-    /// A lost commit is looked for in a snapshot that was taken once the lock was had.
+    /// The lookup of a lost commit takes its snapshot after it has the lock.
     LookUpLooksLast: in_::transactional => law::NOTHING_DONE_IS_TRUE,
 
-    /// A lost commit is looked for once its transaction is over.
+    /// The lookup of a lost commit waits for the lock, and so for the end of the transaction.
     LookUpTakesLock: in_::transactional => law::NOTHING_DONE_IS_TRUE,
 
     /// A lost commit is not assumed to have succeeded.
@@ -87,39 +89,39 @@ guards! {
     /// A lost commit is not assumed to have failed.
     LostCommitIsNotRolledBack: in_::transactional => law::NOTHING_DONE_IS_TRUE,
 
-    /// The reconciler is asked what is there after the takeover.
+    /// The reconciler looks for the effect after the takeover.
     ReconcileLooksLast: in_::reserved_reconcile => law::ONE_EFFECT,
 
     /// The key is taken over before the reconciler is asked.
     ReconcileTakesOver: in_::reserved_reconcile => law::ONE_EFFECT,
 
-    /// A record does not expire while the call that made it is at work: a retention is longer than any call.
+    /// A record does not expire while the call that made it runs: a retention is longer than any call.
     RecordsOutliveCalls: in_::transactional_expiring => law::NOTHING_DONE_IS_TRUE,
 
     /// Only the holder of the token releases a reservation.
     ReleaseChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
-    /// A release deletes no reservation that was taken over, but gives it back.
+    /// A release does not delete a reservation that was taken over, but gives it back.
     ReleaseGivesBack: in_::reserved_reconcile => law::ONE_EFFECT,
 
     /// A completed record is not released.
     ReleaseSparesCompleted: in_::mixed_with_go_interceptor => law::RECORDS_ARE_FINAL,
 
-    /// What was abandoned is not run again by policy.
+    /// An abandoned call is not run again by policy.
     RerunSparesAbandoned: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
-    /// What was abandoned stays marked so when it is taken over for a reconciler.
+    /// An abandoned record stays marked when it is taken over for a reconciler.
     TakeoverKeepsMark: in_::reserved_policies => law::ABANDONED_IS_NOT_RERUN,
 
     /// A takeover has a token of its own.
     TakeoverRenewsToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
-    /// A reservation is taken over once its lease has ended, and not before.
+    /// A reservation is not taken over before its lease has ended.
     TakeoverWaitsForLease: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 }
 
 #[test]
-fn finds_what_each_guard_is_for_when_it_is_left_out() {
+fn finds_the_violation_when_a_guard_is_left_out() {
     for &(guard, scenario, law) in NEEDED {
         explore::violates(scenario().without(guard), law);
     }

@@ -1,4 +1,4 @@
-//! What holds in every state.
+//! The conditions that hold in every state.
 
 use stateright::{Model, Property};
 
@@ -8,7 +8,7 @@ use crate::{
     world::{Answer, Attempt, AttemptId, Outcome, World},
 };
 
-/// A condition by name. `main.rs` has a table of them.
+/// A condition with its name. The table in `main.rs` lists them.
 pub(crate) type Condition = (&'static str, fn(&Scenario, &World) -> bool);
 
 /// The properties of a scenario.
@@ -45,7 +45,7 @@ pub(crate) const ABANDONED_IS_ANSWERED: Condition = ("an abandoned key is not in
 });
 
 pub(crate) const ABANDONED_IS_NOT_RERUN: Condition =
-    ("an abandoned call is run again only on a reconciler's word", |_, world| !world.history.reran_abandoned);
+    ("an abandoned call is run again only if a reconciler allows it", |_, world| !world.history.reran_abandoned);
 
 const ANSWERS_AGREE: Condition = ("all answers of one life agree, unless a lease ended in it", |_, world| {
     (0..world.history.lives.len()).all(|life| {
@@ -55,7 +55,7 @@ const ANSWERS_AGREE: Condition = ("all answers of one life agree, unless a lease
     })
 });
 
-const ANSWERS_WERE_DONE: Condition = ("what is answered or recorded was done", |_, world| {
+const ANSWERS_WERE_DONE: Condition = ("every answer and every record is of something that was done", |_, world| {
     let answered = world.attempts.iter().filter_map(|attempt| attempt.answer?.outcome());
     let recorded = world.history.lives.iter().filter_map(|life| life.recorded);
     answered.chain(recorded).all(|outcome| match outcome {
@@ -72,9 +72,9 @@ pub(crate) const EFFECT_AND_RECORD_ARE_ONE: Condition =
         })
     });
 
-/// Every run is finite (`scenarios::ends_every_run`), so this says that each of them, from wherever it is, comes to
-/// rest. It is a statement about the states that nothing leads out of, and not an `eventually`: the checker may believe
-/// that one too early where two paths join, and the initial state, at rest as it is, would satisfy it.
+/// Every run is finite (`scenarios::ends_every_run`). So this condition means that each run comes to rest from every
+/// state. It is checked in the states without a successor. It is not an `eventually` property: the checker may take
+/// that for true too early where two paths join, and the initial state, which is at rest, would satisfy it.
 pub(crate) const EVERY_RUN_COMES_TO_REST: Condition = ("a run that can go no further is at rest", |scenario, world| {
     let mut actions = Vec::new();
     if !world.is_at_rest() {
@@ -89,7 +89,7 @@ pub(crate) const FENCED_CHANGE_NOTHING: Condition =
 pub(crate) const NOBODY_WAITS_FOR_ITSELF: Condition =
     ("no attempt is told to wait for itself", |_, world| !world.history.waited_for_itself);
 
-/// Whoever claims next, in either mode, gets the key, a replay, or (by policy) the news that the outcome is unknown.
+/// The next claim, in either mode, gets the key, a replay, or (by policy) the answer that the outcome is unknown.
 pub(crate) const NO_KEY_IS_STUCK: Condition = ("at rest the next claim is answered", |scenario, world| {
     let record = world.record.as_ref();
     let abandoned = record.is_some_and(|record| record.abandoned.is_some());
@@ -102,11 +102,10 @@ pub(crate) const NO_KEY_IS_STUCK: Condition = ("at rest the next claim is answer
     !world.is_at_rest() || (world.lock.is_none() && are_answered)
 });
 
-pub(crate) const NOTHING_DONE_IS_TRUE: Condition =
-    ("who is told that nothing was done is told the truth", |_, world| {
-        let told = |attempt: &&Attempt| matches!(attempt.answer, Some(Answer::Failed | Answer::RolledBack));
-        world.attempts.iter().filter(told).all(|attempt| attempt.effect.is_none())
-    });
+pub(crate) const NOTHING_DONE_IS_TRUE: Condition = ("an answer that nothing was done is true", |_, world| {
+    let told = |attempt: &&Attempt| matches!(attempt.answer, Some(Answer::Failed | Answer::RolledBack));
+    world.attempts.iter().filter(told).all(|attempt| attempt.effect.is_none())
+});
 
 pub(crate) const ONE_EFFECT: Condition =
     ("at most one effect", |_, world| (0..world.history.lives.len()).all(|life| world.effects_in(life) <= 1));
@@ -133,7 +132,7 @@ const REPLAYS_WERE_RECORDED: Condition = ("a replay repeats what was recorded", 
 });
 
 pub(crate) const TRANSACTIONAL_ANSWERS: Condition =
-    ("a transactional server answers what the record says", |scenario, world| {
+    ("a transactional server's answer is the one in the record", |scenario, world| {
         transactional(scenario, world).all(|(_, attempt)| {
             let outcome = attempt.answer.and_then(Answer::outcome);
             let recorded = attempt.life.and_then(|life| world.history.lives[life].recorded);

@@ -1,4 +1,4 @@
-//! The statements on the record: each of them one atomic step, guarded.
+//! The statements on the record. Each is one atomic step with a guard.
 
 use crate::{
     guards::Guard,
@@ -6,15 +6,15 @@ use crate::{
     world::{AttemptId, Outcome, Record, Token, World},
 };
 
-/// What a claimant sees.
+/// The record as a claimant sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
     Completed(Outcome),
     Free,
     InFlight,
-    /// A reservation that it may take over.
+    /// A reservation that the claimant may take over.
     LeaseEnded,
-    /// Its own reservation.
+    /// The claimant's own reservation.
     Mine,
     OutcomeUnknown,
 }
@@ -43,17 +43,17 @@ pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Optio
     }
 }
 
-/// Gives the key to an attempt: a new reservation, where there is none that counts.
+/// Gives the key to an attempt by a new reservation, if no valid record is there.
 pub(crate) fn reserve(world: &mut World, id: AttemptId) {
     forget_completed(world);
     world.record = Some(Record::reserved(world.attempts[id].token, id));
 }
 
-/// Gives the key to an attempt: the reservation of another, whose lease has ended.
+/// Gives the key to an attempt by taking over a reservation whose lease has ended.
 pub(crate) fn take_over(scenario: &Scenario, world: &mut World, id: AttemptId) {
     note_rerun(scenario, world, id);
     let attempt = &mut world.attempts[id];
-    let record = world.record.as_mut().expect("it was seen");
+    let record = world.record.as_mut().expect("the record was seen");
     if scenario.holds(Guard::TakeoverRenewsToken) {
         record.token = attempt.token;
     } else {
@@ -65,13 +65,13 @@ pub(crate) fn take_over(scenario: &Scenario, world: &mut World, id: AttemptId) {
     record.lease_runs = true;
 }
 
-/// Remembers that a call was abandoned before it is run again, unless a reconciler is to be asked first.
+/// Notes that an abandoned call is run again, unless a reconciler is asked first.
 pub(crate) fn note_rerun(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let abandoned = world.record.as_ref().is_some_and(|record| record.abandoned.is_some());
     world.history.reran_abandoned |= abandoned && scenario.servers[id].on_lease_ended == Policy::Rerun;
 }
 
-/// Stores an outcome, and says whether the record was the attempt's to complete.
+/// Stores an outcome. Returns whether the attempt held the record.
 pub(crate) fn complete(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcome) -> bool {
     if !addresses(scenario, world, id, Guard::CompleteChecksToken) {
         return false;
@@ -92,10 +92,10 @@ pub(crate) fn complete(scenario: &Scenario, world: &mut World, id: AttemptId, ou
     true
 }
 
-/// Frees the key, and says whether it was the attempt's to free.
+/// Frees the key. Returns whether the attempt held it.
 ///
-/// A reservation that was taken over is given back as it was found, its lease ended: what became of the call before is
-/// still to be learnt, and an attempt whose claim had no answer does not even know that there was one.
+/// A reservation that was taken over is given back as it was, with its lease ended: the outcome of the earlier call is
+/// still unknown, and an attempt whose claim got no answer does not even know of the takeover.
 pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
     if !addresses(scenario, world, id, Guard::ReleaseChecksToken)
         || (looks_completed(scenario, world, id) && scenario.holds(Guard::ReleaseSparesCompleted))
@@ -114,7 +114,7 @@ pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
     true
 }
 
-/// Marks the reservation, and says whether it was the attempt's to mark.
+/// Marks the reservation as abandoned. Returns whether the attempt held it.
 pub(crate) fn abandon(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
     if !addresses(scenario, world, id, Guard::AbandonChecksToken) || looks_completed(scenario, world, id) {
         return false;
@@ -128,7 +128,7 @@ pub(crate) fn abandon(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
     true
 }
 
-/// Whether a heartbeat of the attempt would give the lease a new beginning.
+/// Whether a heartbeat of the attempt would extend the lease.
 pub(crate) fn extends(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     addresses(scenario, world, id, Guard::ExtendChecksToken)
         && world.record.as_ref().is_some_and(|record| {
@@ -145,13 +145,13 @@ pub(crate) fn extend(world: &mut World, id: AttemptId) {
     }
 }
 
-/// Whether a statement of the attempt finds the row: by key and token, or, of FUN-15, by key alone.
+/// Whether a statement of the attempt matches the row: by key and token, or by key alone for the Go interceptor.
 fn addresses(scenario: &Scenario, world: &World, id: AttemptId, guard: Guard) -> bool {
     let by_key_alone = scenario.servers[id].mode == Mode::GoInterceptor || !scenario.holds(guard);
     world.record.as_ref().is_some_and(|record| by_key_alone || record.token == world.attempts[id].token)
 }
 
-/// FUN-15 knows a completed record by its response, and takes a kept error for a reservation.
+/// The Go interceptor recognises a completed record by its response, and takes a stored error for a reservation.
 fn looks_completed(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     match world.record.as_ref().and_then(|record| record.outcome) {
         Some(Outcome::Response(_)) => true,
@@ -164,7 +164,7 @@ fn forget_completed(world: &mut World) {
     world.history.rewritten |= world.record.as_ref().is_some_and(|record| record.outcome.is_some());
 }
 
-/// FUN-15 cannot but trespass.
+/// The Go interceptor is left out: without tokens it cannot avoid this.
 fn note_trespass(world: &mut World, id: AttemptId) {
     let others = world.record.as_ref().is_some_and(|record| record.owner != id);
     world.history.trespassed |= others && world.attempts[id].token.is_some();

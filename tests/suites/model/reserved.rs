@@ -1,4 +1,4 @@
-//! A server in reserved mode: claim, run the handler in transactions of its own, settle.
+//! A server in reserved mode: claim, run the handler in its own transactions, settle.
 
 use crate::{
     guards::Guard,
@@ -10,40 +10,40 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Claim(Fate),
-    /// The outcome could not be recorded while the lease lasted, or the claim never had an answer.
+    /// The server gives up: the outcome was not recorded within the lease, or the claim never got an answer.
     GiveUp,
-    /// The second half of a claim that is not one statement.
+    /// The second half of a claim that is not one statement. Only with a guard left out.
     Insert,
-    /// The reconciler is asked before the key is had.
+    /// The reconciler is asked before the key is claimed. Only with a guard left out.
     Peek,
     Reconcile(Word),
     Run(Ending),
     Settle(Fate),
 }
 
-/// What becomes of a request to the database.
+/// The fate of a request to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,
-    /// It is done, and the answer is lost.
+    /// The request is carried out, and its answer is lost.
     AnswerLost,
-    /// The connection is lost before it is done. A claim may still be done, at any time.
+    /// The connection is lost before the request is carried out. A claim may still be carried out at any time.
     Lost,
 }
 
-/// How a handler ends.
+/// The end of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// An error or a panic; nothing was done.
+    /// An error or a panic, without an effect.
     Fails,
-    /// An error that is kept; nothing was done.
+    /// A final error, without an effect.
     FailsFinally,
-    /// An error or a panic after the effect was committed, and the handler had said so.
+    /// An error or a panic after the effect was committed and the handler had reported that.
     FailsLate,
     Succeeds,
 }
 
-/// What the reconciler says.
+/// The answer of the reconciler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Truth,
@@ -87,7 +87,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
     }
 }
 
-/// A claim, by an attempt that waits for the answer.
+/// Sends a claim and waits for the answer.
 fn ask(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     let peeked = match world.attempts[id].stage {
         Stage::Peeked(look) => Some(look),
@@ -127,12 +127,12 @@ pub(crate) enum Claimed {
     Acquired {
         taken_over: bool,
     },
-    /// Only with a guard left out.
+    /// Seen, and not yet inserted. Only with a guard left out.
     Looked,
     Refused(Answer),
 }
 
-/// The claim, as the database does it, whoever waits for its answer.
+/// The claim in the database, whether or not its sender still waits.
 pub(crate) fn claim(scenario: &Scenario, world: &mut World, id: AttemptId) -> Claimed {
     match record::view(scenario, world, id) {
         View::Completed(outcome) => Claimed::Refused(Answer::Replayed(outcome)),
@@ -190,7 +190,7 @@ fn run(scenario: &Scenario, world: &mut World, id: AttemptId, ending: Ending) {
     });
 }
 
-/// Tries to record the outcome. The client has its answer after the first try, whatever came of it.
+/// Tries to record the outcome. The client gets its answer after the first try, whether or not that succeeded.
 fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     let Stage::Settling(settlement) = world.attempts[id].stage else {
         return;
@@ -237,7 +237,7 @@ fn holds_lease(world: &World, id: AttemptId) -> bool {
     world.lease_runs() && world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token)
 }
 
-/// Requests go astray while there are losses left.
+/// The possible fates; losses are possible while the scenario has some left.
 fn fates(world: &World) -> impl Iterator<Item = Fate> + use<> {
     let fates: &[Fate] =
         if world.left.losses > 0 { &[Fate::Answered, Fate::AnswerLost, Fate::Lost] } else { &[Fate::Answered] };

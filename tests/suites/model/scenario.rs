@@ -1,4 +1,4 @@
-//! One exploration: which servers handle the attempts, what may go wrong, and which guard is left out.
+//! One exploration: the servers of the attempts, what may go wrong, and the guard that is left out.
 
 use stateright::{Model, Property};
 
@@ -16,7 +16,7 @@ pub(crate) struct Scenario {
     /// The server of each attempt.
     pub(crate) servers: Vec<Server>,
     pub(crate) chaos: Chaos,
-    /// What has to be seen at least once, so that the scenario is about something.
+    /// Conditions that must be seen at least once, so that the scenario exercises what it is for.
     pub(crate) sights: Vec<Condition>,
     pub(crate) left_out: Option<Guard>,
 }
@@ -24,13 +24,13 @@ pub(crate) struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) mode: Mode,
-    /// What it does with a reservation whose lease ended without an outcome.
+    /// The policy for a reservation whose lease ended without an outcome.
     pub(crate) on_lease_ended: Policy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// As FUN-15 has it: reserved, with neither token nor lease of its own.
+    /// The Go interceptor: reserved, without tokens and leases of its own.
     GoInterceptor,
     Reserved,
     Transactional,
@@ -43,22 +43,22 @@ pub(crate) enum Policy {
     Rerun,
 }
 
-/// What may go wrong, and how often.
+/// The kinds of failures, and how often each may happen.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Chaos {
-    /// Server processes that crash.
+    /// The number of server processes that crash.
     pub(crate) crashes: u8,
-    /// Records whose retention ends.
+    /// The number of records whose retention ends.
     pub(crate) expiries: u8,
-    /// Handlers may end with an error that is kept.
+    /// Whether handlers may end with a final error.
     pub(crate) final_errors: bool,
-    /// Heartbeats that land after the lease has ended.
+    /// The number of heartbeats that arrive after the lease has ended.
     pub(crate) heartbeats: u8,
-    /// Requests or answers that are lost on the way to the database or back.
+    /// The number of requests or answers that are lost on the way.
     pub(crate) losses: u8,
-    /// Restarts of the database.
+    /// The number of database restarts.
     pub(crate) restarts: u8,
-    /// A lease may end while its holder still works.
+    /// Whether a lease may end while its holder still works.
     pub(crate) zombies: bool,
 }
 
@@ -84,12 +84,12 @@ impl Scenario {
         self.servers.iter().any(|server| server.mode == mode)
     }
 
-    /// Attempts with equal servers are sent in their order: any other order is the same with other names.
+    /// Attempts with equal servers are sent in order, as any other order is the same with other names.
     pub(crate) fn may_be_sent(&self, world: &World, id: AttemptId) -> bool {
         (0..id).all(|other| self.servers[other] != self.servers[id] || world.attempts[other].stage != Stage::Waiting)
     }
 
-    /// There is one effect at most, whatever the clock does.
+    /// Whether the scenario promises at most one effect, whatever the clock does.
     pub(crate) fn allows_one_effect_at_most(&self) -> bool {
         let all = |holds: fn(&Server) -> bool| self.servers.iter().all(holds);
         all(|server| server.mode == Mode::Transactional)
@@ -106,7 +106,7 @@ impl Model for Scenario {
         vec![World::new(self)]
     }
 
-    /// Only what can happen: each of these leads to a next state.
+    /// Offers only possible actions: each leads to a next state.
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for (id, server) in self.servers.iter().enumerate() {
             match server.mode {

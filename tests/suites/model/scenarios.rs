@@ -1,7 +1,6 @@
-//! The scenarios, in each of which all properties hold.
+//! The scenarios. All properties hold in each.
 //!
-//! There are three or four attempts each: one that goes wrong, one that takes over, and one or two that meet what the
-//! others left behind.
+//! Each has three or four attempts: one fails, one takes over, and one or two meet what the others left.
 
 use crate::{
     explore, properties as law,
@@ -190,27 +189,27 @@ fn keeps_one_effect_and_its_record_together_while_records_expire() {
 }
 
 #[test]
-fn has_a_second_effect_only_after_a_lease_ended_where_the_policy_is_to_rerun() {
+fn has_a_second_effect_with_rerun_only_after_a_lease_ended() {
     explore::holds(reserved_rerun());
 }
 
 #[test]
-fn has_no_second_effect_where_the_policy_is_to_refuse() {
+fn has_no_second_effect_with_refuse() {
     explore::holds(reserved_refuse());
 }
 
 #[test]
-fn has_no_second_effect_where_a_truthful_reconciler_is_asked() {
+fn has_no_second_effect_with_a_truthful_reconciler() {
     explore::holds(reserved_reconcile());
 }
 
 #[test]
-fn has_a_second_effect_only_after_a_lease_ended_where_zombies_outlive_the_reconciler() {
+fn has_a_second_effect_beside_zombies_only_after_a_lease_ended() {
     explore::holds(reserved_reconcile_zombies());
 }
 
 #[test]
-fn does_not_rerun_what_was_abandoned_where_policies_differ() {
+fn does_not_rerun_an_abandoned_call_if_policies_differ() {
     explore::holds(reserved_policies());
 }
 
@@ -220,12 +219,12 @@ fn keeps_a_transactional_effect_and_its_record_together_beside_a_reserved_server
 }
 
 #[test]
-fn has_no_second_effect_in_any_mode_where_a_truthful_reconciler_is_asked() {
+fn has_no_second_effect_in_mixed_modes_with_a_truthful_reconciler() {
     explore::holds(mixed_reconcile());
 }
 
 #[test]
-fn has_no_second_effect_in_any_mode_where_the_policy_is_to_refuse() {
+fn has_no_second_effect_in_mixed_modes_with_refuse() {
     explore::holds(mixed_refuse());
 }
 
@@ -242,7 +241,7 @@ fn ends_every_run() {
 }
 
 #[test]
-#[ignore = "millions of states: to be run by hand, after a change of the protocol"]
+#[ignore = "millions of states: run it by hand after a change of the protocol"]
 fn holds_when_more_goes_wrong() {
     for scenario in ALL.map(|scenario| scenario()) {
         let Chaos { crashes, losses, .. } = scenario.chaos;
@@ -251,10 +250,11 @@ fn holds_when_more_goes_wrong() {
     }
 }
 
-/// A limit, and no property: FUN-15 takes an error that is kept, having no response, for its own reservation. Where
-/// such a server is slow to settle a reservation that was taken over, it completes or deletes the record of the error.
+/// A limit of the Go interceptor: it takes a final error, which is stored without a response, for its own reservation.
+/// If such a server is slow to settle a reservation that was taken over, it completes or deletes the record of the
+/// error.
 #[test]
-fn does_not_keep_a_final_error_from_a_go_interceptor_that_outlives_its_lease() {
+fn does_not_protect_a_final_error_from_a_go_interceptor_that_outlives_its_lease() {
     let mixed = mixed_with_go_interceptor();
     let chaos = Chaos { final_errors: true, ..mixed.chaos };
     explore::violates(

@@ -1,5 +1,4 @@
-//! What has to be seen at least once, so that a scenario in which nothing is violated is not one in which nothing
-//! happens.
+//! Conditions that must be seen at least once. A scenario without a violation must not be one in which nothing happens.
 
 use crate::{
     properties::Condition,
@@ -18,7 +17,7 @@ pub(crate) const COMMIT_OUTLIVES_CONNECTION: Condition =
     });
 
 pub(crate) const COMMIT_SURVIVES_ITS_CLIENT: Condition =
-    ("a commit goes through whose client has crashed", |_, world| {
+    ("a commit succeeds after its client has crashed", |_, world| {
         any(world, |attempt| attempt.stage == Stage::Crashed && attempt.effect.is_some())
     });
 

@@ -1,7 +1,7 @@
-//! A server in transactional mode: BEGIN with a look at the record, run the handler in the transaction, commit the
-//! record and the effect as one.
+//! A server in transactional mode: BEGIN and read the record, run the handler in the transaction, commit the record and
+//! the effect together.
 //!
-//! What the server knows (its stage) and what the database knows (the transaction) come apart when either dies or the
+//! The server's state (its stage) and the database's state (the transaction) diverge when either dies, or when the
 //! connection between them does.
 
 use crate::{
@@ -14,25 +14,25 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// BEGIN, the lock, and a look at the record.
+    /// BEGIN, the lock, and a read of the record.
     Begin,
-    /// The connection is lost, whatever is under way on it.
+    /// The connection is lost, with everything under way on it.
     Disconnect,
     /// The handler fails: ROLLBACK.
     Fail,
-    /// The handler fails with an error that is kept.
+    /// The handler fails with a final error.
     FailFinally,
-    /// The lock was not to be had in time.
+    /// The lock was not granted in time.
     GiveUp,
-    /// The answer of COMMIT.
+    /// The answer to COMMIT arrives.
     Hear,
-    /// The same lock on another connection, and a look for the record.
+    /// The lost COMMIT is looked up: the same lock on another connection, then a read of the record.
     LookUp,
-    /// The look for the record is taken before the lock.
+    /// The record is read before the lock is granted. Only with a guard left out.
     Peek,
-    /// The reconciler is asked, the transaction being open.
+    /// The reconciler is asked, with the transaction open.
     Reconcile(Word),
-    /// COMMIT, as it arrives at the database; or the news that the transaction is gone.
+    /// COMMIT arrives at the database, or the server learns that the transaction is gone.
     SendCommit,
     Succeed,
 }
@@ -99,7 +99,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
     }
 }
 
-/// What becomes of a COMMIT once it has arrived: the record and the effect, or neither.
+/// Carries out a COMMIT that has arrived: both the record and the effect, or neither.
 pub(crate) fn execute(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let Transaction::Committing(outcome) = world.attempts[id].transaction else {
         return;
@@ -119,7 +119,7 @@ pub(crate) fn execute(scenario: &Scenario, world: &mut World, id: AttemptId) {
     }
 }
 
-/// The transaction ends, whichever way, and the lock with it.
+/// Ends the transaction, committed or not, and releases the lock.
 pub(crate) fn end(world: &mut World, id: AttemptId) {
     world.attempts[id].transaction = Transaction::None;
     world.attempts[id].saw = None;
@@ -128,7 +128,7 @@ pub(crate) fn end(world: &mut World, id: AttemptId) {
     }
 }
 
-/// The transaction of a client that is gone ends, or of all clients when the database restarts.
+/// Ends the transaction of a client that is gone; when the database restarts, of every client.
 pub(crate) fn reap(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let lock = world.lock;
     end(world, id);
@@ -137,7 +137,7 @@ pub(crate) fn reap(scenario: &Scenario, world: &mut World, id: AttemptId) {
     }
 }
 
-/// Nobody is there any more to hear how the COMMIT went.
+/// Drops the answer to a COMMIT whose client is gone.
 pub(crate) fn lose_answer(world: &mut World, id: AttemptId) {
     let transaction = &mut world.attempts[id].transaction;
     if !transaction.is_running() {
@@ -165,7 +165,7 @@ fn begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
     attempt.stage = if asks { Stage::Reconciling(None) } else { Stage::Handling };
 }
 
-/// What a duplicate is told; `None` where the handler is to run.
+/// The answer to a duplicate; `None` if the handler runs.
 fn refusal(view: View) -> Option<Answer> {
     match view {
         View::Completed(outcome) => Some(Answer::Replayed(outcome)),
@@ -199,7 +199,7 @@ fn send_commit(scenario: &Scenario, world: &mut World, id: AttemptId) {
     }
 }
 
-/// The record, by the unique constraint; `false` where somebody else's stands in the way.
+/// Inserts the record under the unique constraint; `false` if another call's record is there.
 fn insert(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcome) -> bool {
     let free = match record::view(scenario, world, id) {
         View::Free => true,
@@ -216,7 +216,7 @@ fn insert(scenario: &Scenario, world: &mut World, id: AttemptId, outcome: Outcom
     free
 }
 
-/// The reservation is the very one that there was when the attempt began, so that what was decided then still holds.
+/// Whether the reservation is still the one that the attempt saw when it began, so that its decision still holds.
 fn saw_it(world: &World, id: AttemptId) -> bool {
     let reservation = world.record.as_ref().map(|record| (record.owner, record.takeovers));
     reservation.is_some() && reservation == world.attempts[id].saw
@@ -241,7 +241,7 @@ fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
     world.attempts[id].end(answer);
 }
 
-/// The connection is lost. Before COMMIT was sent, nothing can have come of it.
+/// The connection is lost. If COMMIT was not sent, nothing was committed.
 fn doubt(scenario: &Scenario, world: &mut World, id: AttemptId) {
     match world.attempts[id].stage {
         Stage::Settling(Settlement::Complete(_)) if !scenario.holds(Guard::LostCommitIsNotRolledBack) => {

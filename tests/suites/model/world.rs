@@ -1,19 +1,19 @@
-//! What there is at one moment: the record, the lock, the attempts, and what history remembers of them.
+//! The state at one moment: the record, the lock, the attempts, and the history.
 
 use crate::scenario::{Chaos, Mode, Scenario};
 
 pub(crate) type AttemptId = usize;
 
-/// A fencing token, by the attempt that made it.
+/// A fencing token, as the attempt that made it.
 pub(crate) type Token = AttemptId;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct World {
     pub(crate) record: Option<Record>,
-    /// The advisory lock, by the attempt whose transaction holds it.
+    /// The advisory lock, as the attempt whose transaction holds it.
     pub(crate) lock: Option<AttemptId>,
     pub(crate) attempts: Vec<Attempt>,
-    /// The misfortunes that may still happen.
+    /// The failures that may still happen.
     pub(crate) left: Chaos,
     pub(crate) history: History,
 }
@@ -40,16 +40,16 @@ impl World {
         }
     }
 
-    /// The life of the record that is now, or of the next one to come.
+    /// The index of the record's current life, or of the next one if there is no record.
     pub(crate) fn life(&self) -> usize {
         self.history.lives.len() - 1
     }
 
     pub(crate) fn life_mut(&mut self) -> &mut Life {
-        self.history.lives.last_mut().expect("there is always one")
+        self.history.lives.last_mut().expect("there is always a life")
     }
 
-    /// The attempt whose effect is there, as a truthful reconciler sees it.
+    /// The attempt whose effect is committed, as a truthful reconciler sees it.
     pub(crate) fn effect(&self) -> Option<AttemptId> {
         self.attempts.iter().position(|attempt| attempt.effect == Some(self.life()))
     }
@@ -58,31 +58,31 @@ impl World {
         self.attempts.iter().filter(|attempt| attempt.effect == Some(life)).count()
     }
 
-    /// Whether the reservation is believed.
+    /// Whether the lease of the reservation is running.
     pub(crate) fn lease_runs(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.lease_runs)
     }
 
-    /// Nobody works, no transaction is open, no lease runs: only a new call changes anything now.
+    /// Whether only a new call can change anything: no server works, no transaction is open, no lease runs.
     pub(crate) fn is_at_rest(&self) -> bool {
         let rests = |attempt: &Attempt| !attempt.stage.is_at_work() && attempt.transaction == Transaction::None;
         self.attempts.iter().all(rests) && !self.lease_runs()
     }
 }
 
-/// The row. A completed record has an outcome, a reservation has none.
+/// The row. A completed record has an outcome; a reservation has none.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// `None` where FUN-15 reserved it.
+    /// `None` if the Go interceptor reserved it.
     pub(crate) token: Option<Token>,
     pub(crate) lease_runs: bool,
-    /// How often it was taken over (the column `attempts`, less one).
+    /// The number of takeovers (the column `attempts`, less one).
     pub(crate) takeovers: u8,
     pub(crate) outcome_unknown: bool,
     pub(crate) outcome: Option<Outcome>,
-    /// Not a column: whose it is in truth, whatever the tokens say.
+    /// Not a column: the attempt that really holds it, whatever the tokens are.
     pub(crate) owner: AttemptId,
-    /// Not a column: how often it had been taken over when it was abandoned last.
+    /// Not a column: the number of takeovers before it was abandoned last.
     pub(crate) abandoned: Option<u8>,
 }
 
@@ -92,7 +92,7 @@ impl Record {
     }
 }
 
-/// How a handler ended for good.
+/// The final outcome of a handler.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Outcome {
     FinalError(AttemptId),
@@ -100,7 +100,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The attempt whose handler it was.
+    /// The attempt whose handler had this outcome.
     pub(crate) fn by(self) -> AttemptId {
         match self {
             Self::FinalError(id) | Self::Response(id) => id,
@@ -108,24 +108,24 @@ impl Outcome {
     }
 }
 
-/// One call of the client, and the server process that handles it.
+/// One call of the client, with the server process that handles it.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Attempt {
     pub(crate) stage: Stage,
-    /// What it sends as its token; `None` of FUN-15.
+    /// The token that it sends; `None` for the Go interceptor.
     pub(crate) token: Option<Token>,
     pub(crate) transaction: Transaction,
-    /// A claim of this attempt is still under way on a connection that it has lost.
+    /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
     pub(crate) answer: Option<Answer>,
     /// Its settlement was refused.
     pub(crate) fenced: bool,
-    /// While its transaction is open: the reservation that there was when it began, by whose it was and how often it
-    /// had been taken over (the columns `id` and `token` tell that); `None` where there was none.
+    /// While its transaction is open: the reservation that existed when it began, as its holder and its number of
+    /// takeovers (identified by the columns `id` and `token`); `None` if there was none.
     pub(crate) saw: Option<(AttemptId, u8)>,
-    /// Not known to it: the life of the record in which it got the key, or its answer.
+    /// Not known to the attempt: the life of the record in which it got the key, or its answer.
     pub(crate) life: Option<usize>,
-    /// Not known to it: its effect is committed, for this life of the record.
+    /// Not known to the attempt: the life of the record for which its effect is committed.
     pub(crate) effect: Option<usize>,
 }
 
@@ -140,32 +140,34 @@ impl Attempt {
 pub(crate) enum Stage {
     /// The client has not sent it yet.
     Waiting,
-    /// Only with a guard left out: the reconciler was asked too early, and this is what it saw.
+    /// The reconciler was asked too early and saw this. Only with a guard left out.
     Peeked(Option<AttemptId>),
-    /// Only with a guard left out: no record was seen, and one is about to be inserted.
+    /// No record was seen, and one is about to be inserted. Only with a guard left out.
     Looked,
-    /// The claim was sent and its answer lost; it is about to be asked again.
+    /// The answer to the claim was lost; the claim is about to be repeated.
     Claiming,
-    /// The key was taken over, and the reconciler is about to be asked (or, with a guard left out, saw this before).
+    /// The key was taken over, and the reconciler is about to be asked. With a guard left out, it was asked before and
+    /// saw this.
     Reconciling(Option<Option<AttemptId>>),
     /// The handler runs.
     Handling,
     /// The handler has ended; the outcome is about to be sent, or sent again.
     Settling(Settlement),
-    /// The answer of a COMMIT is lost, and is about to be looked up (or, with a guard left out, was, and this seen).
+    /// The answer to a COMMIT was lost, and the COMMIT is about to be looked up. With a guard left out, it was looked
+    /// up before, with this result.
     LookingUp(Outcome, Option<bool>),
     Ended,
     Crashed,
 }
 
 impl Stage {
-    /// A server process is busy with it.
+    /// Whether a server process is busy with it.
     pub(crate) fn is_at_work(self) -> bool {
         !matches!(self, Self::Waiting | Self::Ended | Self::Crashed)
     }
 }
 
-/// What is to become of the key.
+/// What a handler's end means for the key.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Settlement {
     Abandon,
@@ -176,14 +178,14 @@ pub(crate) enum Settlement {
 /// The transaction of a transactional attempt, as the database sees it.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Transaction {
-    /// Not begun, or ended and answered, or ended with nobody to hear of it.
+    /// Not begun; or ended, and the server knows it or is gone.
     None,
     Open,
-    /// COMMIT has arrived. Whatever becomes of the client, the database goes through with it.
+    /// COMMIT has arrived. The database carries it out even if the client is gone.
     Committing(Outcome),
-    /// It is committed, and the answer is on its way.
+    /// The COMMIT succeeded, and its answer is on the way.
     Committed,
-    /// Somebody else's record was there: it is rolled back, and the answer is on its way.
+    /// The COMMIT met another call's record and was rolled back; its answer is on the way.
     Refused,
 }
 
@@ -193,14 +195,14 @@ impl Transaction {
     }
 }
 
-/// What the client is told. Whether it still listens changes nothing.
+/// The answer to the client. It makes no difference whether the client still waits.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The handler failed after its effect was committed.
     Doubtful,
     /// The handler failed, and nothing was done.
     Failed,
-    /// The COMMIT was lost, looked up and found.
+    /// The answer to COMMIT was lost; a lookup found the record.
     FoundCommitted(Outcome),
     InFlight,
     OutcomeUnknown,
@@ -209,14 +211,14 @@ pub(crate) enum Answer {
     /// What the reconciler found.
     Reconciled(Outcome),
     Replayed(Outcome),
-    /// The COMMIT was lost, looked up and not found: nothing was done.
+    /// The answer to COMMIT was lost; a lookup found no record, so nothing was done.
     RolledBack,
-    /// Nobody knows; to be tried again with the same key.
+    /// The outcome is not known; the client may retry with the same key.
     Unavailable,
 }
 
 impl Answer {
-    /// The outcome that the client is given, however it was come by.
+    /// The outcome in the answer, from whatever source.
     pub(crate) fn outcome(self) -> Option<Outcome> {
         match self {
             Self::FoundCommitted(outcome)
@@ -228,18 +230,18 @@ impl Answer {
     }
 }
 
-/// What no server knows, and the properties need.
+/// Facts that no server knows, but the properties need.
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct History {
-    /// One for each time the key was used up to the expiry of its record; the last is now.
+    /// One life for each use of the key, up to the expiry of its record. The last is the current one.
     pub(crate) lives: Vec<Life>,
-    /// An abandoned call was run again without a reconciler's word.
+    /// An abandoned call was run again without a reconciler's permission.
     pub(crate) reran_abandoned: bool,
     /// A completed record was changed or deleted before it expired.
     pub(crate) rewritten: bool,
-    /// A reservation was changed with the token of another attempt than the one that held it.
+    /// A reservation was changed with the token of an attempt that did not hold it.
     pub(crate) trespassed: bool,
-    /// The attempt that held the key was told that it is in flight.
+    /// The attempt that held the key was told that the key is in flight.
     pub(crate) waited_for_itself: bool,
 }
 
