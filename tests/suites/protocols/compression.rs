@@ -1,4 +1,4 @@
-//! Messages that are compressed, and messages that are too large.
+//! Compressed messages, and messages that are too large.
 
 use std::io::{Read as _, Write as _};
 
@@ -34,13 +34,13 @@ fn decompress(encoding: &str, message: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An item whose response is worth compressing.
+/// An item whose response is large enough to be compressed.
 fn padded(protocol: Protocol) -> Vec<u8> {
     if protocol.is_json() { br#"{"script": "padded"}"#.to_vec() } else { text(1, "padded") }
 }
 
 #[tokio::test]
-async fn is_undone_and_done_and_is_the_same_request() {
+async fn is_accepted_and_applied_and_does_not_change_the_request() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in [Protocol::Connect, Protocol::ConnectJson] {
@@ -71,7 +71,7 @@ async fn is_undone_and_done_and_is_the_same_request() {
 }
 
 #[tokio::test]
-async fn of_a_replay_over_grpc_web_is_what_its_caller_accepts() {
+async fn of_a_replay_over_grpc_web_is_one_that_its_caller_accepts() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let (key, message) = (Uuid::new_v4(), text(1, "padded"));
@@ -91,7 +91,7 @@ async fn of_a_replay_over_grpc_web_is_what_its_caller_accepts() {
 }
 
 #[tokio::test]
-async fn is_not_undone_into_more_than_the_limit() {
+async fn does_not_expand_a_message_beyond_the_limit() {
     let bomb = vec![b' '; 16 << 20];
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
@@ -112,16 +112,17 @@ async fn is_not_undone_into_more_than_the_limit() {
 }
 
 #[tokio::test]
-async fn has_a_limit_of_its_own_without_it() {
+async fn is_not_needed_for_the_limit_to_apply() {
     const LIMIT: usize = 4 << 20;
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let overhead = bytes(16, &vec![0; LIMIT]).len() - LIMIT;
-        // To `connectrpc`, the five bytes in front of a message in gRPC belong to it.
+        // `connectrpc` counts the five bytes in front of a gRPC message as part of it.
         for (size, fits) in [(LIMIT - overhead - 5, true), (LIMIT - overhead + 1, false)] {
             for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
                 let call = server.call(protocol, "Create", Some(Uuid::new_v4()), &bytes(16, &vec![7; size]));
-                // Over HTTP/1.1 a server that stops reading may close the connection before its answer was read.
+                // Over HTTP/1.1 a server that stops reading may close the connection before the client has read the
+                // answer.
                 let outcome = server.send(protocol, Call { version: Version::Two, ..call }).await;
                 match fits {
                     true => {

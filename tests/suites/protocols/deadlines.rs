@@ -1,4 +1,4 @@
-//! How long callers wait.
+//! The deadlines of callers.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// The header in which a protocol says it, and values of it.
+/// The header that carries the deadline in a protocol, with two values.
 fn header(protocol: Protocol) -> (&'static str, [&'static str; 2]) {
     if protocol.is_connect() { ("connect-timeout-ms", ["50", "60000"]) } else { ("grpc-timeout", ["50m", "60S"]) }
 }
@@ -31,10 +31,10 @@ fn seen(outcome: &Outcome) -> Seen {
 }
 
 #[tokio::test]
-async fn end_the_wait_and_not_the_call() {
+async fn end_the_wait_but_not_the_call() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
-        // Who calls in gRPC ends the wait without being told. tonic does tell, and gRPC-Web's callers cannot read it.
+        // A gRPC caller ends the wait itself. tonic sends an answer too, but gRPC-Web's callers cannot read it.
         let told: &[Protocol] = match kind {
             Kind::Tonic => &[Protocol::Connect],
             Kind::Native => &[Protocol::Connect, Protocol::GrpcWeb],
@@ -61,7 +61,7 @@ async fn end_the_wait_and_not_the_call() {
 }
 
 #[tokio::test]
-async fn are_no_longer_than_connect_is_told() {
+async fn are_not_longer_than_the_limit_of_connect() {
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
         .store(MemoryStore::new())
         .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
@@ -79,7 +79,7 @@ async fn are_no_longer_than_connect_is_told() {
 }
 
 #[tokio::test]
-async fn are_told_to_the_handler() {
+async fn are_passed_to_the_handler() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
@@ -105,9 +105,9 @@ async fn are_told_to_the_handler() {
     }
 }
 
-/// As the Connect protocol has it: at most ten digits.
+/// The Connect protocol allows at most ten digits.
 #[tokio::test]
-async fn that_are_malformed_are_none() {
+async fn that_are_malformed_are_ignored() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for value in ["", "soon", "-1", "12345678901"] {

@@ -1,4 +1,4 @@
-//! Messages that differ in the least are not the same request.
+//! Messages with the smallest difference are not the same request.
 
 use tonic_idempotency::rejection::Reason;
 use uuid::Uuid;
@@ -9,11 +9,11 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// Pairs of messages that are not the same, in binary and in JSON.
+/// Pairs of different messages, in binary and in JSON.
 fn pairs() -> Vec<[(Vec<u8>, &'static str); 2]> {
     vec![
         [(number(5, 1), r#"{"int64": "1"}"#), (number(5, 2), r#"{"int64": "2"}"#)],
-        // Beyond what a double tells apart.
+        // Integers that a double cannot tell apart.
         [
             (number(7, u64::MAX), r#"{"uint64": "18446744073709551615"}"#),
             (number(7, u64::MAX - 1), r#"{"uint64": 18446744073709551614}"#),
@@ -23,13 +23,13 @@ fn pairs() -> Vec<[(Vec<u8>, &'static str); 2]> {
             (number(5, 9_007_199_254_740_992), r#"{"int64": 9007199254740992}"#),
         ],
         [(number(5, 1), r#"{"int64": 1}"#), (number(7, 1), r#"{"uint64": 1}"#)],
-        // Present and a default, or not there.
+        // A field that is present with its default, and an absent one.
         [(number(20, 0), r#"{"optionalInt64": 0}"#), (vec![], "{}")],
         [(bytes(50, &[]), r#"{"part": {}}"#), (vec![], r#"{"part": null}"#)],
         [(text(22, ""), r#"{"choiceText": ""}"#), (number(23, 0), r#"{"choiceNumber": 0}"#)],
         [(bytes(70, &[]), r#"{"boolValue": false}"#), (vec![], r#"{"boolValue": null}"#)],
         [(bytes(64, &number(1, 0)), r#"{"value": null}"#), (vec![], "{}")],
-        // The order of a list matters, that of a map does not.
+        // The order of a list matters; the order of a map does not.
         [(bytes(30, &[1, 2]), r#"{"packedNumbers": [1, 2]}"#), (bytes(30, &[2, 1]), r#"{"packedNumbers": [2, 1]}"#)],
         [
             (bytes(40, &joined([text(1, "a"), text(2, "")])), r#"{"byString": {"a": ""}}"#),
@@ -50,14 +50,14 @@ fn pairs() -> Vec<[(Vec<u8>, &'static str); 2]> {
 }
 
 #[tokio::test]
-async fn over_every_protocol() {
+async fn messages_are_refused_over_every_protocol() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let mut wrong = Vec::new();
         for [one, other] in pairs() {
             for (index, protocol) in kind.protocols().iter().copied().enumerate() {
                 let key = Uuid::new_v4();
-                // The first over another protocol each time.
+                // The first call uses another protocol each time.
                 let first = kind.protocols()[(index + 2) % kind.protocols().len()];
                 let pick = |protocol: Protocol, message: &(Vec<u8>, &str)| match protocol.is_json() {
                     true => message.1.as_bytes().to_vec(),
@@ -77,9 +77,9 @@ async fn over_every_protocol() {
     }
 }
 
-/// A key belongs to one procedure, whatever it is called over.
+/// A key belongs to one procedure, over every protocol.
 #[tokio::test]
-async fn to_another_procedure() {
+async fn procedures_are_refused_over_every_protocol() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in kind.protocols().iter().copied() {

@@ -1,4 +1,4 @@
-//! Duplicates of a call that still runs, over other protocols.
+//! Duplicates of a running call, over other protocols.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn are_refused_over_every_protocol() {
 }
 
 #[tokio::test]
-async fn wait_and_get_the_response_where_they_may() {
+async fn wait_for_the_response_if_the_policy_is_to_wait() {
     for kind in Kind::BOTH {
         let server = Arc::new(Server::new(kind).await);
         let key = Uuid::new_v4();

@@ -1,4 +1,4 @@
-//! What goes wrong, as each protocol says it.
+//! Errors in each protocol.
 
 use tonic::Code;
 use tonic_idempotency::rejection::Reason;
@@ -11,7 +11,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// A call to fail with a code.
+/// Calls a procedure that fails with a code.
 async fn fail(server: &Server, protocol: Protocol, procedure: &str, key: Option<Uuid>, code: Code) -> Outcome {
     let script = format!("fail with {}", i32::from(code));
     let message = match protocol.is_json() {
@@ -30,7 +30,7 @@ fn assert_as_asked(outcome: &Outcome, code: Code, told: &str) {
 }
 
 #[tokio::test]
-async fn is_the_handlers_error_with_a_key_and_without() {
+async fn come_from_the_handler_with_a_key_and_without() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for (code, name, http) in CODES {
@@ -50,7 +50,7 @@ async fn is_the_handlers_error_with_a_key_and_without() {
 }
 
 #[tokio::test]
-async fn is_replayed_over_every_protocol_where_it_is_final() {
+async fn are_replayed_over_every_protocol_if_they_are_final() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for first in kind.protocols().iter().copied() {
@@ -73,9 +73,9 @@ async fn is_replayed_over_every_protocol_where_it_is_final() {
     }
 }
 
-/// As connect-es and connect-go read it.
+/// Checks the form that connect-es and connect-go read.
 #[tokio::test]
-async fn has_details_that_people_can_read() {
+async fn have_details_in_readable_json() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for protocol in [Protocol::Connect, Protocol::ConnectJson] {
@@ -95,7 +95,7 @@ async fn has_details_that_people_can_read() {
 }
 
 #[tokio::test]
-async fn is_the_layers_refusal() {
+async fn come_from_the_layer_if_it_rejects_the_call() {
     for kind in Kind::BOTH {
         let server = Server::with(kind, |builder| {
             builder.policies(tonic_idempotency::policy::Policies {

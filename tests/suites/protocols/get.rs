@@ -62,7 +62,7 @@ async fn has_its_message_in_the_query() {
 }
 
 #[tokio::test]
-async fn is_refused_where_it_has_side_effects() {
+async fn is_refused_for_a_procedure_with_side_effects() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for procedure in ["Create", "Settle", "Watch"] {
@@ -80,7 +80,7 @@ async fn is_refused_where_it_has_side_effects() {
 }
 
 #[tokio::test]
-async fn is_refused_where_it_is_malformed() {
+async fn is_refused_if_it_is_malformed() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         for (query, status) in [
@@ -93,7 +93,7 @@ async fn is_refused_where_it_is_malformed() {
             ("encoding=json&compression=br&base64=1&message=e30", 501),
         ] {
             let answer = get("Describe", query).send(server.address).await;
-            // tonic says INTERNAL of a message that it cannot read.
+            // tonic answers INTERNAL to a message that it cannot decode.
             let status = if query.ends_with("KA") && kind == Kind::Tonic { 500 } else { status };
             assert!(answer.status == status, "{kind:?} {query}: {answer:?}");
         }

@@ -1,4 +1,4 @@
-//! Clients that go away in the middle.
+//! Clients that disconnect during a call.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -13,7 +13,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// Sends a request over HTTP/1.1, byte for byte, and leaves the connection open.
+/// Sends a request over HTTP/1.1, byte by byte as given, and leaves the connection open.
 async fn begin(server: &Server, key: Uuid, body: &[u8], length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).await.expect("the server listens");
     let head = format!(
@@ -28,7 +28,7 @@ async fn begin(server: &Server, key: Uuid, body: &[u8], length: usize) -> TcpStr
 }
 
 #[tokio::test]
-async fn leave_a_call_with_a_key_to_go_on() {
+async fn do_not_end_a_call_with_a_key() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let (key, body) = (Uuid::new_v4(), br#"{"script": "hold"}"#);
@@ -47,7 +47,7 @@ async fn leave_a_call_with_a_key_to_go_on() {
     }
 }
 
-/// As if the layer were not there.
+/// Behaves as if the layer were not there.
 #[tokio::test]
 async fn end_a_call_without_a_key() {
     for kind in Kind::BOTH {
@@ -58,7 +58,7 @@ async fn end_a_call_without_a_key() {
         caller.abort();
         until("the server has given the call up", async || server.watch.given_up() == 1).await;
         server.desk.open(1);
-        // The next one passes the gate that was opened for the first.
+        // The next call passes the gate that was opened for the first.
         let next = server.call(Protocol::ConnectJson, "Create", None, br#"{"script": "hold"}"#);
         server.send(Protocol::ConnectJson, next).await.message();
         assert_eq!((server.desk.started(), server.desk.finished()), (2, 1), "{kind:?}");
@@ -73,7 +73,7 @@ async fn do_not_reserve_a_key_with_half_a_request() {
         let mut stream = begin(&server, key, br#"{"script""#, 100).await;
         stream.shutdown().await.expect("an open connection");
         let mut answer = Vec::new();
-        // The server closes the connection, with an answer or without.
+        // The server closes the connection, with or without an answer.
         let _ = stream.read_to_end(&mut answer).await;
         assert_eq!(server.desk.started(), 0);
         let first = server.create(Protocol::Connect, key, b"").await;

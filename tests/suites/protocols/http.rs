@@ -1,4 +1,4 @@
-//! HTTP with the bytes that a test says.
+//! HTTP requests with exactly the bytes that a test wants.
 
 use std::net::SocketAddr;
 
@@ -16,18 +16,18 @@ pub(crate) enum Version {
     Two,
 }
 
-/// A request, piece by piece.
+/// A request, as parts that a test can change.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) version: Version,
     pub(crate) method: Method,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Bytes,
 }
 
-/// What came back.
+/// The response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -47,13 +47,13 @@ impl Call {
         self
     }
 
-    /// Another value for a header.
+    /// Replaces the value of a header.
     pub(crate) fn replace(mut self, name: &'static str, value: impl ToString) -> Self {
         self.headers.retain(|(old, _)| *old != name);
         self.header(name, value)
     }
 
-    /// Sends it on a connection of its own, which is closed when this is dropped.
+    /// Sends the request on a new connection, which is closed when this future is dropped or done.
     pub(crate) async fn send(self, to: SocketAddr) -> Answer {
         let stream = TokioIo::new(TcpStream::connect(to).await.expect("the server listens"));
         let uri = match self.version {
@@ -97,7 +97,7 @@ impl Answer {
         tokio::select! {
             biased;
             answer = &mut answer => answer,
-            // With an answer before, if there is one.
+            // The connection has ended; an answer may have come before.
             _ = connection => answer.await,
         }
     }

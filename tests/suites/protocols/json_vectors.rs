@@ -1,5 +1,5 @@
-//! protojson's vectors as Connect calls: each is handled, or refused as the caller's mistake. `protobuf-canonical` has the
-//! tests of how they are read.
+//! protojson's vectors as Connect calls: each is handled, or refused as the caller's error. `protobuf-canonical` tests
+//! how they are parsed.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,7 @@ use tonic_idempotency::connect::{Connect, ConnectLayer};
 use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 
-/// The tests of `protobuf-canonical`, from this package.
+/// The tests of `protobuf-canonical`.
 const CANONICAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/protobuf-canonical/tests");
 
 #[derive(Deserialize)]
@@ -69,7 +69,7 @@ fn schema() -> DescriptorPool {
     compiler.descriptor_pool()
 }
 
-/// Connect in front of a service that answers each message with itself.
+/// Connect in front of a service that returns each message.
 struct Echo {
     connect: Connect<Handler>,
     handled: Arc<Mutex<Option<Bytes>>>,
@@ -78,7 +78,7 @@ struct Echo {
 struct Outcome {
     http: StatusCode,
     body: Bytes,
-    /// The message that the handler has got.
+    /// The message that the handler got.
     handled: Option<Bytes>,
 }
 
@@ -120,7 +120,7 @@ impl Echo {
 }
 
 impl Outcome {
-    /// Whether it is an error of the caller's.
+    /// Whether the answer blames the caller.
     fn is_refusal(&self) -> bool {
         self.http == StatusCode::BAD_REQUEST
             && serde_json::from_slice::<Value>(&self.body).expect("JSON").get("code").and_then(Value::as_str)
@@ -128,7 +128,7 @@ impl Outcome {
     }
 }
 
-/// The descriptors, with a service that has a procedure for each message.
+/// The descriptors, plus a service with a procedure for each message.
 fn pool() -> &'static DescriptorPool {
     static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
         let mut pool = schema();

@@ -1,4 +1,4 @@
-//! Services that take one call at a time.
+//! Services that handle one call at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,17 @@ use uuid::Uuid;
 
 use crate::server::{Kind, Server};
 
-/// What was polled ready, and holds a permit, is what is called; what is not called gives it back.
+/// The service that is called is the one that was polled ready and holds the permit. A service that is not called
+/// returns its permit.
 #[tokio::test]
-async fn are_kept_and_never_used_up() {
+async fn of_concurrency_are_respected_and_never_leak_permits() {
     for kind in Kind::BOTH {
         let server = Arc::new(Server::one_at_a_time(kind).await);
         let mut calls = Vec::new();
         for round in 0..3 {
             for protocol in kind.protocols().iter().copied() {
                 for key in [None, Some(Uuid::new_v4())] {
-                    // Right, malformed, of no known type, and to nobody.
+                    // A valid call, a malformed one, one of an unknown content type, and one of an unknown procedure.
                     let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
                     let right = server.call(protocol, "Create", key, message);
                     let malformed = server.call(protocol, "Create", key, b"{\x28");
@@ -36,7 +37,7 @@ async fn are_kept_and_never_used_up() {
         for call in calls {
             call.await.expect("no panic").expect("an answer");
         }
-        // Each of the right ones, and with a key only once.
+        // Every valid call was handled. Each key had one valid call.
         let protocols = kind.protocols().len();
         assert_eq!(server.desk.finished(), 3 * 2 * protocols, "{kind:?}");
     }

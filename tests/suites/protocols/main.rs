@@ -1,4 +1,4 @@
-//! One service over every protocol, on a tonic server and on one of `connectrpc`'s own.
+//! One service over every protocol, on a tonic server and on a native `connectrpc` server.
 
 mod compression;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! What is no call, and leaves nothing behind.
+//! Malformed calls, which leave nothing behind.
 
 use http::Method;
 use tonic::Code;
@@ -10,7 +10,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// The key is free: another call takes it.
+/// Asserts that the key is free: another call can use it.
 async fn assert_free(server: &Server, key: Uuid, told: &str) {
     let before = server.desk.started();
     let outcome = server.create(Protocol::Grpc, key, b"").await;
@@ -47,7 +47,7 @@ async fn json_is_refused() {
             r#"{"int64": 1,}"#,
             r#"{int64: 1}"#,
             "{\"string\": \"\n\"}",
-            // Unknown.
+            // Unknown fields.
             r#"{"none": 1}"#,
             r#"{"part": {"none": 1}}"#,
             r#"{"parts": [{}, {"none": null}]}"#,
@@ -57,7 +57,7 @@ async fn json_is_refused() {
             r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "none": 1}}"#,
             r#"{"any": {"@type": "type.googleapis.com/catalog.v1.None"}}"#,
             r#"{"any": {"partName": "p"}}"#,
-            // Given twice.
+            // Duplicate fields and keys.
             r#"{"int64": 1, "int64": 1}"#,
             r#"{"byString": {}, "by_string": {}}"#,
             r#"{"renamed": "a", "anotherName": "a"}"#,
@@ -76,7 +76,7 @@ async fn json_is_refused() {
             r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "amount": 1, "amount": 1}}"#,
             r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "partName": "a", "part_name": "b"}}"#,
             r#"{"any": {"partName": "a", "@type": "type.googleapis.com/catalog.v1.Part", "part_name": "b"}}"#,
-            // Not of their types.
+            // Values of the wrong type or range.
             r#"{"int64": true}"#,
             r#"{"int64": "one"}"#,
             r#"{"int64": ""}"#,
@@ -127,7 +127,7 @@ async fn json_is_refused() {
 }
 
 #[tokio::test]
-async fn json_is_taken_where_unknown_fields_are_ignored() {
+async fn json_is_accepted_if_unknown_fields_are_ignored() {
     for kind in Kind::BOTH {
         use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, policy::Mode, store::MemoryStore};
         use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
@@ -183,11 +183,11 @@ async fn bodies_are_refused() {
                 Protocol::GrpcWebText,
                 vec![
                     vec![],
-                    b"AAAAAAA".to_vec(),          // cut off
-                    b"AAAA!!AAAA==".to_vec(),     // no base64
-                    b"AAAAAAkB".to_vec(),         // a message that is cut off
+                    b"AAAAAAA".to_vec(),          // truncated
+                    b"AAAA!!AAAA==".to_vec(),     // not base64
+                    b"AAAAAAkB".to_vec(),         // a truncated message
                     b"AAAAAAAAAAAAAA==".to_vec(), // two messages
-                    b"AAAAAAEo".to_vec(),         // no message
+                    b"AAAAAAEo".to_vec(),         // not a message
                 ],
             ),
         ] {
@@ -213,7 +213,7 @@ async fn bodies_are_refused() {
     }
 }
 
-/// A call that is none, with a key, and its answer.
+/// Sends a changed call with a key and returns the answer.
 async fn other(server: &Server, key: Uuid, change: impl FnOnce(Call) -> Call) -> Answer {
     let call = server.call(Protocol::ConnectJson, "Create", Some(key), b"{}");
     change(Call { version: Version::One, ..call }).send(server.address).await
@@ -246,7 +246,7 @@ async fn heads_are_refused() {
     }
 }
 
-/// Envelopes are for streams, and this is none.
+/// Envelopes are for streams; a unary procedure has none.
 #[tokio::test]
 async fn a_streamed_call_of_a_unary_procedure_does_not_run_its_handler() {
     for kind in Kind::BOTH {

@@ -1,12 +1,12 @@
-//! The same messages, each in many encodings.
+//! The same messages in many encodings.
 
 use prost::Message as _;
 use tonic_idempotency_tests::catalog::proto::{Color, Item, Part, item::Choice};
 
-/// A message in everything that it can be.
+/// A message in all of its encodings.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// The first is canonical.
+    /// The first encoding is the canonical one.
     pub(crate) binary: Vec<Vec<u8>>,
     pub(crate) json: Vec<String>,
 }
@@ -55,7 +55,7 @@ fn scalars() -> Vec<Row> {
             "integers of 32 bits",
             [
                 item(Item { int32: -1, uint32: u32::MAX, sint32: i32::MIN, fixed32: 7, ..Item::default() }),
-                // A negative one cut to 32 bits, and more bits than the field has.
+                // A negative value cut to 32 bits, and more bits than the field has.
                 joined([fixed32(10, 7), zigzag(8, i32::MIN.into()), number(6, u64::MAX), number(4, u32::MAX.into())]),
             ],
             &[
@@ -98,7 +98,7 @@ fn scalars() -> Vec<Row> {
             [item(Item { color: Color::Blue.into(), ..Item::default() })],
             &[r#"{"color": "COLOR_BLUE"}"#, r#"{"color": 2}"#],
         ),
-        row("an enum that nobody knows", [item(Item { color: 77, ..Item::default() })], &[r#"{"color": 77}"#]),
+        row("an unknown enum value", [item(Item { color: 77, ..Item::default() })], &[r#"{"color": 77}"#]),
         row(
             "another name",
             [item(Item { renamed: "x".to_owned(), int32: 1, ..Item::default() })],
@@ -114,7 +114,7 @@ fn floats() -> Vec<Row> {
         row("one half", [double(0.5)], &[r#"{"double": 0.5}"#, r#"{"double": 5e-1}"#, r#"{"double": "0.5"}"#]),
         // A parser that does not round exactly is off by one in the last place.
         row(
-            "a double that has to be rounded",
+            "a double that must be rounded",
             [double(EXACT)],
             &[
                 r#"{"double": 97497.182552569170000}"#,
@@ -124,7 +124,7 @@ fn floats() -> Vec<Row> {
             ],
         ),
         row(
-            "a double between two",
+            "a decimal between two doubles",
             [double(9_007_199_254_740_992.0)],
             &[
                 r#"{"double": 9007199254740992}"#,
@@ -133,15 +133,15 @@ fn floats() -> Vec<Row> {
                 r#"{"double": 9007199254740993.0}"#,
             ],
         ),
-        // As a double, it is between two floats.
+        // As a double, the value lies between two floats.
         row(
-            "a float that must not be a double first",
+            "a float that must not be parsed as a double first",
             [float(TWICE_ROUNDED)],
             &[r#"{"float": "7.038531e-26"}"#, r#"{"float": 7.038531e-26}"#],
         ),
         row("the largest float", [float(f32::MAX)], &[r#"{"float": 3.4028235e38}"#, r#"{"float": "3.4028235e38"}"#]),
         row("the least double", [double(5e-324)], &[r#"{"double": 5e-324}"#, r#"{"double": 4.9406564584124654e-324}"#]),
-        row("no number", [fixed64(2, f64::NAN.to_bits())], &[r#"{"double": "NaN"}"#]),
+        row("not a number", [fixed64(2, f64::NAN.to_bits())], &[r#"{"double": "NaN"}"#]),
         row(
             "infinity",
             [item(Item { double: f64::INFINITY, float: f32::NEG_INFINITY, ..Item::default() })],
@@ -159,10 +159,11 @@ fn floats() -> Vec<Row> {
     ]
 }
 
-/// A parser that multiplies rounded powers of ten gets another: serde_json's, without its feature `float_roundtrip`.
+/// A parser that multiplies rounded powers of ten gets another value, such as serde_json without its feature
+/// `float_roundtrip`.
 pub(crate) const EXACT: f64 = 97_497.182_552_569_17;
 
-/// The nearest double to 7.038531e-26 is between this float and the next.
+/// The double nearest to 7.038531e-26 is between this float and the next.
 const TWICE_ROUNDED: f32 = 7.038_531e-26;
 
 fn presence() -> Vec<Row> {
@@ -173,7 +174,7 @@ fn presence() -> Vec<Row> {
             &[r#"{"optionalInt64": "0", "optionalString": ""}"#, r#"{"optional_string": "", "optional_int64": 0}"#],
         ),
         row(
-            "the last of a choice",
+            "the last field of a oneof",
             [
                 item(Item { choice: Some(Choice::ChoiceNumber(0)), ..Item::default() }),
                 joined([text(22, "first"), number(23, 0)]),
@@ -181,12 +182,12 @@ fn presence() -> Vec<Row> {
             &[r#"{"choiceNumber": "0"}"#, r#"{"choice_number": 0}"#, r#"{"choiceText": null, "choiceNumber": 0}"#],
         ),
         row(
-            "null as a choice",
+            "null in a oneof",
             [item(Item { choice: Some(Choice::ChoiceNull(0)), ..Item::default() })],
             &[r#"{"choiceNull": null}"#, r#"{"choiceNull": "NULL_VALUE"}"#],
         ),
         row(
-            "a part as a choice",
+            "a part in a oneof",
             [item(Item { choice: Some(Choice::ChoicePart(Part { amount: 3, ..Part::default() })), ..Item::default() })],
             &[r#"{"choicePart": {"amount": "3"}}"#, r#"{"choice_part": {"partName": "", "amount": 3}}"#],
         ),
@@ -216,7 +217,7 @@ fn repeated() -> Vec<Row> {
             &[r#"{"doubles": [0, "Infinity", 1.5]}"#, r#"{"doubles": ["0", "Infinity", 15e-1]}"#],
         ),
         row(
-            "texts, parts and colors",
+            "strings, parts and colors",
             [
                 item(Item {
                     strings: vec![String::new(), "a".to_owned()],
@@ -245,7 +246,7 @@ fn maps() -> Vec<Row> {
     let entry = |number, key: Vec<u8>, value: Vec<u8>| bytes(number, &joined([key, value]));
     vec![
         row(
-            "a map by text",
+            "a map with string keys",
             [
                 joined([entry(40, text(1, "a"), text(2, "1")), entry(40, text(1, "b"), text(2, "2"))]),
                 joined([entry(40, text(1, "b"), text(2, "2")), entry(40, text(2, "1"), text(1, "a"))]),
@@ -258,7 +259,7 @@ fn maps() -> Vec<Row> {
             &[r#"{"byString": {"a": "1", "b": "2"}}"#, r#"{"by_string": {"b": "2", "\u0061": "1"}}"#],
         ),
         row(
-            "maps by numbers",
+            "maps with number keys",
             [
                 joined([
                     entry(41, number(1, (-1_i64) as u64), bytes(2, &[])),
@@ -279,7 +280,7 @@ fn maps() -> Vec<Row> {
             ],
         ),
         row(
-            "a map by truth",
+            "a map with boolean keys",
             [
                 joined([entry(44, number(1, 0), number(2, 0)), entry(44, number(1, 1), number(2, 7))]),
                 joined([entry(44, number(2, 7), number(1, 1)), entry(44, vec![], vec![])]),
@@ -330,7 +331,7 @@ fn well_known() -> Vec<Row> {
     let mask = prost_types::FieldMask { paths: vec!["part.part_name".to_owned(), "int64".to_owned()] };
     vec![
         row(
-            "a point in time",
+            "a timestamp",
             [time(1_700_000_000, 500_000_000), bytes(60, &joined([number(2, 500_000_000), number(1, 1_700_000_000)]))],
             &[
                 r#"{"timestamp": "2023-11-14T22:13:20.500Z"}"#,
@@ -340,12 +341,12 @@ fn well_known() -> Vec<Row> {
             ],
         ),
         row(
-            "the beginning of time",
+            "the epoch",
             [time(0, 0), bytes(60, &number(1, 0))],
             &[r#"{"timestamp": "1970-01-01T00:00:00Z"}"#, r#"{"timestamp": "1969-12-31T19:00:00-05:00"}"#],
         ),
         row(
-            "a time",
+            "a duration",
             [duration(-1, -500_000_000)],
             &[r#"{"duration": "-1.5s"}"#, r#"{"duration": "-1.500s"}"#, r#"{"duration": "-1.500000000s"}"#],
         ),
@@ -379,9 +380,9 @@ fn well_known() -> Vec<Row> {
             &[r#"{"value": 97497.18255256917}"#, r#"{"value": 9749718255256917e-11}"#],
         ),
         row("null as a value", [bytes(64, &number(1, 0))], &[r#"{"value": null}"#]),
-        row("nothing at all", [bytes(66, &[])], &[r#"{"empty": {}}"#]),
+        row("an empty message", [bytes(66, &[])], &[r#"{"empty": {}}"#]),
         row(
-            "a part as anything",
+            "a part in an Any",
             [any("type.googleapis.com/catalog.v1.Part", part.encode_to_vec())],
             &[
                 r#"{"any": {"@type": "type.googleapis.com/catalog.v1.Part", "partName": "p", "amount": "4"}}"#,
@@ -390,7 +391,7 @@ fn well_known() -> Vec<Row> {
             ],
         ),
         row(
-            "a time as anything",
+            "a duration in an Any",
             [any(
                 "type.googleapis.com/google.protobuf.Duration",
                 prost_types::Duration { seconds: 1, nanos: 0 }.encode_to_vec(),
@@ -431,12 +432,12 @@ fn wrappers() -> Vec<Row> {
     ]
 }
 
-/// Pieces of a message, one behind the other.
+/// Concatenates pieces of a message.
 pub(crate) fn joined<const N: usize>(pieces: [Vec<u8>; N]) -> Vec<u8> {
     pieces.concat()
 }
 
-/// A field that is a varint.
+/// A varint field.
 pub(crate) fn number(field: u32, value: u64) -> Vec<u8> {
     let mut bytes = tag(field, 0);
     prost::encoding::encode_varint(value, &mut bytes);

@@ -1,4 +1,4 @@
-//! Metadata of responses, where each protocol has it.
+//! Metadata of responses, in the place that each protocol has for it.
 
 use uuid::Uuid;
 
@@ -32,9 +32,9 @@ async fn of_a_first_response_is_in_the_headers() {
     }
 }
 
-/// Only `connectrpc`'s handlers have trailers to give.
+/// Only `connectrpc`'s handlers can set trailers.
 #[tokio::test]
-async fn in_trailers_is_in_headers_with_a_prefix() {
+async fn in_trailers_becomes_headers_with_a_prefix() {
     let server = Server::new(Kind::Native).await;
     for key in [None, Some(Uuid::new_v4())] {
         for protocol in [Protocol::Connect, Protocol::ConnectJson] {

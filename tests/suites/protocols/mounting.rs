@@ -1,4 +1,4 @@
-//! Where Connect is put, and what it meets there.
+//! The places where Connect can be mounted.
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -21,7 +21,7 @@ fn connect() -> ConnectLayer {
 }
 
 #[tokio::test]
-async fn around_one_generated_server_it_keeps_its_name() {
+async fn keeps_the_name_of_a_generated_server() {
     let desk = Desk::default();
     let routes = Routes::new(connect().layer(CatalogServer::new(desk.clone())));
     let address = serve(routes.prepare()).await;
@@ -33,7 +33,7 @@ async fn around_one_generated_server_it_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn leaves_to_others_what_is_not_connect() {
+async fn passes_on_requests_that_are_not_connect() {
     let inner = service_fn(|request: Request<Body>| async move {
         let seen = format!("{} {}", request.method(), request.uri().path());
         Ok::<_, std::convert::Infallible>(Response::new(Body::new(http_body_util::Full::new(seen.into()))))
@@ -55,7 +55,7 @@ async fn leaves_to_others_what_is_not_connect() {
 }
 
 #[tokio::test]
-async fn in_front_of_what_answers_in_http_alone_it_says_what_that_means() {
+async fn translates_the_status_of_a_plain_http_answer() {
     for (http, code) in [
         (StatusCode::BAD_REQUEST, Code::Internal),
         (StatusCode::UNAUTHORIZED, Code::Unauthenticated),

@@ -1,4 +1,4 @@
-//! A service of `connectrpc`'s own.
+//! A native `connectrpc` service.
 
 use prost::Message as _;
 use tonic_idempotency_tests::catalog::proto::Created;
@@ -10,7 +10,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// What the handler saw of the protocol.
+/// The protocol that the handler saw.
 async fn seen(server: &Server, protocol: Protocol, key: Option<Uuid>) -> String {
     let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
     let outcome = server.send(protocol, server.call(protocol, "Create", key, message)).await;
@@ -38,13 +38,13 @@ async fn sees_the_protocol_of_a_call_without_a_key_and_grpc_of_one_with_a_key() 
     }
 }
 
-/// The JSON that the layer writes is the JSON that `connectrpc` writes.
+/// The layer's JSON is the same as `connectrpc`'s.
 #[tokio::test]
 async fn answers_the_same_json_with_a_key_and_without() {
     let server = Server::new(Kind::Native).await;
     let mut wrong = Vec::new();
-    // What is in an Any, `connectrpc` shows only of types that are registered; and it leaves out a zero that is negative.
-    let differs = |name: &str| name.ends_with("as anything") || name == "minus zero";
+    // Two exceptions: `connectrpc` shows the contents of an `Any` only for registered types, and omits a negative zero.
+    let differs = |name: &str| name.ends_with("in an Any") || name == "minus zero";
     for row in rows().into_iter().filter(|row| !differs(row.name)) {
         let mut answers = Vec::new();
         for key in [None, Some(Uuid::new_v4())] {

@@ -20,7 +20,7 @@ pub(crate) enum Protocol {
     ConnectJson,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
@@ -83,7 +83,7 @@ impl Protocol {
         }
     }
 
-    /// What a client of this protocol makes of an answer.
+    /// Reads an answer as a client of this protocol does.
     pub(crate) fn read(self, answer: Answer) -> Outcome {
         let result = match self {
             Self::Connect | Self::ConnectJson => connect(&answer),
@@ -104,7 +104,7 @@ impl Outcome {
         self.result.as_ref().expect_err("an error")
     }
 
-    /// Of the answer: in the headers, wherever the status is.
+    /// Whether the answer is a replay. The mark is in the headers, wherever the status is.
     pub(crate) fn is_replay(&self) -> bool {
         self.answer.header("idempotent-replayed") == Some("true")
     }
@@ -115,7 +115,7 @@ pub(crate) fn path(procedure: &str) -> String {
     format!("/catalog.v1.Catalog/{procedure}")
 }
 
-/// A message as gRPC has it.
+/// A message in its gRPC frame.
 pub(crate) fn framed(message: &[u8]) -> Bytes {
     let mut body = BytesMut::new();
     body.put_u8(0);
@@ -169,7 +169,7 @@ fn frames(mut body: Bytes) -> Vec<(u8, Bytes)> {
     frames
 }
 
-/// tonic-web encodes piece by piece, with padding in the middle.
+/// tonic-web encodes each piece by itself, so there is padding in the middle.
 fn from_text(body: &[u8]) -> Bytes {
     let mut bytes = Vec::new();
     for quantum in body.chunks(4) {
@@ -178,7 +178,7 @@ fn from_text(body: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Errors are JSON, whatever the messages are.
+/// Errors are JSON, whatever the encoding of messages is.
 fn connect(answer: &Answer) -> Result<Bytes, Status> {
     if answer.status == 200 {
         return Ok(answer.body.clone());

@@ -1,4 +1,4 @@
-//! What a replay is: the first response, in the encoding of who asks.
+//! A replay is the first response, in the encoding of the caller.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// A request with a value of each kind, as protobuf's JSON has it; and so its response.
+/// A request with a value of each kind in protobuf's JSON form. The response returns it.
 const ITEM: &str = r#"{
     "double": "NaN", "float": 7.038531e-26, "int32": -1, "int64": "-9007199254740993", "uint32": 1, "uint64": "18446744073709551615",
     "sint32": -1, "sint64": "-1", "fixed32": 1, "fixed64": "1", "sfixed32": -1, "sfixed64": "-1", "bool": true,
@@ -51,9 +51,9 @@ async fn in_json_is_the_same_text() {
     }
 }
 
-/// The status and the mark are the layer's, the rest is the handler's.
+/// The status and the replay mark are the layer's; all other metadata is the handler's.
 #[tokio::test]
-async fn says_what_it_is() {
+async fn is_marked_as_a_replay() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let key = Uuid::new_v4();
@@ -70,7 +70,7 @@ async fn says_what_it_is() {
 }
 
 #[tokio::test]
-async fn from_memory_is_what_it_is_from_the_store() {
+async fn from_the_cache_equals_one_from_the_store() {
     for kind in Kind::BOTH {
         let (remembers, asks) = (Server::new(kind).await, Server::with(kind, |it| it.replay_cache_bytes(0)).await);
         for protocol in kind.protocols().iter().copied() {

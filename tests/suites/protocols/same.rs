@@ -1,4 +1,4 @@
-//! The same message is the same request, in every encoding over every protocol.
+//! The same message is the same request, in every encoding and over every protocol.
 
 use prost::Message as _;
 use protobuf_canonical::Canonical;
@@ -11,7 +11,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// What is in a response, without reading the message that it gives back.
+/// The fields of a response, with the returned message left undecoded.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Response {
     #[prost(string, tag = "1")]
@@ -21,12 +21,12 @@ struct Response {
 }
 
 #[tokio::test]
-async fn whatever_the_encoding_and_the_protocol() {
+async fn request_in_every_encoding_and_over_every_protocol() {
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
         let mut wrong = Vec::new();
         for (index, row) in rows().into_iter().enumerate() {
-            // Every way to send it; each row begins with another.
+            // Lists every way to send the message; each row of `rows` begins with another.
             let mut ways: Vec<(Protocol, Vec<u8>)> = Vec::new();
             for protocol in kind.protocols() {
                 match protocol.is_json() {
@@ -65,20 +65,21 @@ async fn whatever_the_encoding_and_the_protocol() {
     }
 }
 
-/// What was hashed is what the handler got.
+/// The handler gets the message that was hashed.
 #[tokio::test]
-async fn and_the_handler_gets_that_message() {
+async fn message_for_the_hash_and_for_the_handler() {
     let pool = prost_reflect::DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
     let canonical = Canonical::new(&pool.get_message_by_name("catalog.v1.Item").expect("the message"));
     let mut wrong = Vec::new();
-    // `connectrpc` gives back what its messages do not leave out; prost's forget that a zero is negative.
+    // Uses the native server: `connectrpc` returns every field that its messages hold, while prost drops the sign of a
+    // zero.
     let server = Server::new(Kind::Native).await;
     for row in rows() {
         let expected = canonical.hash(&row.binary[0]).expect("a message");
         for json in &row.json {
             let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), json.as_bytes());
             server.send(Protocol::ConnectJson, call.clone()).await.message();
-            // The same key, and its response in binary.
+            // Uses the same key to get the response in binary.
             let key = call.headers.iter().find(|(name, _)| *name == "idempotency-key").expect("a key").1.clone();
             let replay = server.create(Protocol::Grpc, key.parse().expect("a UUID"), &row.binary[0]).await;
             let Ok(message) = &replay.result else {
@@ -94,7 +95,7 @@ async fn and_the_handler_gets_that_message() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The id, and the message as far as it can be compared.
+/// The id, and the message in a form that can be compared.
 fn read(protocol: Protocol, outcome: &Outcome) -> (String, Option<Vec<u8>>, Option<serde_json::Value>) {
     let message = outcome.message();
     if protocol.is_json() {

@@ -1,4 +1,4 @@
-//! The two servers.
+//! The two servers, one of tonic and one of `connectrpc`.
 
 use std::{convert::Infallible, net::SocketAddr};
 
@@ -32,16 +32,16 @@ use crate::{
     watched::Watch,
 };
 
-/// Which of them.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of tonic, with Connect and gRPC-Web turned into gRPC in front of the layer.
+    /// A tonic server, with Connect and gRPC-Web translated to gRPC in front of the layer.
     Tonic,
-    /// Of `connectrpc`, which speaks all by itself, within the layer.
+    /// A `connectrpc` server, which speaks all protocols itself, behind the layer.
     Native,
 }
 
-/// A server that listens, and what its handlers have done.
+/// A listening server, and the work of its handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) kind: Kind,
@@ -64,12 +64,12 @@ impl Kind {
 }
 
 impl Server {
-    /// With a store in memory.
+    /// Starts a server with a store in memory.
     pub(crate) async fn new(kind: Kind) -> Self {
         Self::with(kind, |builder| builder).await
     }
 
-    /// With a store in memory, and another layer.
+    /// Starts a server with a store in memory and a customised layer.
     pub(crate) async fn with(
         kind: Kind,
         build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
@@ -80,7 +80,7 @@ impl Server {
         Self::layered(kind, build(builder).build().expect("a layer"), ConnectLayer::new(FILE_DESCRIPTOR_SET)).await
     }
 
-    /// With any layer.
+    /// Starts a server with any layer.
     pub(crate) async fn layered(
         kind: Kind,
         layer: IdempotencyLayer,
@@ -98,7 +98,8 @@ impl Server {
         Self { kind, address, desk, user: Uuid::new_v4(), watch }
     }
 
-    /// With a store in memory, and a limit of one call at a time: of all that are within Connect, and within the layer.
+    /// Starts a server with a store in memory that handles one call at a time, both behind Connect and behind the
+    /// layer.
     pub(crate) async fn one_at_a_time(kind: Kind) -> Self {
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(MemoryStore::new())
@@ -120,7 +121,7 @@ impl Server {
         Self { kind, address, desk, user: Uuid::new_v4(), watch: Watch::default() }
     }
 
-    /// A call as the user, with a key.
+    /// A call as the user, with a key if given.
     pub(crate) fn call(&self, protocol: Protocol, procedure: &str, key: Option<Uuid>, message: &[u8]) -> Call {
         let call = protocol.call(procedure, message).header("user", self.user);
         match key {
@@ -133,7 +134,7 @@ impl Server {
         protocol.read(call.send(self.address).await)
     }
 
-    /// A call of `Create`, made.
+    /// Calls `Create`.
     pub(crate) async fn create(&self, protocol: Protocol, key: Uuid, message: &[u8]) -> Outcome {
         self.send(protocol, self.call(protocol, "Create", Some(key), message)).await
     }
@@ -155,7 +156,7 @@ async fn serve_tonic(desk: &Desk, watch: Watch, layer: IdempotencyLayer, connect
     address
 }
 
-/// Serves anything over HTTP/1.1 and HTTP/2, without tonic.
+/// Serves any service over HTTP/1.1 and HTTP/2, without tonic.
 pub(crate) async fn serve<S, R>(service: S) -> SocketAddr
 where
     S: Service<http::Request<hyper::body::Incoming>, Response = http::Response<R>, Error = Infallible>,
@@ -171,7 +172,7 @@ where
             let service = TowerToHyperService::new(service.clone());
             tokio::spawn(async move {
                 let server = auto::Builder::new(TokioExecutor::new());
-                // A client that hangs up is the test's business.
+                // A client that disconnects is part of a test, so errors are ignored.
                 let _ = server.serve_connection(TokioIo::new(stream), service).await;
             });
         }
@@ -179,7 +180,7 @@ where
     address
 }
 
-/// Takes the user from the header `user`; in a real service, from an authenticated token.
+/// Takes the user from the header `user`. A real service would use an authenticated token.
 pub(crate) fn authenticate<B>(mut request: http::Request<B>) -> http::Request<B> {
     let user = request.headers().get("user").and_then(|user| user.to_str().ok()?.parse().ok());
     if let Some(user) = user {

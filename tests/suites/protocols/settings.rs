@@ -1,4 +1,4 @@
-//! What can be set of Connect in front of a tonic server.
+//! The settings of Connect in front of a tonic server.
 
 use tonic::Code;
 use tonic_idempotency::{IdempotencyLayer, connect::ConnectLayer, layer::BuildError, policy::Mode, store::MemoryStore};
@@ -20,7 +20,7 @@ async fn server(set: impl FnOnce(ConnectLayer) -> ConnectLayer) -> Server {
     Server::layered(Kind::Tonic, layer, ConnectLayer::new(FILE_DESCRIPTOR_SET).map(set)).await
 }
 
-/// How a response is compressed, whose message is small or has more than 1 KiB.
+/// The compression of a response whose message is small, or larger than 1 KiB.
 async fn encoding(server: &Server, script: &str) -> Option<String> {
     let json = format!(r#"{{"script": "{script}"}}"#);
     let call = server.call(Protocol::ConnectJson, "Create", Some(Uuid::new_v4()), json.as_bytes());
@@ -30,7 +30,7 @@ async fn encoding(server: &Server, script: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn from_which_size_responses_are_compressed() {
+async fn compress_responses_from_the_given_size() {
     let gzip = Some("gzip".to_owned());
     let by_default = server(|connect| connect).await;
     assert_eq!([encoding(&by_default, "small").await, encoding(&by_default, "padded").await], [None, gzip.clone()]);
@@ -41,7 +41,7 @@ async fn from_which_size_responses_are_compressed() {
 }
 
 #[tokio::test]
-async fn how_large_a_request_may_be() {
+async fn limit_the_size_of_a_request() {
     const LIMIT: usize = 1000;
     let server = server(|connect| connect.max_message_bytes(LIMIT)).await;
     let overhead = bytes(16, &[7; LIMIT - 10]).len() - (LIMIT - 10);
@@ -61,7 +61,7 @@ async fn how_large_a_request_may_be() {
 }
 
 #[test]
-fn descriptors_that_cannot_be_read_are_an_error() {
+fn refuse_invalid_descriptors() {
     let error = ConnectLayer::new(b"\xff".as_slice()).expect_err("no descriptors");
     assert!(matches!(error, BuildError::Descriptors(_)), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Two servers on one database.
+//! Two servers with one database.
 
 use prost::Message as _;
 use tonic::Code;
@@ -15,7 +15,7 @@ use crate::{
     server::{Kind, Server},
 };
 
-/// Both, for one user.
+/// Starts both servers, for one user.
 async fn both(database: &Database) -> [Server; 2] {
     let user = database.user().await.id;
     let [mut tonic, mut native] = [served(database, Kind::Tonic).await, served(database, Kind::Native).await];
@@ -80,7 +80,7 @@ async fn give_transactional_handlers_their_transactions_with_a_key_and_without()
                 server.send(protocol, server.call(protocol, "Book", key, message)).await.message();
                 assert_eq!(projects(&database).await, before + 1, "{told}");
 
-                // What fails is rolled back.
+                // A failed call is rolled back.
                 let fail =
                     if protocol.is_json() { br#"{"script": "fail with 9"}"#.to_vec() } else { text(1, "fail with 9") };
                 let key = key.map(|_| Uuid::new_v4());
@@ -93,7 +93,7 @@ async fn give_transactional_handlers_their_transactions_with_a_key_and_without()
 }
 
 #[tokio::test]
-async fn know_each_others_keys() {
+async fn refuse_each_others_keys_for_other_requests() {
     let database = Database::new().await;
     let [tonic, native] = both(&database).await;
     let key = Uuid::new_v4();

@@ -1,4 +1,4 @@
-//! Sees a server give a call up.
+//! Counts the calls that a server drops.
 
 use std::{
     pin::Pin,
@@ -38,7 +38,7 @@ pub(crate) struct Watched<S> {
     watch: Watch,
 }
 
-/// Counts unless it is forgotten.
+/// Counts the call when dropped.
 struct Unanswered(Watch);
 
 impl Drop for Unanswered {
