@@ -1,4 +1,4 @@
-//! What every client is shown: the columns of the table.
+//! The behaviours that every client is tested with: the columns of the table.
 
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ impl Behaviour {
         match self {
             Self::First => "first call",
             Self::Replay => "replay",
-            Self::CrossProtocol => "replay of the others",
+            Self::CrossProtocol => "cross-protocol replay",
             Self::ChangedRequest => "changed request",
             Self::OtherProcedure => "other procedure",
             Self::InFlight => "in flight",
@@ -49,7 +49,7 @@ impl Behaviour {
         }
     }
 
-    /// Shows it to a client, which sees what it has to see, or else an error says what it saw.
+    /// Tests the behaviour with a client. An error says what the client saw instead of the expected result.
     pub(crate) async fn show(self, client: &Client, sample: &Sample, others: &[&FirstCall]) -> Result<(), String> {
         match self {
             Self::First => FirstCall::make(client, sample).await.map(drop),
@@ -69,7 +69,7 @@ async fn replay(client: &Client, sample: &Sample) -> Result<(), String> {
     repeat(client, sample, &first).await
 }
 
-/// The keys that the others used first.
+/// Repeats the first calls of the other clients, with their keys.
 async fn cross_protocol(client: &Client, sample: &Sample, others: &[&FirstCall]) -> Result<(), String> {
     for first in others {
         repeat(client, sample, first).await.map_err(|error| format!("first {}: {error}", first.by))?;
@@ -96,7 +96,7 @@ async fn other_procedure(client: &Client, sample: &Sample) -> Result<(), String>
     }
 }
 
-/// Holds the first call where its handler runs, and calls again.
+/// Holds the handler of the first call, and repeats the call.
 async fn in_flight(client: &Client, sample: &Sample) -> Result<(), String> {
     let (cluster, held) = sample.held_cluster().await;
     let key = Uuid::new_v4();
@@ -133,7 +133,7 @@ async fn bad_key(client: &Client, sample: &Sample) -> Result<(), String> {
     }
 }
 
-/// Replays until the status has moved.
+/// Replays until the status has changed.
 async fn completed(client: &Client, sample: &Sample) -> Result<(), String> {
     let key = Uuid::new_v4();
     let call: Call = sample.create_project(sample.ready.cluster_id, &format!("project {key}")).key(key);
@@ -145,7 +145,7 @@ async fn completed(client: &Client, sample: &Sample) -> Result<(), String> {
     };
     let before = replayed().await?;
     if before != "processing" {
-        return Err(format!("expected processing, and not {before}"));
+        return Err(format!("expected processing, got {before}"));
     }
     sample.age(project).await;
     let after = eventually("the outbox is processed", || async {
@@ -156,15 +156,15 @@ async fn completed(client: &Client, sample: &Sample) -> Result<(), String> {
     });
     match after.await?.as_str() {
         "completed" => Ok(()),
-        other => Err(format!("expected completed, and not {other}")),
+        other => Err(format!("expected completed, got {other}")),
     }
 }
 
-/// Repeats a call, which has been made.
+/// Repeats a call that was made before.
 async fn repeat(client: &Client, sample: &Sample, first: &FirstCall) -> Result<(), String> {
     match expect::replay(&client.call(&first.call).await?, &first.response)? {
         "processing" => created_once(sample, first).await,
-        other => Err(format!("expected processing, and not {other}")),
+        other => Err(format!("expected processing, got {other}")),
     }
 }
 

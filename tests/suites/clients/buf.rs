@@ -1,3 +1,5 @@
+//! `buf curl` as a client.
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
@@ -12,8 +14,8 @@ use crate::{
     protocol::Protocol,
 };
 
-/// `buf curl`, a process per call. Over gRPC it asks the server's reflection for the schema; reflection needs HTTP/2, so that
-/// over the other protocols, for which `buf curl` has HTTP/1.1, it is given the schema.
+/// `buf curl`, with a process per call. Over gRPC it gets the schema by reflection. Reflection needs HTTP/2, and over
+/// the other protocols `buf curl` uses HTTP/1.1, so there it gets the schema from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Buf {
     pub(crate) address: SocketAddr,
@@ -22,7 +24,7 @@ pub(crate) struct Buf {
     pub(crate) program: PathBuf,
 }
 
-/// An error, as it prints it whatever the protocol.
+/// An error, in the form that `buf curl` prints for every protocol.
 #[derive(Deserialize)]
 struct Failure {
     code: String,
@@ -57,7 +59,7 @@ impl Buf {
             command.arg("--header").arg(format!("{name}: {value}"));
         }
         command.arg(format!("http://{}/{}", self.address, call.procedure)).kill_on_drop(true);
-        let output = command.output().await.map_err(|error| format!("buf does not run: {error}"))?;
+        let output = command.output().await.map_err(|error| format!("buf cannot be run: {error}"))?;
 
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let headers = headers(&stderr);
@@ -72,7 +74,7 @@ impl Buf {
         });
         Ok(Reply {
             body: Value::Null,
-            code: code(&failure.code).ok_or_else(|| format!("an unknown code {}", failure.code))?,
+            code: code(&failure.code).ok_or_else(|| format!("unknown code {}", failure.code))?,
             details: details.collect::<Result<_, _>>()?,
             headers,
             message: failure.message,
@@ -80,7 +82,7 @@ impl Buf {
     }
 }
 
-/// The headers of the last answer, from lines such as `buf: < (#2) Idempotency-Status: processing`.
+/// The headers of the last response, from lines such as `buf: < (#2) Idempotency-Status: processing`.
 fn headers(log: &str) -> Vec<(String, String)> {
     let answer = log.rfind("* Invoking RPC").map_or("", |start| &log[start..]);
     let lines = answer.lines().filter_map(|line| line.strip_prefix("buf: < (#")?.split_once(") "));
@@ -90,13 +92,13 @@ fn headers(log: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The one JSON object among the lines of the log.
+/// The only JSON object among the lines of the log.
 fn failure(log: &str) -> Option<Failure> {
     let lines: Vec<_> = log.lines().filter(|line| !line.starts_with("buf: ")).collect();
     serde_json::from_str(&lines.join("\n")).ok()
 }
 
-/// The number of a code that Connect names.
+/// The number of a Connect code.
 fn code(name: &str) -> Option<u64> {
     [
         "canceled",

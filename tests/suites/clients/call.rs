@@ -1,26 +1,28 @@
+//! A call and its reply, in the form that all clients share.
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One call, which any client can make.
+/// One call that any client can make.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Call {
-    /// Such as `organization.v1.ProjectService/CreateProject`.
+    /// For example `organization.v1.ProjectService/CreateProject`.
     pub(crate) procedure: String,
     /// The request, as JSON.
     pub(crate) message: Value,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// What a client saw of the answer.
+/// The reply to a call, as a client saw it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Reply {
-    /// The response message as JSON; `Null` of a call that failed.
+    /// The response message as JSON; `Null` for a failed call.
     #[serde(default)]
     pub(crate) body: Value,
-    /// `google.rpc.Code`, 0 for success.
+    /// A `google.rpc.Code`; 0 for success.
     pub(crate) code: u64,
     pub(crate) details: Vec<Detail>,
-    /// Of a call that succeeded, the headers; of one that failed, what the client calls the error's metadata.
+    /// The headers of a successful call; for a failed call, the client's metadata of the error.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) message: String,
 }
@@ -28,7 +30,7 @@ pub(crate) struct Reply {
 /// A detail of an error.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Detail {
-    /// Such as `google.rpc.ErrorInfo`.
+    /// For example `google.rpc.ErrorInfo`.
     #[serde(rename = "type")]
     pub(crate) name: String,
     /// The message, as JSON.
@@ -52,7 +54,7 @@ impl Call {
 }
 
 impl Reply {
-    /// The detail of an error, by its type in `google.rpc`.
+    /// The detail of an error, by its type name in `google.rpc`.
     pub(crate) fn detail(&self, name: &str) -> Option<&Value> {
         let found = self.details.iter().find(|detail| detail.name.strip_prefix("google.rpc.") == Some(name));
         found.map(|detail| &detail.value)
@@ -64,7 +66,7 @@ impl Reply {
         values.next().filter(|_| values.next().is_none())
     }
 
-    /// Whether there is a header, once or more often.
+    /// Whether a header is present, once or more often.
     pub(crate) fn has_header(&self, name: &str) -> bool {
         self.headers.iter().any(|(header, _)| header == name)
     }

@@ -1,3 +1,5 @@
+//! A client and its protocol.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::timeout;
@@ -11,10 +13,10 @@ use crate::{
     tonic_client::TonicClient,
 };
 
-/// How long a call may take before a test fails.
+/// The time that a call may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client that speaks one protocol: a row of the table.
+/// A client with one protocol: a row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) name: &'static str,
@@ -23,7 +25,7 @@ pub(crate) struct Client {
     caller: Caller,
 }
 
-/// What makes its calls.
+/// The program or library that makes the calls.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     Buf(Buf),
@@ -41,11 +43,11 @@ impl Client {
         &self.caller
     }
 
-    /// Makes a call, and says what the client saw.
+    /// Makes a call, and returns the reply as the client saw it.
     ///
     /// # Errors
     ///
-    /// The call could not be made, or its answer not be read: a sentence.
+    /// The call could not be made, or its answer could not be read. The error is a sentence.
     pub(crate) async fn call(&self, call: &Call) -> Result<Reply, String> {
         let reply = async {
             match &self.caller {

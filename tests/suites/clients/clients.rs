@@ -20,7 +20,7 @@ use crate::{
     versions,
 };
 
-/// Those that are installed, and the names of the others.
+/// The installed clients, and the names of the others.
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) running: Vec<Client>,
@@ -28,7 +28,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Starts those that are installed, and says which are not.
+    /// Starts the installed clients, and reports the others as skipped.
     pub(crate) async fn start(sample: &Sample) -> Self {
         let mut clients = Self { running: tonic(sample), skipped: Vec::new() };
         clients.add(grpcurl(sample), &["grpcurl"]);
@@ -40,7 +40,7 @@ impl Clients {
         clients
     }
 
-    /// Ends those that are programs of their own.
+    /// Ends the clients that are separate programs.
     pub(crate) async fn end(&self) {
         for client in &self.running {
             if let Caller::Driver(driver) = client.caller() {
@@ -87,7 +87,7 @@ fn buf(sample: &Sample) -> Option<Vec<Client>> {
 async fn go(sample: &Sample) -> Option<Vec<Client>> {
     let directory = Installation::Go.find("go")?;
     let program = directory.join("driver");
-    // The modules are there, and the driver may be older than its source.
+    // The modules are downloaded, but the driver may be older than its source.
     let mut build = Command::new("go");
     build.args(["build", "-buildvcs=false", "-o"]).arg(&program).arg(".");
     let build = build.current_dir(installation::sources().join("go")).env("GOPROXY", "off").stdin(Stdio::null());
@@ -151,7 +151,7 @@ fn on_path(names: &[&str]) -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// With what every driver is told.
+/// Adds the arguments that every driver takes.
 fn with_arguments(mut command: Command, sample: &Sample) -> Command {
     let descriptors: &Path = sample.descriptors.path();
     command.arg(sample.ready.address.to_string()).arg(descriptors);

@@ -1,3 +1,5 @@
+//! The descriptors for clients without reflection.
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -6,11 +8,11 @@ use std::{
 use prost_reflect::DescriptorPool;
 use uuid::Uuid;
 
-/// The descriptors of the sample's service and of the details of errors, for clients that have no reflection.
+/// The descriptors of the sample's service and of error details, in a file, for clients without reflection.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     pub(crate) pool: DescriptorPool,
-    /// A `FileDescriptorSet`, removed with this value.
+    /// A `FileDescriptorSet`, removed when this is dropped.
     path: PathBuf,
 }
 
@@ -20,7 +22,7 @@ impl Descriptors {
         for set in [organization::FILE_DESCRIPTOR_SET, tonic_types::pb::FILE_DESCRIPTOR_SET] {
             pool.decode_file_descriptor_set(set).expect("descriptors");
         }
-        // `buf` goes by the extension.
+        // `buf` recognises the format by the extension.
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.binpb", Uuid::new_v4()));
         fs::write(&path, pool.encode_to_vec()).expect("a file of descriptors");
         Self { pool, path }

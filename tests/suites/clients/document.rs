@@ -1,3 +1,5 @@
+//! The table in `docs/clients.md`.
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -5,13 +7,13 @@ use std::{
 
 use crate::matrix::Matrix;
 
-/// Set, to anything, to write what a run saw.
+/// If set, a run writes its results to the table.
 const WRITE: &str = "IDEMPOTENCY_TEST_WRITE_CLIENTS";
 
 const BEGIN: &str = "<!-- begin: written by cargo test -p tonic-idempotency-tests --test clients -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// `docs/clients.md`.
+/// The text of `docs/clients.md`, split at its table.
 #[derive(Debug)]
 pub(crate) struct Document {
     path: PathBuf,
@@ -21,7 +23,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// The one of the repository.
+    /// Reads the committed file.
     pub(crate) fn kept() -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/clients.md");
         let text = fs::read_to_string(&path).expect("docs/clients.md");
@@ -30,16 +32,17 @@ impl Document {
         Self { path, before: before.to_owned(), table: table.to_owned(), after: after.to_owned() }
     }
 
-    /// Compares, or writes if that is asked for. Rows of clients that were skipped are as they are.
+    /// Compares the table with the results; writes it instead if [`WRITE`] is set. Rows of skipped clients stay as they
+    /// are.
     ///
     /// # Panics
     ///
-    /// They differ; or clients are missing, and the table is to be written.
+    /// The table and the results differ; or the table is to be written, and clients are missing.
     pub(crate) fn agree_with(&self, matrix: &Matrix<'_>, skipped: &[&str]) {
         if env::var_os(WRITE).is_some() {
             assert!(
                 skipped.is_empty(),
-                "{skipped:?} are missing: run tests/suites/clients/setup before the table is written"
+                "{skipped:?} are missing: run tests/suites/clients/setup before writing the table"
             );
             let table = matrix.lines().join("\n");
             let text = format!("{}{BEGIN}\n{table}\n\n{END}{}", self.before, self.after);
@@ -49,6 +52,10 @@ impl Document {
         let of_skipped = |line: &str| skipped.iter().any(|name| line.starts_with(&format!("| {name} |")));
         let kept: Vec<_> = self.table.lines().filter(|line| !line.is_empty() && !of_skipped(line)).collect();
         let seen = matrix.lines();
-        assert!(kept == seen, "docs/clients.md differs; to write it, set {WRITE}. It has:\n{}", kept.join("\n"));
+        assert!(
+            kept == seen,
+            "docs/clients.md differs from the results; set {WRITE} to update it. It has:\n{}",
+            kept.join("\n")
+        );
     }
 }

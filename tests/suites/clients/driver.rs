@@ -1,3 +1,5 @@
+//! Client libraries in other languages, each behind a driver program.
+
 use std::{
     collections::HashMap,
     process::{ExitStatus, Stdio},
@@ -21,21 +23,22 @@ use crate::{
     protocol::Protocol,
 };
 
-/// How long it may take to end.
+/// The time in which a driver must end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A program that makes calls with one or more client libraries: it reads a call per line, and writes a reply per line.
+/// A program that makes calls with one or more client libraries. It reads one call per line and writes one reply per
+/// line.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    /// Killed with this value.
+    /// Killed when this is dropped.
     child: AsyncMutex<Child>,
-    /// `None` once it is to end.
+    /// `None` after the driver was told to end.
     input: AsyncMutex<Option<ChildStdin>>,
     next_id: AtomicU64,
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// Who waits for which reply; `None` once the driver has ended.
+/// The waiting callers by the ids of their calls; `None` after the driver has ended.
 type Waiting = Option<HashMap<u64, oneshot::Sender<Result<Reply, String>>>>;
 
 /// A line of input.
@@ -64,11 +67,11 @@ enum Answer {
 }
 
 impl Driver {
-    /// Starts it.
+    /// Starts the driver.
     ///
     /// # Panics
     ///
-    /// It does not start.
+    /// The driver does not start.
     pub(crate) fn spawn(mut command: Command) -> Arc<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -79,13 +82,13 @@ impl Driver {
         Arc::new(Self { child, input, next_id: AtomicU64::new(1), waiting })
     }
 
-    /// Ends it, and waits until it has removed what it made.
+    /// Ends the driver, and waits until it has removed its files.
     pub(crate) async fn end(&self) {
         drop(self.input.lock().await.take());
         let mut child = self.child.lock().await;
         match timeout(PATIENCE, child.wait()).await {
             Ok(ended) => assert!(ended.as_ref().is_ok_and(ExitStatus::success), "the driver failed: {ended:?}"),
-            Err(_) => panic!("the driver does not end when its input does"),
+            Err(_) => panic!("the driver did not end when its input ended"),
         }
     }
 
@@ -103,13 +106,13 @@ impl Driver {
         };
         match &mut *self.input.lock().await {
             Some(input) => input.write_all(&line).await.map_err(|error| format!("the driver's input: {error}"))?,
-            None => return Err("the driver is ended".to_owned()),
+            None => return Err("the driver was told to end".to_owned()),
         }
         reply.await.map_err(|_| "the driver ended before its reply".to_owned())?
     }
 }
 
-/// Hands out the replies, until the driver ends or says something else.
+/// Delivers the replies, until the driver ends or writes something else.
 async fn read(output: ChildStdout, waiting: Arc<Mutex<Waiting>>) {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -120,7 +123,7 @@ async fn read(output: ChildStdout, waiting: Arc<Mutex<Waiting>>) {
         };
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = waiting.as_mut().and_then(|waiting| waiting.remove(&id)) {
-            // Whoever asked may have given up.
+            // The caller may have stopped waiting.
             let _ = sender.send(reply);
         }
     }

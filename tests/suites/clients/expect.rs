@@ -1,4 +1,4 @@
-//! What a reply has to be, whoever saw it.
+//! The expected replies, the same for every client.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::{call::Reply, protocol::Protocol};
 pub(crate) const INVALID_ARGUMENT: u64 = 3;
 pub(crate) const ABORTED: u64 = 10;
 
-/// The response to a first call: the id of the project that it created.
+/// Expects the response to a first call, and returns the id of the project that it created.
 pub(crate) fn first(reply: &Reply) -> Result<Uuid, String> {
     let project = succeeded(reply)?;
     that(reply.header("idempotency-status") == Some("processing"), "idempotency-status: processing", reply)?;
@@ -16,13 +16,13 @@ pub(crate) fn first(reply: &Reply) -> Result<Uuid, String> {
     Ok(project)
 }
 
-/// An answer in this protocol, as far as the client tells: some keep the `content-type` to themselves.
+/// Expects an answer in this protocol, if the client shows it: some do not expose the `content-type`.
 pub(crate) fn protocol(reply: &Reply, protocol: Protocol) -> Result<(), String> {
     let same = |value: &str| value.split('+').next() == Some(protocol.content_type());
     that(reply.header("content-type").is_none_or(same), protocol.content_type(), reply)
 }
 
-/// The replay of this response, and which status it has.
+/// Expects a replay of this response, and returns its status.
 pub(crate) fn replay<'a>(reply: &'a Reply, of: &Value) -> Result<&'a str, String> {
     succeeded(reply)?;
     that(reply.body == *of, &format!("the first response {of}"), reply)?;
@@ -30,7 +30,7 @@ pub(crate) fn replay<'a>(reply: &'a Reply, of: &Value) -> Result<&'a str, String
     reply.header("idempotency-status").ok_or_else(|| format!("expected one idempotency-status: {reply:?}"))
 }
 
-/// A rejection with this reason: its `ErrorInfo`.
+/// Expects a rejection with this reason, and returns its `ErrorInfo`.
 pub(crate) fn rejection<'a>(reply: &'a Reply, code: u64, reason: &str) -> Result<&'a Value, String> {
     that(reply.code == code, &format!("code {code}"), reply)?;
     that(!reply.message.is_empty(), "a message", reply)?;
@@ -42,7 +42,7 @@ pub(crate) fn rejection<'a>(reply: &'a Reply, code: u64, reason: &str) -> Result
     Ok(info)
 }
 
-/// A rejection of a key that was used for something else.
+/// Expects a rejection of a key that was used for another request or procedure.
 pub(crate) fn mismatch(reply: &Reply, mismatch: &str) -> Result<(), String> {
     let info = rejection(reply, INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")?;
     that(info["metadata"]["mismatch"] == mismatch, &format!("mismatch: {mismatch}"), reply)

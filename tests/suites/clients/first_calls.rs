@@ -1,12 +1,14 @@
+//! First calls, which other clients repeat.
+
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{call::Call, client::Client, expect, sample::Sample};
 
-/// A call that somebody has made first, for others to repeat.
+/// A call that one client has made, for others to repeat.
 #[derive(Debug)]
 pub(crate) struct FirstCall {
-    /// Who made it.
+    /// The client that made it.
     pub(crate) by: String,
     pub(crate) call: Call,
     pub(crate) name: String,
@@ -14,7 +16,7 @@ pub(crate) struct FirstCall {
 }
 
 impl FirstCall {
-    /// Makes a call with a key of its own.
+    /// Makes a call with a new key.
     pub(crate) async fn make(client: &Client, sample: &Sample) -> Result<Self, String> {
         let key = Uuid::new_v4();
         let name = format!("project {key}");

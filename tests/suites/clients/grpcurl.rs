@@ -1,3 +1,5 @@
+//! grpcurl as a client.
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use serde::Deserialize;
@@ -6,7 +8,7 @@ use tokio::process::Command;
 
 use crate::call::{Call, Detail, Reply};
 
-/// grpcurl, a process per call, with the schema that the server reflects.
+/// grpcurl, with a process per call and the schema from reflection.
 #[derive(Clone, Debug)]
 pub(crate) struct Grpcurl {
     pub(crate) address: SocketAddr,
@@ -31,7 +33,7 @@ impl Grpcurl {
             command.arg("-H").arg(format!("{name}: {value}"));
         }
         command.arg(self.address.to_string()).arg(&call.procedure).kill_on_drop(true);
-        let output = command.output().await.map_err(|error| format!("grpcurl does not run: {error}"))?;
+        let output = command.output().await.map_err(|error| format!("grpcurl cannot be run: {error}"))?;
 
         let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let lines = section(&stdout, "Response headers received:\n").lines();
@@ -63,7 +65,7 @@ fn detail(mut value: Value) -> Option<Detail> {
     Some(Detail { name: name.to_owned(), value })
 }
 
-/// What follows `title`, up to the next empty line.
+/// The part of the output after `title`, up to the next empty line.
 fn section<'a>(output: &'a str, title: &str) -> &'a str {
     let Some((_, rest)) = output.split_once(title) else {
         return "";

@@ -1,3 +1,5 @@
+//! The installed clients, and whether they are up to date.
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -5,12 +7,12 @@ use std::{
 
 use crate::versions;
 
-/// Where the drivers' sources and the lock files are.
+/// The directory of the drivers' sources and of the lock files.
 pub(crate) fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/clients")
 }
 
-/// What `tests/suites/clients/setup` has installed.
+/// An installation by `tests/suites/clients/setup`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Installation {
     Go,
@@ -20,11 +22,11 @@ pub(crate) enum Installation {
 }
 
 impl Installation {
-    /// Where it is. If it is missing, or made from another lock file, it is said that `what` is skipped.
+    /// The path of the installation. If it is missing, or from another lock file, reports that `what` is skipped.
     ///
     /// # Panics
     ///
-    /// `what` is required.
+    /// `what` is required, and missing.
     pub(crate) fn find(self, what: &str) -> Option<PathBuf> {
         let (directory, found) = match self {
             Self::Go => made_from("go", "go/go.mod"),
@@ -39,7 +41,7 @@ impl Installation {
     }
 }
 
-/// A directory of the target, and whether the lock file that is kept in it is the present one.
+/// A directory in the target, and whether the lock file stored there equals the current one.
 fn made_from(directory: &str, lock: &str) -> (PathBuf, bool) {
     let directory = target().join(directory);
     let wanted = fs::read(sources().join(lock)).expect("a lock file");

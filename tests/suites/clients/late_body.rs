@@ -1,5 +1,6 @@
-//! Clients that send a request's head first and its body a moment later, as Node's does over HTTP/1.1. Who is answered before,
-//! and whose connection is closed then, may never see the answer: connect-node then reports `write EPIPE` as INTERNAL.
+//! Clients that send the head of a request first and its body a moment later, as Node does over HTTP/1.1. If the server
+//! answers early and closes the connection, such a client may never see the answer: connect-node then reports `write
+//! EPIPE` as INTERNAL.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,14 +12,14 @@ use tokio::{
 
 use crate::sample::Sample;
 
-/// How long an answer that comes before the body has to come.
+/// The time that an answer before the body would have to arrive.
 const EARLY: Duration = Duration::from_millis(300);
 
-/// How long an answer may take to come.
+/// The time in which an answer must arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_call_that_is_rejected_can_still_send_its_body_over_http_1() {
+async fn a_rejected_call_can_still_send_its_body_over_http_1() {
     let sample = Sample::start().await;
     let address = sample.ready.address;
     let bearer = format!("Bearer {}", sample.ready.tokens.alice);
@@ -29,7 +30,7 @@ async fn a_call_that_is_rejected_can_still_send_its_body_over_http_1() {
     }
 }
 
-/// Makes two calls on one connection, each with a late body: how many answers come.
+/// Makes two calls on one connection, each with a late body. Returns the number of answers.
 async fn late(address: SocketAddr, content_type: &str, headers: &[(&str, &str)], body: &str) -> usize {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(

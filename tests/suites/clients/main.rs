@@ -1,8 +1,9 @@
-//! The client matrix: real clients of other makers, over every protocol that the sample speaks, shown what keys do. Each client
-//! is a program that makes calls and says what it saw; what it has to see is here, once for all.
+//! The client matrix: real clients of other projects show how keys behave over every protocol of the sample. Each
+//! client is a program that makes calls and reports what it saw. The expectations are here, in one place.
 //!
-//! [`docs/clients.md`](../../docs/clients.md) keeps the table. A run compares; with `IDEMPOTENCY_TEST_WRITE_CLIENTS` set it
-//! writes. `tests/suites/clients/setup` installs the clients; those that are missing are skipped.
+//! [`docs/clients.md`](../../../docs/clients.md) has the table. A run compares it with the results; with
+//! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
+//! missing ones are skipped.
 
 mod behaviour;
 mod buf;
@@ -37,8 +38,8 @@ use matrix::Matrix;
 use sample::Sample;
 
 #[tokio::test]
-#[expect(clippy::print_stdout, reason = "the table is what it is run for")]
-async fn every_client_sees_what_docs_clients_md_says() {
+#[expect(clippy::print_stdout, reason = "the table is the output of the test")]
+async fn every_client_agrees_with_the_table_in_the_docs() {
     let sample = Sample::start().await;
     let clients = Clients::start(&sample).await;
     let matrix = Matrix::of(&sample, &clients.running).await;

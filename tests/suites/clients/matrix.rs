@@ -1,3 +1,5 @@
+//! The results of all clients.
+
 use std::fmt;
 
 use futures_util::future::join_all;
@@ -5,10 +7,10 @@ use tokio::sync::Semaphore;
 
 use crate::{behaviour::Behaviour, client::Client, first_calls::FirstCall, sample::Sample};
 
-/// How many clients are shown something at once: enough for one to work while another waits.
+/// The number of clients that are tested at once: enough for one to work while another waits.
 const AT_ONCE: usize = 4;
 
-/// Every client, and what it saw.
+/// All clients, and their results.
 #[derive(Debug)]
 pub(crate) struct Matrix<'a> {
     rows: Vec<Row<'a>>,
@@ -21,7 +23,7 @@ struct Row<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Shows every behaviour to every client.
+    /// Tests every behaviour with every client.
     pub(crate) async fn of(sample: &Sample, clients: &'a [Client]) -> Self {
         let first_calls = first_calls(sample, clients).await;
         let turns = Semaphore::new(AT_ONCE);
@@ -32,7 +34,7 @@ impl<'a> Matrix<'a> {
         Self { rows: join_all(rows).await }
     }
 
-    /// The lines of the table: the header, the rule, and one per client.
+    /// The lines of the table: the header, the separator, and one line per client.
     pub(crate) fn lines(&self) -> Vec<String> {
         let titles = Behaviour::ALL.map(Behaviour::title).join(" | ");
         let rule = "---|".repeat(3 + Behaviour::ALL.len());
@@ -43,7 +45,7 @@ impl<'a> Matrix<'a> {
 
     /// # Panics
     ///
-    /// A client saw something else than it should.
+    /// A client saw an unexpected result.
     pub(crate) fn assert_no_failures(&self) {
         let failures: Vec<_> = self.rows.iter().flat_map(Row::failures).collect();
         assert!(failures.is_empty(), "{} cells fail:\n{}", failures.len(), failures.join("\n"));
@@ -82,7 +84,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A first call of each client; one that cannot make it shows so in a cell of its own.
+/// Makes a first call with each client. A client that cannot make it fails in its own cell.
 async fn first_calls(sample: &Sample, clients: &[Client]) -> Vec<FirstCall> {
     let mut first_calls = Vec::new();
     for client in clients {

@@ -1,6 +1,8 @@
+//! The protocols of the clients.
+
 use std::fmt;
 
-/// How a client speaks to the server.
+/// A protocol between a client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     ConnectJson,
@@ -11,10 +13,10 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Those that libraries of Connect speak.
+    /// The protocols of Connect's libraries.
     pub(crate) const OF_CONNECT: [Self; 4] = [Self::Grpc, Self::GrpcWeb, Self::ConnectJson, Self::ConnectProto];
 
-    /// Its name in a driver's input.
+    /// The protocol's name in a driver's input.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ConnectJson => "connect-json",
@@ -25,7 +27,7 @@ impl Protocol {
         }
     }
 
-    /// The `content-type` of its answers, without the format of gRPC's messages.
+    /// The `content-type` of answers, without the message format of gRPC.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::ConnectJson => "application/json",

@@ -1,3 +1,5 @@
+//! The sample that the clients call.
+
 use scratch_postgres::TestDatabase;
 use serde_json::json;
 use tokio_postgres::Client;
@@ -10,19 +12,19 @@ use crate::{
     process::{Process, Ready},
 };
 
-/// The sample, on a database of its own, its outbox left alone.
+/// The sample on a new database; its outbox is not processed.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) descriptors: Descriptors,
     pub(crate) ready: Ready,
-    /// A superuser's connection, which row-level security does not bind.
+    /// A superuser's connection, which is exempt from row-level security.
     client: Client,
     _process: Process,
-    /// Last: dropped after the process that uses it.
+    /// The last field, so that it is dropped after the process that uses it.
     database: TestDatabase,
 }
 
-/// A cluster that no handler can refer to until this is released.
+/// A lock on a cluster: handlers that refer to the cluster wait until it is released.
 #[derive(Debug)]
 pub(crate) struct Held {
     backend: i32,
@@ -39,8 +41,8 @@ impl Sample {
         Self { descriptors: Descriptors::write(), ready, client, _process: process, database }
     }
 
-    /// `CreateProject` in a cluster, as alice and without a key. The request has what libraries write differently: a map with
-    /// several entries, an optional field, text beyond ASCII.
+    /// `CreateProject` in a cluster, as alice and without a key. The request has values that libraries encode
+    /// differently: a map with several entries, an optional field, and text beyond ASCII.
     pub(crate) fn create_project(&self, cluster: Uuid, name: &str) -> Call {
         let labels =
             json!({ "zone": "b", "tier": "gold", "team": "a", "owner": "Zoë", "empty": "", "cost-centre": "7" });
@@ -53,13 +55,13 @@ impl Sample {
         self.as_alice(Call::new("ClusterService/CreateCluster", json!({ "name": name, "region": "nl-1" })))
     }
 
-    /// How many projects have this name.
+    /// The number of projects with this name.
     pub(crate) async fn projects(&self, name: &str) -> i64 {
         let select = "SELECT count(*) FROM tenant.projects WHERE name = $1";
         self.client.query_one(select, &[&name]).await.expect("a count").get(0)
     }
 
-    /// How many clusters have this name.
+    /// The number of clusters with this name.
     pub(crate) async fn clusters(&self, name: &str) -> i64 {
         let select = "SELECT count(*) FROM tenant.clusters WHERE name = $1";
         self.client.query_one(select, &[&name]).await.expect("a count").get(0)
@@ -72,7 +74,7 @@ impl Sample {
         assert_eq!(aged, 1, "the outbox rows of project {project}");
     }
 
-    /// A new cluster, which is held.
+    /// Creates a cluster and locks it.
     pub(crate) async fn held_cluster(&self) -> (Uuid, Held) {
         let insert = "INSERT INTO tenant.clusters (organization_id, name, region)
                       SELECT organization_id, 'held', region FROM tenant.clusters WHERE id = $1 RETURNING id";
@@ -85,7 +87,7 @@ impl Sample {
         (cluster, Held { backend, holder })
     }
 
-    /// Waits until a handler is where it refers to the cluster.
+    /// Waits until a handler is blocked by the lock.
     pub(crate) async fn until_blocked(&self, held: &Held) {
         let select = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))";
         until("a handler waits for the cluster", async || {

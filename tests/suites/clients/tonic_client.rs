@@ -1,3 +1,5 @@
+//! tonic's clients.
+
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -25,7 +27,7 @@ use crate::{
     protocol::Protocol,
 };
 
-/// tonic's own clients, as generated: on its channel, and for gRPC-Web on tonic-web's over HTTP/1.1.
+/// tonic's generated clients: over tonic's channel for gRPC, and over tonic-web with HTTP/1.1 for gRPC-Web.
 #[derive(Clone, Debug)]
 pub(crate) struct TonicClient {
     channel: Channel,
@@ -35,7 +37,7 @@ pub(crate) struct TonicClient {
 }
 
 impl TonicClient {
-    /// One that calls the server at this address.
+    /// A client for the server at this address.
     pub(crate) fn new(address: SocketAddr, pool: DescriptorPool) -> Self {
         let origin: Uri = format!("http://{address}").parse().expect("an address");
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http();
@@ -68,7 +70,7 @@ impl TonicClient {
                 let answer = ProjectServiceClient::with_origin(service, origin).create_project(request).await;
                 answer.map(|response| response.map(|message| json!({ "projectId": message.project_id })))
             }
-            other => return Err(format!("{other} is not called here")),
+            other => return Err(format!("unexpected procedure {other}")),
         };
         answer.map(succeeded).or_else(|status| refused(&status))
     }
@@ -78,8 +80,9 @@ impl TonicClient {
         let message = DynamicMessage::deserialize(descriptor, &call.message).map_err(|error| error.to_string())?;
         let mut request = Request::new(message.transcode_to().map_err(|error| error.to_string())?);
         for (name, value) in &call.headers {
-            let name: tonic::metadata::AsciiMetadataKey = name.parse().map_err(|_| format!("not a name: {name}"))?;
-            let value = value.parse().map_err(|_| format!("not a value: {value}"))?;
+            let name: tonic::metadata::AsciiMetadataKey =
+                name.parse().map_err(|_| format!("invalid header name: {name}"))?;
+            let value = value.parse().map_err(|_| format!("invalid header value: {value}"))?;
             request.metadata_mut().append(name, value);
         }
         Ok(request)
@@ -107,7 +110,7 @@ fn refused(status: &Status) -> Result<Reply, String> {
             let delay = detail.retry_delay.unwrap_or_default();
             Ok(("RetryInfo", json!({ "retryDelay": format!("{}s", delay.as_secs_f64()) })))
         }
-        other => Err(format!("an unexpected detail: {other:?}")),
+        other => Err(format!("unexpected detail: {other:?}")),
     });
     let details =
         details.map(|detail| detail.map(|(name, value)| Detail { name: format!("google.rpc.{name}"), value }));

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-/// A crate's, from `Cargo.lock`.
+/// The version of a crate, from `Cargo.lock`.
 pub(crate) fn cargo(name: &str) -> String {
     let lock = read("../../../Cargo.lock");
     let entry = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
@@ -15,7 +15,7 @@ pub(crate) fn cargo(name: &str) -> String {
     version.unwrap_or_else(|| panic!("Cargo.lock does not name {name}")).to_owned()
 }
 
-/// A Go module's, from a `go.mod`.
+/// The version of a Go module, from a `go.mod`.
 pub(crate) fn go(lock: &str, module: &str) -> String {
     let text = read(lock);
     let mut lines = text.lines().map(str::split_whitespace);
@@ -23,14 +23,14 @@ pub(crate) fn go(lock: &str, module: &str) -> String {
     version.unwrap_or_else(|| panic!("{lock} does not name {module}")).trim_start_matches('v').to_owned()
 }
 
-/// An npm package's, from `tests/package-lock.json`.
+/// The version of an npm package, from `tests/package-lock.json`.
 pub(crate) fn npm(package: &str) -> String {
     let version = npm_lock()["packages"][format!("node_modules/{package}")]["version"].as_str().map(str::to_owned);
     version.unwrap_or_else(|| panic!("package-lock.json does not name {package}"))
 }
 
-/// Where `npm ci` installs to, and whether its record there has every package as the lock file has it. Optional packages are
-/// for other platforms.
+/// The directory that `npm ci` installs to, and whether the installed packages match the lock file. Optional packages
+/// are ignored, as they are for other platforms.
 pub(crate) fn npm_installation() -> (PathBuf, bool) {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules");
     let record = fs::read_to_string(modules.join(".package-lock.json")).ok();
@@ -51,7 +51,7 @@ fn npm_lock() -> Value {
     serde_json::from_str(&fs::read_to_string(path).expect("package-lock.json")).expect("JSON")
 }
 
-/// A Python package's, from `requirements.txt`.
+/// The version of a Python package, from `requirements.txt`.
 pub(crate) fn python(package: &str) -> String {
     let lock = read("python/requirements.txt");
     let version = lock.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("=="));

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// connectProtocol is how connect-go is told to speak.
+// connectProtocol is a protocol of connect-go.
 type connectProtocol struct {
-	// http2 without TLS, which gRPC needs; the others go over HTTP/1.1.
+	// http2 enables HTTP/2 without TLS, which gRPC needs; the others use HTTP/1.1.
 	http2   bool
 	options []connect.ClientOption
 }
@@ -85,7 +85,7 @@ func (c *connectClient) call(ctx context.Context, method *method, headers [][2]s
 	return reply, nil
 }
 
-// pairs are headers or metadata, their names in lower case.
+// pairs returns headers or metadata with their names in lower case.
 func pairs(headers map[string][]string) [][2]string {
 	pairs := [][2]string{}
 	for name, values := range headers {

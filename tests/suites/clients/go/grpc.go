@@ -44,7 +44,7 @@ func (c *grpcClient) call(ctx context.Context, method *method, headers [][2]stri
 	for _, decoded := range state.Details() {
 		message, ok := decoded.(proto.Message)
 		if !ok {
-			return nil, fmt.Errorf("a detail could not be decoded: %v", decoded)
+			return nil, fmt.Errorf("cannot decode a detail: %v", decoded)
 		}
 		detail, err := detail(message)
 		if err != nil {

@@ -1,12 +1,11 @@
-// The driver of the clients in Go: connect-go and grpc-go.
+// The driver of the Go clients: connect-go and grpc-go.
 //
 //	driver ADDRESS DESCRIPTORS
 //
-// reads one call per line from standard input, makes it, and writes one line that says what the client saw. Calls run at
-// once; a reply has the id of its call. What a call is to show is not known here.
+// reads one call per line from standard input, makes it, and writes one line with the reply that the client saw. Calls run
+// concurrently; a reply has the id of its call. The driver does not know the expected replies.
 //
-// Messages are dynamic: the descriptors come from the file, so that there is no generated code to keep in step with the
-// service.
+// Messages are dynamic: the descriptors come from the file, so that no generated code has to follow changes of the service.
 package main
 
 import (
@@ -31,14 +30,14 @@ type Call struct {
 // Reply is one line of output.
 type Reply struct {
 	ID int `json:"id"`
-	// Code is a google.rpc.Code, 0 for success.
+	// Code is a google.rpc.Code; 0 for success.
 	Code    int         `json:"code"`
 	Message string      `json:"message"`
 	Details []Detail    `json:"details"`
 	Headers [][2]string `json:"headers"`
-	// Body is the response message, of a call that succeeded.
+	// Body is the response message of a successful call.
 	Body json.RawMessage `json:"body,omitempty"`
-	// Failure says why the call could not be made, or its answer not be read.
+	// Failure says why the call could not be made, or its answer could not be read.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -48,7 +47,7 @@ type Detail struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// A client makes one call over one protocol.
+// client makes one call over one protocol.
 type client interface {
 	call(ctx context.Context, method *method, headers [][2]string) (*Reply, error)
 }
@@ -98,7 +97,7 @@ func run(arguments []string) error {
 			reply.ID = call.ID
 			output.Lock()
 			defer output.Unlock()
-			// Nobody listens any more.
+			// Fails only after the test has ended.
 			_ = encoder.Encode(reply)
 		})
 	}

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	// The details of errors.
+	// Registers the error details.
 	_ "google.golang.org/genproto/googleapis/rpc/errdetails"
 )
 
-// schema is what the service's descriptors say.
+// schema has the service's descriptors.
 type schema struct {
 	files *protoregistry.Files
 }
@@ -62,12 +62,12 @@ func (s *schema) method(procedure string, request []byte) (*method, error) {
 	return &method{descriptor, "/" + procedure, message}, nil
 }
 
-// newResponse is an empty message of the procedure's response.
+// newResponse returns an empty response message of the procedure.
 func (m *method) newResponse() *dynamicpb.Message {
 	return dynamicpb.NewMessage(m.descriptor.Output())
 }
 
-// detail is a detail that a client has decoded.
+// detail converts a detail that a client has decoded.
 func detail(message proto.Message) (Detail, error) {
 	value, err := protojson.Marshal(message)
 	return Detail{string(message.ProtoReflect().Descriptor().FullName()), value}, err

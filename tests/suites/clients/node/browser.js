@@ -1,7 +1,7 @@
-// The driver of a browser: `node browser.js ADDRESS DESCRIPTORS CHROMIUM`. What a call is to show is not known here.
+// The driver of a browser: `node browser.js ADDRESS DESCRIPTORS CHROMIUM`. It does not know the expected replies.
 //
-// The libraries call from a page of another origin, so that the browser asks the server first whether it may, and may read
-// the headers. fetch, without any library, calls from the server's own page.
+// The libraries call from a page of another origin, so that the browser first asks the server for permission to call and to
+// read the headers (CORS). fetch, without a library, calls from the server's own page.
 
 import { readFileSync } from "node:fs";
 
@@ -43,7 +43,7 @@ await answerLines(async (line) =>
 await browser.close();
 site.close();
 
-/** In the page: a call as anybody makes it by hand. */
+/** Runs in the page: makes a call with `fetch`. */
 async function fetched({ procedure, message, headers }) {
   const response = await fetch(`/${procedure}`, {
     method: "POST",
@@ -53,7 +53,7 @@ async function fetched({ procedure, message, headers }) {
   return { ok: response.ok, headers: [...response.headers], body: await response.json() };
 }
 
-/** What was fetched, its error's code as a number and its details decoded. */
+/** The reply, with the error's code as a number and its details decoded. */
 function reply({ ok, headers, body }) {
   return ok
     ? { code: 0, message: "", details: [], headers, body }

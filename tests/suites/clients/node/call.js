@@ -1,9 +1,9 @@
-// One call with a Connect client, whatever its transport.
+// One call with a Connect client, over any transport.
 
 import { fromJson, toJson } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 
-/** Makes a call over `transport`, and says what the client saw. */
+/** Makes a call over `transport`, and returns the reply that the client saw. */
 export async function call(schema, transport, { procedure, message, headers }) {
   const method = schema.method(procedure);
   const client = createClient(method.parent, transport);

@@ -1,4 +1,4 @@
-// The driver of connect-node: `node connect-node.js ADDRESS DESCRIPTORS`. What a call is to show is not known here.
+// The driver of connect-node: `node connect-node.js ADDRESS DESCRIPTORS`. It does not know the expected replies.
 
 import { readFileSync } from "node:fs";
 
@@ -25,5 +25,5 @@ await answerLines(async (line) => {
   }
   return call(schema, transport, line);
 });
-// A session of HTTP/2 that is kept for the next call would keep the process.
+// An idle HTTP/2 session would keep the process alive.
 process.exit();

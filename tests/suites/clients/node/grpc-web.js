@@ -1,9 +1,9 @@
-// In the page: calls with Google's gRPC-Web client, which its applications generate their code for.
+// Runs in the page: calls with Google's gRPC-Web client, without its generated code.
 
 import { fromBinary, fromJson, toBinary, toJson } from "@bufbuild/protobuf";
 import { GrpcWebClientBase, MethodDescriptor, MethodType } from "grpc-web";
 
-/** What makes a call, its messages in `format`: `binary`, or `text`, which is base64. */
+/** Returns a function that makes a call with its messages in `format`: `binary`, or `text`, which is base64. */
 export function grpcWeb(schema, baseUrl, format) {
   const client = new GrpcWebClientBase({ format });
   return ({ procedure, message, headers }) =>

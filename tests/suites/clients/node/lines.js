@@ -1,11 +1,11 @@
-// What the drivers share: one call per line from standard input, one line to standard output that says what the client saw.
-// Calls run at once; a reply has the id of its call.
+// Shared by the drivers: reads one call per line from standard input, and writes one line with the reply that the client saw
+// to standard output. Calls run concurrently; a reply has the id of its call.
 
 import { createInterface } from "node:readline";
 
 /**
- * Answers every line with what `answer` makes of its call: a reply, or an error that becomes the reply's `failure`. Ends
- * with the input, when the last call has its reply.
+ * Answers every line with the result of `answer` for its call: a reply, or an error, which becomes the reply's `failure`.
+ * Ends after the end of the input, when the last call has its reply.
  */
 export async function answerLines(answer) {
   const running = [];

@@ -1,4 +1,4 @@
-// In the page: calls with the libraries for browsers.
+// Runs in the page: calls with the libraries for browsers.
 
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 
@@ -6,7 +6,7 @@ import { call } from "./call.js";
 import { grpcWeb } from "./grpc-web.js";
 import { Schema } from "./schema.js";
 
-/** What makes a call, with one of the libraries and over one of its protocols. */
+/** Returns a function that makes a call with one of the libraries, over one of its protocols. */
 export async function caller(baseUrl) {
   const descriptors = await (await fetch("/descriptors")).arrayBuffer();
   const schema = new Schema(new Uint8Array(descriptors));

@@ -1,4 +1,4 @@
-// The service's descriptors, read at run time: there is no generated code to keep in step with the service.
+// The service's descriptors, read at run time, so that no generated code has to follow changes of the service.
 
 import { createFileRegistry, fromBinary, toJson } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
@@ -18,7 +18,7 @@ export class Schema {
     const [service, name] = procedure.split("/");
     const method = this.#registry.getService(service)?.methods.find((method) => method.name === name);
     if (method === undefined) {
-      throw new Error(`there is no ${procedure}`);
+      throw new Error(`unknown procedure ${procedure}`);
     }
     return method;
   }

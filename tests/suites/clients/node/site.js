@@ -1,4 +1,4 @@
-// A page of an origin of its own, with the modules of client libraries: what an application serves from elsewhere.
+// Serves a page of another origin with the modules of client libraries, as an application on another host would.
 
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -6,10 +6,10 @@ import { createServer } from "node:http";
 
 const PACKAGES = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web", "grpc-web"];
 
-/** The directory whose node_modules Node uses here. */
+/** The directory that has the node_modules directory of this project. */
 const INSTALLATION = import.meta.resolve(PACKAGES[0]).split("node_modules/")[0];
 
-/** Serves the page, and the descriptors; says where. */
+/** Serves the page and the descriptors; returns the origin. */
 export async function serve(descriptors) {
   const page = `<!doctype html><script type="importmap">${JSON.stringify({ imports: imports() })}</script>`;
   const server = createServer(async (request, response) => {
@@ -31,7 +31,7 @@ export async function serve(descriptors) {
   return { origin: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-/** Where a browser finds what a module imports from a package, as the packages themselves say. */
+/** The import map of the packages, from their own package.json files. */
 function imports() {
   return Object.fromEntries(
     PACKAGES.flatMap((name) => {

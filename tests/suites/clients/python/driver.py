@@ -1,10 +1,9 @@
 """The driver of grpcio: `driver.py ADDRESS DESCRIPTORS`.
 
-Reads one call per line from standard input, makes it, and writes one line that says what the client saw. Calls run at
-once; a reply has the id of its call. What a call is to show is not known here.
+Reads one call per line from standard input, makes it, and writes one line with the reply that the client saw. Calls
+run concurrently; a reply has the id of its call. The driver does not know the expected replies.
 
-Messages are dynamic: the descriptors come from the file, so that there is no generated code to keep in step with the
-service.
+Messages are dynamic: the descriptors come from the file, so that no generated code has to follow changes of the service.
 """
 
 import json
@@ -21,10 +20,10 @@ DETAILS = [error_details_pb2.BadRequest, error_details_pb2.ErrorInfo, error_deta
 
 
 class Schema:
-    """What the service's descriptors say."""
+    """The service's descriptors."""
 
     def __init__(self, path):
-        # A pool of its own: the default one has some of the files already.
+        # A new pool, because the default one has some of the files already.
         self._pool = descriptor_pool.DescriptorPool()
         with open(path, "rb") as file:
             files = descriptor_pb2.FileDescriptorSet.FromString(file.read())
@@ -32,20 +31,20 @@ class Schema:
             self._pool.Add(file)
 
     def messages(self, procedure):
-        """The request and the response of a procedure such as `organization.v1.ProjectService/CreateProject`."""
+        """Returns the request and the response type of a procedure such as `organization.v1.ProjectService/CreateProject`."""
         service, name = procedure.split("/")
         method = self._pool.FindServiceByName(service).FindMethodByName(name)
         return [message_factory.GetMessageClass(message) for message in (method.input_type, method.output_type)]
 
 
 def decoded(detail):
-    """A detail of an error, which grpcio leaves to its caller to unpack."""
+    """Unpacks a detail of an error, which grpcio leaves to its caller."""
     for kind in DETAILS:
         if detail.Is(kind.DESCRIPTOR):
             value = kind()
             detail.Unpack(value)
             return {"type": kind.DESCRIPTOR.full_name, "value": json_format.MessageToDict(value)}
-    raise ValueError(f"an unknown detail: {detail.type_url}")
+    raise ValueError(f"unknown detail: {detail.type_url}")
 
 
 def make(channel, schema, call):
