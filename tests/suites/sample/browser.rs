@@ -1,4 +1,4 @@
-//! The playground, driven in a real browser by the scripts in `tests/suites/sample/browser/`.
+//! The playground in a real browser, driven by the scripts in `tests/suites/sample/browser/`.
 
 use std::{
     env,
@@ -12,10 +12,10 @@ use tokio_postgres::Client;
 
 use crate::process::{Process, Ready};
 
-/// How long a script may take. Each of its own waits is bounded too.
+/// The time that a script may take. Its own waits are bounded, too.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What drives the page: node, playwright-core and chromium.
+/// The programs that drive the page: node, playwright-core and chromium.
 #[derive(Debug)]
 struct Browser {
     chromium: PathBuf,
@@ -24,7 +24,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// `None` where one of the three is missing, and then the test says that it is skipped.
+    /// `None` if one of the three is missing; the test is then reported as skipped.
     fn find() -> Option<Self> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/sample/browser");
         let Some(node) = on_path(&["node"]) else {
@@ -60,12 +60,12 @@ impl Browser {
     }
 }
 
-/// The sample on a database of its own, with work that takes a second.
+/// The sample on a new database, with outbox work that takes a second.
 struct Site {
     _process: Process,
     ready: Ready,
     client: Client,
-    /// Last: dropped after the process that uses it.
+    /// The last field, so that it is dropped after the process that uses it.
     _database: TestDatabase,
 }
 
@@ -97,13 +97,13 @@ async fn the_page_shows_the_life_of_a_key() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("life", &site.ready).await;
-    // Alice's, bob's with the same key, one of twenty at once, and the one whose work fails.
+    // Projects: alice's, bob's with the same key, one of twenty at once, and the one whose work fails.
     assert_eq!(site.count("tenant.projects").await, 4);
     assert_eq!(site.count("tenant.clusters").await, 1);
 }
 
 #[tokio::test]
-async fn the_page_needs_no_mouse() {
+async fn the_page_works_without_a_mouse() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("keyboard", &site.ready).await;
@@ -111,7 +111,7 @@ async fn the_page_needs_no_mouse() {
 }
 
 #[tokio::test]
-async fn the_page_says_what_to_do_about_an_answer_that_is_lost() {
+async fn the_page_advises_a_retry_after_a_lost_answer() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("trouble", &site.ready).await;
@@ -119,14 +119,14 @@ async fn the_page_says_what_to_do_about_an_answer_that_is_lost() {
 }
 
 #[tokio::test]
-async fn the_page_is_light_and_dark_and_fits_a_phone() {
+async fn the_page_has_a_light_and_a_dark_theme_and_fits_a_phone() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("looks", &site.ready).await;
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_may_call_and_read_what_became_of_its_key() {
+async fn a_page_of_another_origin_can_call_and_read_the_status_of_its_key() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("origin", &site.ready).await;

@@ -1,3 +1,5 @@
+//! Calls with grpcurl.
+
 use std::{
     env,
     net::SocketAddr,
@@ -7,14 +9,15 @@ use std::{
 
 use serde_json::Value;
 
-/// The real grpcurl.
+/// The real grpcurl program.
 #[derive(Clone, Debug)]
 pub(crate) struct Grpcurl {
     program: PathBuf,
 }
 
 impl Grpcurl {
-    /// The one on PATH, or else the one where `go install` puts it. Without one the test says that it is skipped.
+    /// The program on PATH, or else in the directory of `go install`. If there is none, the test is reported as
+    /// skipped.
     pub(crate) fn find() -> Option<Self> {
         let found = on_path().or_else(of_go_install);
         if found.is_none() {
@@ -24,7 +27,7 @@ impl Grpcurl {
         found.map(|program| Self { program })
     }
 
-    /// Runs it, with `arguments` and then the address.
+    /// A command that runs it with `arguments` and then the address.
     pub(crate) fn command(&self, arguments: &[String], address: SocketAddr, symbol: &str) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command.arg("-plaintext").args(arguments).arg(address.to_string()).arg(symbol).kill_on_drop(true);
@@ -32,7 +35,7 @@ impl Grpcurl {
     }
 }
 
-/// One call, as grpcurl is told to make it.
+/// One call, in grpcurl's terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) procedure: String,
@@ -65,19 +68,19 @@ impl Call {
     }
 }
 
-/// What grpcurl showed of the answer.
+/// The answer, as grpcurl showed it.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// The response message; `Null` of a call that failed.
+    /// The response message; `Null` for a failed call.
     pub(crate) body: Value,
-    /// `google.rpc.Code`, 0 for success.
+    /// A `google.rpc.Code`; 0 for success.
     pub(crate) code: u64,
     details: Vec<Value>,
     headers: Vec<(String, String)>,
 }
 
 impl Reply {
-    /// Reads what `grpcurl -v -format-error` printed.
+    /// Parses the output of `grpcurl -v -format-error`.
     pub(crate) fn read(output: &Output) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let headers = section(&stdout, "Response headers received:\n")
@@ -113,17 +116,17 @@ impl Reply {
         self.body[name].as_str().unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    /// `Idempotency-Status`.
+    /// The header `idempotency-status`.
     pub(crate) fn status(&self) -> Option<&str> {
         self.header("idempotency-status")
     }
 
-    /// `idempotent-replayed`.
+    /// The header `idempotent-replayed`.
     pub(crate) fn replayed(&self) -> Option<&str> {
         self.header("idempotent-replayed")
     }
 
-    /// The detail of an error, by its type in `google.rpc`.
+    /// The detail of an error, by its type name in `google.rpc`.
     #[track_caller]
     pub(crate) fn detail(&self, name: &str) -> &Value {
         let url = format!("type.googleapis.com/google.rpc.{name}");
@@ -144,7 +147,7 @@ impl Reply {
     }
 }
 
-/// What follows `title`, up to the next empty line.
+/// The part of the output after `title`, up to the next empty line.
 fn section<'a>(output: &'a str, title: &str) -> &'a str {
     let Some((_, rest)) = output.split_once(title) else {
         return "";

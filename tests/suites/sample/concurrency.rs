@@ -1,3 +1,5 @@
+//! Many calls with one key at the same time.
+
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -6,7 +8,7 @@ use crate::{call::Reply, sample::Sample};
 const ABORTED: u64 = 10;
 
 #[tokio::test]
-async fn of_fifty_at_once_one_creates() {
+async fn one_of_fifty_concurrent_calls_creates() {
     let Some(sample) = Sample::start(&["--handler-delay", "3s"]).await else { return };
     let key = Uuid::new_v4();
     let bearer = format!("Bearer {}", sample.ready.tokens.alice);
@@ -25,7 +27,7 @@ async fn of_fifty_at_once_one_creates() {
     for replay in &succeeded {
         assert_eq!(replay.body, first.body);
     }
-    assert!(!refused.is_empty(), "nobody came while the first call ran");
+    assert!(!refused.is_empty(), "no call arrived while the first one ran");
     for reply in &refused {
         assert_eq!(reply.code, ABORTED, "{reply:?}");
         assert_eq!(reply.reason(), "IDEMPOTENCY_IN_PROGRESS");

@@ -1,18 +1,20 @@
+//! Waits for a condition.
+
 use std::{
     future::Future,
     time::{Duration, Instant},
 };
 
-/// How long a condition may take to come true before a test fails.
+/// The time in which a condition must come true.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until `look` finds something.
+/// Waits until `look` returns a value.
 ///
 /// # Panics
 ///
-/// It does not, for a minute.
+/// It returns none for a minute.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,

@@ -1,3 +1,5 @@
+//! Clients that disconnect during a call.
+
 use std::{process::Stdio, time::Duration};
 
 use organization::proto::{CreateProjectRequest, project_service_client::ProjectServiceClient};
@@ -9,23 +11,23 @@ use crate::{
     sample::{NEVER, Sample},
 };
 
-/// Where a handler's writes and the record meet; a client that goes away makes no difference to either.
+/// The two modes: a disconnected client makes no difference to the handler's writes or to the record in either.
 const MODES: [&str; 2] = ["reserved", "transactional"];
 
-/// How many transactions wait for their handlers.
+/// The number of transactions that wait for their handlers.
 async fn open(sample: &Sample) -> i64 {
     let select = "SELECT count(*) FROM pg_stat_activity \
                   WHERE datname = current_database() AND state = 'idle in transaction'";
     sample.client.query_one(select, &[]).await.expect("a count").get(0)
 }
 
-/// Waits until the first call with this key runs.
+/// Waits until the first call with this key is running.
 async fn running(sample: &Sample, key: Uuid) {
     eventually("the handler waits", || async { (open(sample).await == 1).then_some(()) }).await;
     assert_ne!(sample.completed(key).await, Some(true), "the handler ended before its client hung up");
 }
 
-/// The call runs to its end without its client, and a retry gets its response.
+/// Asserts that the call runs to its end without its client, and that a retry gets its response.
 async fn one_row_and_its_response(sample: &Sample, key: Uuid) {
     eventually("the call ends", || async { sample.completed(key).await?.then_some(()) }).await;
     let replay = sample.as_alice(sample.create_project("shop").key(key)).await.succeeded();
@@ -41,7 +43,7 @@ async fn client(sample: &Sample) -> ProjectServiceClient<Channel> {
     ProjectServiceClient::new(endpoint.connect().await.expect("a connection"))
 }
 
-/// The same message as [`Sample::project`] makes.
+/// The same message as [`Sample::project`].
 fn request(sample: &Sample, key: Option<Uuid>) -> Request<CreateProjectRequest> {
     let labels = [("tier", "gold"), ("team", "a")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let cluster_id = sample.ready.cluster_id.to_string();
@@ -89,7 +91,7 @@ async fn a_client_whose_deadline_passes_finds_its_response() {
     let mut request = request(&sample, Some(key));
     request.set_timeout(Duration::from_secs(2));
     let late = client.create_project(request).await.expect_err("the deadline passes");
-    // Whichever of the two sees it first: tonic's server, or its client.
+    // Either tonic's server or its client notices the deadline first.
     assert!(matches!(late.code(), Code::Cancelled | Code::DeadlineExceeded), "{late:?}");
     one_row_and_its_response(&sample, key).await;
 }

@@ -1,4 +1,4 @@
-//! The sample service, `cargo run --example organization`, driven as its users would: the real program, on a real
+//! Tests of the sample service, `cargo run --example organization`, as its users run it: the real program, on a real
 //! PostgreSQL, called with the real grpcurl, and its page in a real browser.
 
 mod call;

@@ -1,3 +1,5 @@
+//! The status of a resource, which depends on the outbox.
+
 use serde_json::json;
 use uuid::Uuid;
 
@@ -7,10 +9,10 @@ use crate::{
     sample::Sample,
 };
 
-/// Makes every outbox row older than the delay that the sample was started with.
+/// Makes every outbox row older than the sample's outbox delay.
 const AGE: &str = "UPDATE authz.outbox SET created = created - interval '2 hours'";
 
-/// Calls until the status is another than `processing`.
+/// Repeats the call until the status is not `processing`.
 async fn processed(sample: &Sample, call: &Call) -> Reply {
     eventually("the outbox is processed", || async {
         let replay = sample.as_alice(call.clone()).await.succeeded();
@@ -50,7 +52,7 @@ async fn the_status_moves_from_processing_to_failed() {
 }
 
 #[tokio::test]
-async fn goes_on_when_its_connections_were_cut() {
+async fn is_processed_after_the_connections_were_cut() {
     let Some(sample) = Sample::start(&["--outbox-delay", "0s"]).await else { return };
     sample.as_alice(sample.create_project("before").key(Uuid::new_v4())).await.succeeded();
 

@@ -1,10 +1,12 @@
+//! The eight procedures of the sample that take a key.
+
 use organization::BOB;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{call::Call, sample::Sample};
 
-/// FUN-15 section 4: the procedure, its request, the field of the response that holds the id, and the table.
+/// The procedures: each with its request, the field of the response that has the id, and the table.
 fn covered(cluster: Uuid, project: &str) -> [(&'static str, Value, &'static str, &'static str); 8] {
     [
         (
@@ -63,7 +65,7 @@ async fn each_of_the_eight_creates_once_and_replays() {
         assert_eq!(first.replayed(), None, "{procedure}");
 
         let replay = sample.as_alice(call).await.succeeded();
-        // A secret is said once.
+        // A secret is in the first response only.
         let mut kept = first.body.clone();
         kept.as_object_mut().expect("a message").remove("token");
         assert_eq!(replay.body, kept, "{procedure}");

@@ -1,3 +1,5 @@
+//! The sample as a process.
+
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -13,15 +15,15 @@ use uuid::Uuid;
 
 use crate::eventually::eventually;
 
-/// The sample, running.
+/// A running sample.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Of this process alone: its ready file and its logs.
+    /// The directory for the ready file and the logs of this process alone.
     directory: PathBuf,
 }
 
-/// What the sample writes once it serves.
+/// The contents of the file that the sample writes when it is ready.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) address: SocketAddr,
@@ -37,12 +39,12 @@ pub(crate) struct Tokens {
 }
 
 impl Process {
-    /// Starts it with these flags, on the database at `database_url` or on one that it finds itself.
+    /// Starts the sample with these flags, on the database at `database_url` or on one that it finds itself.
     pub(crate) fn spawn(database_url: Option<&str>, flags: &[&str]) -> Self {
         Self::spawn_with(database_url, flags, &[])
     }
 
-    /// Starts it with environment variables besides.
+    /// Starts the sample with additional environment variables.
     pub(crate) fn spawn_with(database_url: Option<&str>, flags: &[&str], variables: &[(&str, &OsStr)]) -> Self {
         let mut command = Command::new(example("organization"));
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
@@ -64,29 +66,29 @@ impl Process {
         Self { child, directory }
     }
 
-    /// Waits until it serves.
+    /// Waits until the sample is ready.
     pub(crate) async fn ready(&mut self) -> Ready {
         let file = self.ready_file();
         let child = &mut self.child;
-        let written = eventually("the sample serves", || {
+        let written = eventually("the sample is ready", || {
             let written = fs::read(&file).ok();
             let ended = child.try_wait().expect("the sample's state");
             async move {
-                assert!(written.is_some() || ended.is_none(), "the sample ended before it served: {ended:?}");
+                assert!(written.is_some() || ended.is_none(), "the sample ended before it was ready: {ended:?}");
                 written
             }
         });
         serde_json::from_slice(&written.await).expect("one JSON object")
     }
 
-    /// Sends it a signal, such as `INT`.
+    /// Sends a signal, such as `INT`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("kill runs");
         assert!(status.success(), "kill -{name} {pid}: {status}");
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
         eventually("the sample ends", || {
@@ -96,7 +98,7 @@ impl Process {
         .await
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(self.directory.join("stderr")).unwrap_or_default()
     }
@@ -107,9 +109,9 @@ impl Process {
 }
 
 impl Drop for Process {
-    #[expect(clippy::print_stderr, reason = "what a failed test needs to be understood")]
+    #[expect(clippy::print_stderr, reason = "the log explains a failed test")]
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {

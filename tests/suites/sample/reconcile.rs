@@ -1,4 +1,4 @@
-//! `InviteMember`, whose process dies between the invitation and its mail.
+//! `InviteMember`, with a process that dies between the invitation and its mail.
 
 use std::process::Stdio;
 
@@ -15,8 +15,8 @@ fn invite(key: Uuid) -> Call {
     Call::new("InviteService/InviteMember", json!({ "email": "carol@example.org", "role": "viewer" })).key(key)
 }
 
-/// Sends an invitation, and kills the process when `reached`. Retries until there is a response, and looks that there is one
-/// invitation, one mail, and one response.
+/// Sends an invitation, and kills the process when `reached` is true. Retries until there is a response, and checks
+/// that there is one invitation, one mail, and one response.
 async fn dies_when(
     flags: &[&str],
     stuck: Option<&str>,
@@ -33,7 +33,7 @@ async fn dies_when(
     let call = invite(key).header("authorization", format!("Bearer {}", sample.ready.tokens.alice));
     let mut command = sample.grpcurl.command(&call.arguments(), sample.ready.address, &call.procedure);
     let mut grpcurl = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("grpcurl runs");
-    eventually("the call is where it is to die", || async { reached(&sample).await.then_some(()) }).await;
+    eventually("the call has reached the point of the crash", || async { reached(&sample).await.then_some(()) }).await;
 
     let sample = sample.crash(&["--lease", "1s"]).await;
     assert!(!grpcurl.wait().await.expect("grpcurl ends").success());
@@ -51,13 +51,13 @@ async fn dies_when(
 }
 
 #[tokio::test]
-async fn an_invitation_that_was_written_is_found_and_its_mail_is_sent() {
+async fn finds_a_committed_invitation_and_sends_its_mail() {
     let written = async |sample: &Sample| sample.count("tenant.organization_users").await == 1;
     dies_when(&["--lease", "1s"], Some("tenant.mails"), written, Some("true")).await;
 }
 
 #[tokio::test]
-async fn an_invitation_that_was_not_written_is_made() {
+async fn creates_an_invitation_that_was_not_committed() {
     let reserved = async |sample: &Sample| sample.count("tenant.idempotency_keys").await == 1;
     dies_when(&["--lease", "1s", "--handler-delay", NEVER], None, reserved, None).await;
 }

@@ -1,3 +1,5 @@
+//! Calls that the sample refuses.
+
 use serde_json::json;
 use uuid::Uuid;
 
@@ -30,11 +32,11 @@ async fn refuses_a_key_that_was_used_with_another_procedure() {
     assert_eq!(refused.code, INVALID_ARGUMENT);
     assert_eq!(refused.reason(), "IDEMPOTENCY_KEY_REUSED");
     assert_eq!(refused.detail("ErrorInfo")["metadata"]["mismatch"], "procedure");
-    assert_eq!(sample.count("tenant.clusters").await, 1, "the first cluster alone");
+    assert_eq!(sample.count("tenant.clusters").await, 1, "only the first cluster");
 }
 
 #[tokio::test]
-async fn refuses_a_key_that_is_not_one() {
+async fn refuses_an_invalid_key() {
     let Some(sample) = Sample::start(&[]).await else { return };
     let (one, other) = (Uuid::new_v4().to_string(), Uuid::new_v4().to_string());
     let too_long = "1".repeat(1000);
@@ -53,7 +55,7 @@ async fn refuses_a_key_that_is_not_one() {
 }
 
 #[tokio::test]
-async fn does_not_refuse_a_key_that_is_repeated_the_same() {
+async fn does_not_refuse_a_header_that_repeats_the_same_key() {
     let Some(sample) = Sample::start(&[]).await else { return };
     let key = Uuid::new_v4();
     sample.as_alice(sample.create_project("shop").key(key).key(key)).await.succeeded();
@@ -61,7 +63,7 @@ async fn does_not_refuse_a_key_that_is_repeated_the_same() {
 }
 
 #[tokio::test]
-async fn refuses_a_call_without_a_token_of_its_own() {
+async fn refuses_a_call_without_a_valid_token() {
     let Some(sample) = Sample::start(&[]).await else { return };
     let call = sample.create_project("shop").key(Uuid::new_v4());
     let mut forged = sample.ready.tokens.alice.clone();

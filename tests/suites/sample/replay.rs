@@ -1,3 +1,5 @@
+//! Replays of the sample's responses.
+
 use uuid::Uuid;
 
 use crate::sample::Sample;
@@ -21,7 +23,7 @@ async fn replays_the_first_response() {
 }
 
 #[tokio::test]
-async fn replays_a_key_that_is_quoted_as_the_ietf_draft_has_it() {
+async fn replays_a_key_that_is_quoted_as_in_the_ietf_draft() {
     let Some(sample) = Sample::start(&[]).await else { return };
     let (call, key) = (sample.create_project("shop"), Uuid::new_v4());
     let first = sample.as_alice(call.clone().key(key)).await.succeeded();
@@ -44,7 +46,7 @@ async fn replays_after_a_restart() {
 }
 
 #[tokio::test]
-async fn does_not_replay_another_user_s_response() {
+async fn does_not_replay_another_users_response() {
     let Some(sample) = Sample::start(&[]).await else { return };
     let call = sample.create_project("shop").key(Uuid::new_v4());
     let alice = sample.as_alice(call.clone()).await.succeeded();

@@ -1,3 +1,5 @@
+//! The sample with grpcurl as its client.
+
 use scratch_postgres::TestDatabase;
 use serde_json::{Value, json};
 use tokio_postgres::Client;
@@ -8,37 +10,37 @@ use crate::{
     process::{Process, Ready},
 };
 
-/// Longer than a test takes: whatever waits for this long does not happen.
+/// A duration longer than any test: an action with this delay does not happen.
 pub(crate) const NEVER: &str = "1h";
 
-/// The sample on a database of its own, and grpcurl to call it with.
+/// The sample on a new database, and grpcurl to call it.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) process: Process,
     pub(crate) ready: Ready,
     pub(crate) grpcurl: Grpcurl,
-    /// A superuser's connection, which row-level security does not bind.
+    /// A superuser's connection, which is exempt from row-level security.
     pub(crate) client: Client,
-    /// Last: dropped after the process that uses it.
+    /// The last field, so that it is dropped after the process that uses it.
     pub(crate) database: TestDatabase,
 }
 
 impl Sample {
-    /// Starts it; `None` where grpcurl is missing and the test is skipped. Without an `--outbox-delay` among the flags the
-    /// outbox stays unprocessed.
+    /// Starts the sample; `None` if grpcurl is missing and the test is skipped. The outbox is not processed unless the
+    /// flags have an `--outbox-delay`.
     pub(crate) async fn start(flags: &[&str]) -> Option<Self> {
         let grpcurl = Grpcurl::find()?;
         Some(Self::start_on(scratch_postgres::database(None).await, grpcurl, flags).await)
     }
 
-    /// Stops it as Ctrl-C does, and starts it again on the same database.
+    /// Stops the sample as Ctrl-C does, and starts it again on the same database.
     pub(crate) async fn restart(mut self, flags: &[&str]) -> Self {
         self.process.signal("INT");
         assert!(self.process.ended().await.success());
         Self::start_on(self.database, self.grpcurl, flags).await
     }
 
-    /// Kills it, as a crash does, and starts it again on the same database.
+    /// Kills the sample as a crash does, and starts it again on the same database.
     pub(crate) async fn crash(mut self, flags: &[&str]) -> Self {
         self.process.signal("KILL");
         assert!(!self.process.ended().await.success());
@@ -57,7 +59,7 @@ impl Sample {
         Self { process, ready, grpcurl, client, database }
     }
 
-    /// `CreateProject` in the first cluster, as nobody and without a key.
+    /// `CreateProject` in the first cluster, without a user and without a key.
     pub(crate) fn create_project(&self, name: &str) -> Call {
         Call::new("ProjectService/CreateProject", self.project(name))
     }
@@ -75,19 +77,19 @@ impl Sample {
         self.send(call.header("authorization", format_args!("Bearer {}", self.ready.tokens.bob))).await
     }
 
-    /// Sends it as it is.
+    /// Sends a call unchanged.
     pub(crate) async fn send(&self, call: Call) -> Reply {
         let mut command = self.grpcurl.command(&call.arguments(), self.ready.address, &call.procedure);
         Reply::read(&command.output().await.expect("grpcurl runs"))
     }
 
-    /// How many rows a table has.
+    /// The number of rows of a table.
     pub(crate) async fn count(&self, table: &str) -> i64 {
         let row = self.client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
         row.and_then(|row| row.try_get(0)).expect("a count")
     }
 
-    /// Whether the record of a key is complete; `None` where there is no record.
+    /// Whether the record of a key is complete; `None` if there is no record.
     pub(crate) async fn completed(&self, key: Uuid) -> Option<bool> {
         let select = "SELECT response_bytes IS NOT NULL FROM tenant.idempotency_keys WHERE idempotency_key = $1";
         let row = self.client.query_opt(select, &[&key]).await.expect("a look at the keys");

@@ -1,3 +1,5 @@
+//! The ways to stop the sample.
+
 use std::{
     env,
     fs::{self, Permissions},
@@ -27,7 +29,7 @@ struct PrivateServer {
 }
 
 impl PrivateServer {
-    /// `None` where there are no installed binaries: then it runs in a container.
+    /// `None` if there are no installed binaries, so that the server runs in a container.
     async fn of(ready: &Ready) -> Option<Self> {
         let (client, connection) = tokio_postgres::connect(&ready.database_url, NoTls).await.expect("a connection");
         tokio::spawn(connection);
@@ -36,7 +38,7 @@ impl PrivateServer {
         let (directory, pid): (String, String) = (row.get(0), row.get(1));
         let server = Self { directory: directory.into(), pid, url: ready.database_url.clone() };
         if !server.directory.exists() {
-            scratch_postgres::skip("installed-postgres", "the sample found none, and took a container");
+            scratch_postgres::skip("installed-postgres", "the sample found no installed binaries and used a container");
             return None;
         }
         assert!(server.runs(), "{server:?}");
@@ -88,7 +90,7 @@ async fn a_second_ctrl_c_does_not_wait_for_a_call_and_leaves_nothing_behind() {
     .await;
 
     process.signal("INT");
-    eventually("the first is seen", || async { process.stderr().contains("stopping").then_some(()) }).await;
+    eventually("the first Ctrl-C is noticed", || async { process.stderr().contains("stopping").then_some(()) }).await;
     process.signal("INT");
     assert!(process.ended().await.success());
     server.assert_gone().await;
@@ -115,7 +117,7 @@ async fn ctrl_c_waits_for_a_call() {
 }
 
 #[tokio::test]
-async fn ctrl_c_does_not_wait_for_a_client_that_calls_nothing() {
+async fn ctrl_c_does_not_wait_for_an_idle_client() {
     let Some((mut process, ready, server)) = start_private(&[]).await else { return };
     let endpoint = Channel::from_shared(format!("http://{}", ready.address)).expect("an address");
     let mut client = ProjectServiceClient::new(endpoint.connect().await.expect("a connection"));
@@ -134,7 +136,7 @@ async fn ctrl_c_does_not_wait_for_a_client_that_calls_nothing() {
 async fn ctrl_c_while_it_starts_leaves_nothing_behind() {
     let temporary = env::temp_dir().join(format!("organization-{}", Uuid::new_v4()));
     fs::create_dir(&temporary).expect("a directory");
-    // As root the private server runs as somebody else.
+    // As root, the private server runs as another user.
     fs::set_permissions(&temporary, Permissions::from_mode(0o777)).expect("a directory for everybody");
     let entries = || fs::read_dir(&temporary).expect("the directory").count();
 
@@ -153,7 +155,7 @@ async fn ctrl_c_while_it_starts_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_said_with_the_way_out() {
+async fn reports_an_address_in_use_and_what_to_do() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("an address");
     let address = taken.local_addr().expect("an address").to_string();
     let mut process = Process::spawn(None, &["--listen", &address]);
@@ -163,7 +165,7 @@ async fn an_address_that_is_taken_is_said_with_the_way_out() {
 }
 
 #[tokio::test]
-async fn a_database_url_that_leads_nowhere_is_said_and_nothing_else_is_tried() {
+async fn reports_an_unreachable_database_url_and_tries_no_other_server() {
     let mut process = Process::spawn(Some("postgres://nobody@127.0.0.1:1/nothing"), &["--listen", "127.0.0.1:0"]);
     assert_eq!(process.ended().await.code(), Some(1));
     let stderr = process.stderr();

@@ -1,4 +1,4 @@
-/** The texts of a page that blend into their ground: of less contrast than WCAG’s AA asks for. */
+/** Returns the texts of a page with less contrast to their background than WCAG AA requires. */
 export function blend(page) {
   return page.evaluate(() => {
     const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });

@@ -21,7 +21,7 @@ export default async function ({ open }) {
   await tab("alice");
   for (const id of ["name", "fails", "slow", "follow", "send", "burst", "changed", "procedure", "clear", "shortcuts"]) await tab(id);
 
-  // Over the header, by the link that is there for it.
+  // Skip the header with the skip link.
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("Home");
   await page.locator(".skip").focus();
@@ -39,7 +39,7 @@ export default async function ({ open }) {
   await page.keyboard.press("Space");
   await playground.ended("Refused");
 
-  // Through the calls.
+  // Walk through the calls.
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
@@ -50,7 +50,7 @@ export default async function ({ open }) {
   await playground.ended("First");
   await page.evaluate(() => document.activeElement.blur());
 
-  // By single keys, one after the other.
+  // Use the single-key shortcuts, one after the other.
   const key = await playground.key();
   await page.keyboard.press("n");
   assert.notEqual(await playground.key(), key);
@@ -66,7 +66,7 @@ export default async function ({ open }) {
   await playground.quiet();
   await playground.expectTally({ first: 1, projects: 1 });
 
-  // Not while somebody types, and not where they are switched off.
+  // Shortcuts do nothing while typing, or when they are switched off.
   const now = await playground.key();
   await page.getByLabel("Project name").press("n");
   assert.equal(await page.getByLabel("Project name").inputValue(), "nfail-shop");

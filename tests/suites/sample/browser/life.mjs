@@ -1,4 +1,4 @@
-// The whole life of a key, by mouse.
+// The whole life of a key, with the mouse.
 import assert from "node:assert/strict";
 import { Playground } from "./page.mjs";
 
@@ -40,14 +40,14 @@ export default async function ({ open }) {
   assert.match(await playground.announcement(), /Refused\. IDEMPOTENCY_KEY_REUSED\..*Take a new key/);
   assert.equal(await page.locator("#turned-away").textContent(), "2 turned away");
 
-  // bob has never used this key, whoever else has.
+  // bob has not used this key, although alice has.
   await page.getByRole("radio", { name: "bob" }).check();
   await playground.record("free");
   await playground.send(/^Send/, "First");
   assert.notEqual(body(await playground.wire("response")), body(first));
   await playground.expectTally({ first: 1, replayed: 0, projects: 1 });
 
-  // alice’s work has ended meanwhile, or does so while it is watched.
+  // alice’s work has ended by now, or ends while it is watched.
   await page.getByRole("radio", { name: "alice" }).check();
   await page.getByLabel("Watch the work").check();
   await playground.work("completed");
@@ -62,7 +62,7 @@ export default async function ({ open }) {
   await playground.record("completed");
   await playground.quiet();
   await playground.expectTally({ first: 1, refused: 0, projects: 1 });
-  assert.ok((await playground.tally("progress")) > 0, "nobody came while the first call ran");
+  assert.ok((await playground.tally("progress")) > 0, "no call arrived while the first one ran");
   assert.match(await page.locator("#log").textContent(), /IDEMPOTENCY_IN_PROGRESS/);
   await playground.work("completed");
 
@@ -74,7 +74,7 @@ export default async function ({ open }) {
   await playground.work("failed");
   await page.getByText("learns that the background work failed").waitFor();
 
-  // A refusal is foreseen.
+  // The page predicts a refusal.
   await page.getByLabel("Project name").fill("");
   await page.getByText("The key belongs to another message").waitFor();
   await playground.press("New key");

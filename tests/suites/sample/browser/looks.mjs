@@ -1,4 +1,4 @@
-// What it looks like: light, dark and on a phone. Nothing is blank, cut off or hard to read.
+// The page in light, in dark and on a phone. Nothing is blank, cut off or hard to read.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { blend } from "./contrast.mjs";
@@ -15,13 +15,13 @@ export default async function ({ browser, directory, open }) {
   const looker = await browser.newPage();
   const [ofLight, ofDark, ofPhone] = [await look(looker, light), await look(looker, dark), await look(looker, phone)];
   for (const [name, { colours }] of Object.entries({ ofLight, ofDark, ofPhone })) {
-    assert.ok(colours > 100, `${name}: ${colours} colours are those of a blank page`);
+    assert.ok(colours > 100, `${name}: only ${colours} colours, as on a blank page`);
   }
-  assert.ok(ofLight.brightness > 200, `light is ${ofLight.brightness} bright`);
-  assert.ok(ofDark.brightness < 60, `dark is ${ofDark.brightness} bright`);
-  assert.ok(ofPhone.brightness > 200, `light on a phone is ${ofPhone.brightness} bright`);
+  assert.ok(ofLight.brightness > 200, `the light page has a brightness of ${ofLight.brightness}`);
+  assert.ok(ofDark.brightness < 60, `the dark page has a brightness of ${ofDark.brightness}`);
+  assert.ok(ofPhone.brightness > 200, `the light page on a phone has a brightness of ${ofPhone.brightness}`);
 
-  // The button says otherwise than the system, and is remembered.
+  // The button overrides the system's theme, and the choice is remembered.
   const page = await open({ ...DESKTOP, colorScheme: "dark" });
   await page.getByRole("button", { name: "Dark", pressed: true }).click();
   await page.reload();
@@ -29,7 +29,7 @@ export default async function ({ browser, directory, open }) {
   assert.ok((await look(looker, await page.screenshot())).brightness > 200);
 }
 
-/** A life with everything in it, as a picture. */
+/** Makes a screenshot of a page with calls of every kind. */
 async function shoot(open, path, options) {
   const page = await open(options);
   const playground = new Playground(page);
@@ -44,14 +44,14 @@ async function shoot(open, path, options) {
     return { clientWidth, scrollWidth };
   });
   assert.ok(scrollWidth <= clientWidth, `${path}: ${scrollWidth} wide in ${clientWidth}`);
-  assert.deepEqual(await cutOff(page), [], `${path}: out of the window`);
+  assert.deepEqual(await cutOff(page), [], `${path}: outside the window`);
   assert.deepEqual(await blend(page), [], `${path}: too little contrast`);
   await page.mouse.move(0, 0);
   await page.evaluate(() => scrollTo(0, 0));
   return page.screenshot({ path });
 }
 
-/** What reaches over the right edge, were it hidden there. */
+/** Returns the elements that extend beyond the right edge of the window. */
 function cutOff(page) {
   return page.evaluate(() =>
     [...document.querySelectorAll("main *, header *, footer *")]
@@ -60,7 +60,7 @@ function cutOff(page) {
   );
 }
 
-/** How many colours a picture has, and how bright it is, of 255. */
+/** Returns the number of colours of a picture, and its brightness from 0 to 255. */
 async function look(page, png) {
   return page.evaluate(async (base64) => {
     const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));

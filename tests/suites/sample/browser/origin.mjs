@@ -1,4 +1,4 @@
-// A page of another origin calls, and reads what became of its key: over Connect, and over gRPC-Web.
+// A page of another origin calls and reads the status of its key, over Connect and over gRPC-Web.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -9,7 +9,7 @@ export default async function ({ open, url }) {
   await once(server, "listening");
   try {
     const answer = await fetch(new URL("/playground/users.json", url));
-    assert.equal(answer.headers.get("access-control-allow-origin"), null, "the users of the page are for its own origin");
+    assert.equal(answer.headers.get("access-control-allow-origin"), null, "the page's users are readable by its own origin only");
     assert.equal(answer.headers.get("cross-origin-resource-policy"), "same-origin");
     assert.equal(answer.headers.get("cache-control"), "no-store");
     const users = await answer.json();
@@ -23,9 +23,9 @@ export default async function ({ open, url }) {
   }
 }
 
-/** In the page. */
+/** Runs in the page. */
 async function calls({ url, users }) {
-  const key = crypto.randomUUID(); // 127.0.0.1 is as good as HTTPS
+  const key = crypto.randomUUID(); // 127.0.0.1 is a secure context, like HTTPS
   const path = new URL("/organization.v1.ProjectService/CreateProject", url);
   const common = { authorization: `Bearer ${users.tokens.alice}`, "idempotency-key": key };
   const connect = async () => {

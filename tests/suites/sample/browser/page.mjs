@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 
-/** The page, by what its users see. */
+/** The page, in terms of its visible elements. */
 export class Playground {
   constructor(page) {
     this.page = page;
@@ -14,7 +14,7 @@ export class Playground {
     return this.page.getByRole("button", { name }).click();
   }
 
-  /** Makes a call, and waits until it is selected and has come out so. */
+  /** Makes a call, and waits until it is selected and has this outcome. */
   async send(name, title) {
     const before = await this.page.locator("#wire .title").allTextContents();
     await this.press(name);
@@ -22,12 +22,12 @@ export class Playground {
     await this.ended(title);
   }
 
-  /** Waits until the selected call has come out so. */
+  /** Waits until the selected call has this outcome. */
   ended(title) {
     return this.page.locator("#wire .title", { hasText: new RegExp(`^#\\d+ ${title}$`) }).waitFor();
   }
 
-  /** Waits until this is in the picture of the record, or of the work. */
+  /** Waits until the picture of the record, or of the work, shows this. */
   record(state) {
     return this.page.locator(`#record[data-state="${state}"]`).waitFor();
   }
@@ -41,7 +41,7 @@ export class Playground {
     await this.page.waitForFunction(() => !document.querySelector("#tape .flying"));
   }
 
-  /** How many calls had this outcome, or how many `projects` there are. */
+  /** The number of calls with this outcome, or the number of `projects`. */
   async tally(kind) {
     return Number(await this.page.locator(`#tally [data-tally="${kind}"] dd`).textContent());
   }
@@ -53,7 +53,7 @@ export class Playground {
     }
   }
 
-  /** What is shown of the selected call’s `request` or `response`. */
+  /** The shown text of the selected call’s `request` or `response`. */
   wire(message) {
     return this.page.locator(`[data-message="${message}"] pre`).textContent();
   }

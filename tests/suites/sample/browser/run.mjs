@@ -1,5 +1,5 @@
-// node run.mjs SCENARIO URL DIRECTORY: drives the page at URL in a real chromium, as the scenario says, and ends with 1 where the
-// page is not as it ought to be. CHROMIUM is the program; screenshots go to DIRECTORY.
+// node run.mjs SCENARIO URL DIRECTORY: runs a scenario on the page at URL in a real chromium. Exits with 1 if the page is not as
+// expected. CHROMIUM is the path of the program; screenshots go to DIRECTORY.
 import { chromium } from "playwright-core";
 
 const [scenario, url, directory] = process.argv.slice(2);
@@ -17,7 +17,7 @@ const FLAGS = [
 const complaints = [];
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: FLAGS });
 
-/** A page in a profile of its own; what it complains of fails the scenario. */
+/** Opens a page in a new profile. Errors that the page logs fail the scenario. */
 async function open(options = {}, address = url) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(30_000);
@@ -30,13 +30,13 @@ async function open(options = {}, address = url) {
   return page;
 }
 
-/** Chromium logs every answer of 400 and above, and every one that is lost: the page itself shows what became of its calls. */
+/** Chromium logs every answer of 400 and above and every lost one. They are expected: the page shows them itself. */
 const isAnswer = (message) => message.text().startsWith("Failed to load resource") && /\/organization\.v1\.|\/users\.json$/.test(message.location().url);
 
 try {
   const { default: run } = await import(`./${scenario}.mjs`);
   await run({ browser, directory, open, url });
-  if (complaints.length > 0) throw new Error(`the browser complains:\n${complaints.join("\n")}`);
+  if (complaints.length > 0) throw new Error(`the browser logged errors:\n${complaints.join("\n")}`);
 } finally {
   await browser.close();
 }

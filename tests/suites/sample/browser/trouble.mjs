@@ -1,4 +1,4 @@
-// Answers that are lost, and answers that are none of the sample’s.
+// Lost answers, and answers that do not come from the sample.
 import assert from "node:assert/strict";
 import { Playground } from "./page.mjs";
 
@@ -38,7 +38,7 @@ export default async function ({ open }) {
   await page.context().setOffline(false);
   await playground.send("Send again", "Replayed");
 
-  // The sample was restarted: its tokens are others.
+  // The sample was restarted and has new tokens.
   await page.route("**/playground/users.json", async (route) => {
     const users = await (await route.fetch()).json();
     await route.fulfill({ json: { ...users, tokens: { alice: "old", bob: "old" } } });
@@ -47,7 +47,7 @@ export default async function ({ open }) {
   await playground.send(/^Send/, "Failed");
   assert.match(await page.locator("#wire .verdict").textContent(), /Reload the page/);
 
-  // There is no sample to begin with.
+  // The sample is not running when the page opens.
   await page.route("**/playground/users.json", (route) => route.abort());
   await page.reload();
   await page.locator("#hint", { hasText: "The sample does not answer" }).waitFor();
