@@ -51,5 +51,5 @@ fn made_from(directory: &str, lock: &str) -> (PathBuf, bool) {
 
 fn target() -> PathBuf {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    temporary.parent().expect("the target directory").join("suites/clients")
+    temporary.parent().expect("the target directory").join("clients")
 }
