@@ -1,4 +1,4 @@
-//! The service that the tests of the protocols wrap: once for tonic, and once for `connectrpc`.
+//! The service in the tests of the protocols, for tonic and for `connectrpc`.
 
 use std::{
     sync::{
@@ -19,13 +19,13 @@ use tonic_idempotency::{Execution, Transaction};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
 
-/// Package `catalog.v1`, for tonic.
+/// The package `catalog.v1`, for tonic.
 #[allow(missing_docs, missing_debug_implementations)]
 pub mod proto {
     tonic::include_proto!("catalog.v1");
 }
 
-/// Package `catalog.v1`, for `connectrpc`.
+/// The package `catalog.v1`, for `connectrpc`.
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all)]
 pub mod native {
     include!(concat!(env!("OUT_DIR"), "/native/catalog.rs"));
@@ -35,7 +35,7 @@ pub mod native {
 /// The descriptors, with their options.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/catalog.fds"));
 
-/// What the handlers of both servers do: counts, and holds what is told to wait.
+/// The handlers of both servers. Counts their work, and holds handlers that are told to wait.
 #[derive(Clone, Debug)]
 pub struct Desk {
     inner: Arc<Inner>,
@@ -48,7 +48,7 @@ struct Inner {
     gate: Semaphore,
 }
 
-/// What came of the steps of a script.
+/// The results of a script's steps.
 struct Done {
     id: String,
     padding: String,
@@ -62,22 +62,22 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// How many handlers have started.
+    /// The number of handlers that have started.
     pub fn started(&self) -> usize {
         self.inner.started.load(Ordering::SeqCst)
     }
 
-    /// How many handlers have succeeded: the effects.
+    /// The number of handlers that have succeeded, which is the number of effects.
     pub fn finished(&self) -> usize {
         self.inner.finished.load(Ordering::SeqCst)
     }
 
-    /// Lets this many held handlers go on.
+    /// Lets this many held handlers continue.
     pub fn open(&self, handlers: usize) {
         self.inner.gate.add_permits(handlers);
     }
 
-    /// Does what the script says, step by step; `catalog.proto` has the steps.
+    /// Carries out the steps of a script; `catalog.proto` describes them.
     async fn work(&self, script: &str, extensions: &Extensions) -> Result<Done, Status> {
         self.inner.started.fetch_add(1, Ordering::SeqCst);
         let mut padding = String::new();
@@ -226,14 +226,14 @@ impl native::Catalog for Desk {
     }
 }
 
-/// Inserts a project, with the statements of the transaction that the handler is given.
+/// Inserts a project with the handler's transaction.
 async fn project(transaction: &Transaction) -> Result<Uuid, Status> {
     let insert = "INSERT INTO tenant.projects (cluster_id, name) SELECT id, $1 FROM tenant.clusters RETURNING id";
     let name = Uuid::new_v4().to_string();
     Ok(transaction.query_typed_one(insert, &[(&name, Type::TEXT)]).await?.get("id"))
 }
 
-/// What a handler answers that is told to fail: all that a status can hold.
+/// An error that uses everything that a status can hold.
 fn failure(code: Code) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("AS_ASKED", "catalog.example", [("shelf".to_owned(), "17".to_owned())]);
@@ -241,7 +241,7 @@ fn failure(code: Code) -> Status {
     Status::with_error_details_and_metadata(code, "as asked: \u{2713} 100 %", details, metadata)
 }
 
-/// The same, as a handler of `connectrpc` has it.
+/// Converts an error for a `connectrpc` handler.
 fn natively(status: Status) -> ConnectError {
     let code = ErrorCode::from_grpc_code(i32::from(status.code()).unsigned_abs()).unwrap_or(ErrorCode::Unknown);
     let details = tonic_types::pb::Status::decode(status.details()).unwrap_or_default().details;
@@ -257,7 +257,7 @@ fn natively(status: Status) -> ConnectError {
     )
 }
 
-/// Metadata of every answer: text, twice, and binary.
+/// The metadata of every answer: one text value, one name with two values, and a binary value.
 fn metadata_of_both() -> HeaderMap {
     [("catalog-region", "here"), ("catalog-note", "one"), ("catalog-note", "two"), ("catalog-trace-bin", "AHRyYWNl/w")]
         .into_iter()

@@ -1,3 +1,5 @@
+//! Databases with the schema of the service.
+
 use std::time::Duration;
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
@@ -11,14 +13,14 @@ use tonic_idempotency::{
 };
 use uuid::Uuid;
 
-/// The role as which the API works: neither a superuser nor the owner of anything.
+/// The role of the API. It is not a superuser and owns nothing.
 pub const API_ROLE: &str = "idempotency_tests_api";
 
-/// A role that may log in and has the rights of [`API_ROLE`], for connections that are shared: a role that is taken
-/// once they are open would be the next client's too.
+/// A login role with the rights of [`API_ROLE`], for shared connections: a role that is set on an open connection would
+/// carry over to the next client.
 pub const API_LOGIN: &str = "idempotency_tests_login";
 
-/// A database of its own, with all migrations run.
+/// A new database with all migrations.
 #[derive(Debug)]
 pub struct Database {
     inner: TestDatabase,
@@ -32,7 +34,7 @@ pub struct User {
 }
 
 impl Database {
-    /// A database with the core and the organization migrations, one organisation and one cluster.
+    /// Creates a database with the core and the organization migrations, one organisation and one cluster.
     pub async fn new() -> Self {
         static TEMPLATE: OnceCell<TestDatabase> = OnceCell::const_new();
         let template = TEMPLATE
@@ -55,7 +57,7 @@ impl Database {
         Self { inner: scratch_postgres::database(Some(template.name())).await }
     }
 
-    /// A database without any table, on a server that has the API's role.
+    /// Creates a database without tables, on a server that has the API's role.
     pub async fn empty() -> Self {
         let database = Self { inner: scratch_postgres::database(None).await };
         let create_role = format!(
@@ -66,12 +68,12 @@ impl Database {
         database
     }
 
-    /// The address, with the superuser's role.
+    /// The URL, with the superuser's role.
     pub fn url(&self) -> &str {
         self.inner.url()
     }
 
-    /// A connection of the superuser, whom row-level security does not bind.
+    /// A connection of the superuser, who is exempt from row-level security.
     pub async fn owner(&self) -> Client {
         self.inner.connect().await
     }
@@ -88,16 +90,16 @@ impl Database {
         self.pool_with(size, "")
     }
 
-    /// A pool of connections of the API's role, each set up with some SQL.
+    /// A pool of connections of the API's role. Each runs `setup` first.
     pub fn pool_with(&self, size: usize, setup: &str) -> Pool {
         pool_of_api(self.url().parse().expect("an address"), size, setup)
     }
 
-    /// A proxy in front of the server, and a pool that reaches it through that alone.
+    /// A proxy in front of the server, and a pool that connects through it only.
     pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
         let mut config: Config = self.url().parse().expect("an address");
         let (Some(Host::Tcp(host)), Some(port)) = (config.get_hosts().first(), config.get_ports().first()) else {
-            panic!("the tests need a server that is reached over TCP");
+            panic!("the tests need a server with a TCP address");
         };
         let upstream = lookup_host((host.as_str(), *port)).await.expect("an address").next().expect("an address");
         let proxy = Proxy::start(upstream).expect("a proxy");
@@ -113,12 +115,12 @@ impl Database {
         (proxy, pool)
     }
 
-    /// A PgBouncer in transaction mode in front of the server, and a pool that reaches it through that alone, as
+    /// A PgBouncer in transaction mode in front of the server, and a pool that connects through it only, as
     /// [`API_LOGIN`].
     ///
     /// # Panics
     ///
-    /// There [can be none](PgBouncer::missing) here: ask before, and skip the test.
+    /// PgBouncer [cannot run](PgBouncer::missing) here. Check that first, and skip the test.
     pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
         let mut config: Config = self.url().parse().expect("an address");
         self.make_login(config.get_password()).await;
@@ -128,7 +130,7 @@ impl Database {
         (bouncer, pool)
     }
 
-    /// Makes [`API_LOGIN`], with the password of the server's own role: whoever knows it may do everything already.
+    /// Creates [`API_LOGIN`] with the password of the server's own role, whose holder has all rights anyway.
     async fn make_login(&self, password: Option<&[u8]>) {
         static MADE: OnceCell<()> = OnceCell::const_new();
         let password = password.map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
@@ -143,12 +145,12 @@ impl Database {
         MADE.get_or_init(async || self.owner().await.batch_execute(&make).await.expect("the role is made")).await;
     }
 
-    /// A store on such a pool, patient enough for a machine that has much to do.
+    /// A store on such a pool, with timeouts that are long enough for a busy machine.
     pub fn store(&self) -> PostgresStore {
         PostgresStore::new(self.pool(8), organization::resource_types()).timeout(Duration::from_secs(30))
     }
 
-    /// A new user of the organisation.
+    /// Creates a user of the organisation.
     pub async fn user(&self) -> User {
         let id = Uuid::new_v4();
         self.owner()
@@ -162,7 +164,7 @@ impl Database {
         User { id }
     }
 
-    /// A new project, with the newest of its outbox rows in this status; without a status, no outbox row at all.
+    /// Creates a project whose newest outbox row has this status; with `None`, a project without outbox rows.
     pub async fn project(&self, status: Option<OutboxStatus>) -> Resource {
         let owner = self.owner().await;
         let insert =
@@ -174,7 +176,7 @@ impl Database {
                 let delete = "DELETE FROM authz.outbox WHERE project_id = $1";
                 owner.query_typed(delete, &[(&id, Type::UUID)]).await.expect("the outbox row goes");
             }
-            // The trigger's row is `pending` and older.
+            // The trigger has inserted a `pending` row, which is older.
             Some(OutboxStatus::Pending) => {}
             Some(status) => {
                 let status = match status {
@@ -194,7 +196,8 @@ impl Database {
     }
 }
 
-/// How many rows of a table this transaction has read so far, from the table or through its indexes, found or not.
+/// The number of rows of a table that this transaction has read so far, by table or index scans, whether or not they
+/// matched.
 pub async fn rows_read(client: &Client, table: &str) -> i64 {
     client
         .query_typed_one(
@@ -213,7 +216,7 @@ fn pool_of_api(config: Config, size: usize, setup: &str) -> Pool {
     pool(config, size, format!("SET ROLE {API_ROLE}; {setup}"))
 }
 
-/// A pool of connections that each begin with `setup`.
+/// A pool of connections that run `setup` first.
 fn pool(config: Config, size: usize, setup: String) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config, NoTls, recycling))
@@ -226,6 +229,6 @@ fn pool(config: Config, size: usize, setup: String) -> Pool {
         .expect("a pool")
 }
 
-/// The one organisation, and its cluster.
+/// The id of the organisation, and of its cluster.
 const ORGANIZATION: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001);
 const CLUSTER: Uuid = Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0002);

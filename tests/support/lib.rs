@@ -1,4 +1,4 @@
-//! What the integration tests share.
+//! The library that the integration tests share.
 
 pub mod catalog;
 mod database;

@@ -1,3 +1,5 @@
+//! Builds the programs that tests run.
+
 use std::{
     collections::HashMap,
     env,
@@ -6,8 +8,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The program of one of the workspace's examples, built anew if need be: a single `cargo test --test sample` does not
-/// build examples. As this test was built, and with the features of `cargo run --example` at the top.
+/// The program of one of the workspace's examples, built if necessary: a single `cargo test --test sample` does not
+/// build examples. It has the profile of this test, and the features of `cargo run --example` in the workspace's root.
 ///
 /// # Panics
 ///
@@ -16,7 +18,7 @@ pub fn example(name: &str) -> PathBuf {
     built("--example", name)
 }
 
-/// The same for one of the workspace's binaries.
+/// Does the same for one of the workspace's binaries.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! The service that the tests of the layer wrap.
+//! The service behind the layer in the layer's tests.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use proto::{
     shop_server::{Shop, ShopServer},
 };
 
-/// Package `shop.v1`.
+/// The package `shop.v1`.
 #[allow(missing_docs, missing_debug_implementations)]
 pub mod proto {
     tonic::include_proto!("shop.v1");
@@ -40,10 +40,10 @@ pub mod proto {
 /// The descriptors, with their options.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/shop.fds"));
 
-/// The descriptors after a round trip through prost-types, which loses the options.
+/// The descriptors without their options: a round trip through prost-types drops them.
 pub const LOSSY_FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lossy.fds"));
 
-/// Counts what its handlers do, and holds those that are told to.
+/// Counts the work of its handlers, and holds handlers that are told to wait.
 #[derive(Clone, Debug)]
 pub struct Counting {
     inner: Arc<Inner>,
@@ -66,27 +66,27 @@ impl Default for Counting {
 }
 
 impl Counting {
-    /// How many handlers have started.
+    /// The number of handlers that have started.
     pub fn started(&self) -> usize {
         self.inner.started.load(Ordering::SeqCst)
     }
 
-    /// How many handlers have succeeded: the effects.
+    /// The number of handlers that have succeeded, which is the number of effects.
     pub fn finished(&self) -> usize {
         self.inner.finished.load(Ordering::SeqCst)
     }
 
-    /// How many handlers were told that their leases are lost, of those that waited for it.
+    /// The number of handlers that waited for the loss of their lease and were told of it.
     pub fn lost(&self) -> usize {
         self.inner.lost.load(Ordering::SeqCst)
     }
 
-    /// Lets this many held handlers go on.
+    /// Lets this many held handlers continue.
     pub fn open(&self, handlers: usize) {
         self.inner.gate.add_permits(handlers);
     }
 
-    /// Does what the request's name says, step by step; `shop.proto` has the steps.
+    /// Carries out the steps in the request's name; `shop.proto` describes them.
     async fn work<T>(&self, request: &Request<T>, name: &str) -> Result<(), Status> {
         let execution = Execution::from_request(request);
         let started = self.inner.started.fetch_add(1, Ordering::SeqCst) + 1;
@@ -114,7 +114,7 @@ impl Counting {
     }
 }
 
-/// What a handler answers that is told to fail for good: all that a status can hold.
+/// A final error that uses everything that a status can hold.
 pub fn shipped() -> Status {
     let mut details = ErrorDetails::new();
     details
@@ -179,12 +179,13 @@ impl Shop for Counting {
     }
 }
 
-/// The generated server of a handler, which takes compressed requests, and compresses responses for those who take them.
+/// The generated server of a handler. It accepts compressed requests, and compresses responses if the client accepts
+/// that.
 pub fn server(handler: Counting) -> ShopServer<Counting> {
     ShopServer::new(handler).accept_compressed(CompressionEncoding::Gzip).send_compressed(CompressionEncoding::Gzip)
 }
 
-/// Takes the user from the metadata `user`; in a real service, an authenticated token.
+/// Takes the user from the metadata `user`. A real service would use an authenticated token.
 pub fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
     let user = request.metadata().get("user").and_then(|user| user.to_str().ok()?.parse().ok());
     if let Some(user) = user {
@@ -201,8 +202,8 @@ pub async fn serve(routes: Routes) -> SocketAddr {
     address
 }
 
-/// Serves over a pipe in memory until the test ends, and connects to that. Where time is paused it passes only while
-/// nobody has anything to do: nothing waits for the machine.
+/// Serves over an in-memory pipe until the test ends, and connects to it. With paused time, time passes only while all
+/// tasks are idle: nothing depends on the speed of the machine.
 pub async fn serve_in_memory(routes: Routes) -> Channel {
     let (client, server) = tokio::io::duplex(1 << 20);
     let incoming = tokio_stream::once(Ok::<_, io::Error>(server));
@@ -215,23 +216,23 @@ pub async fn serve_in_memory(routes: Routes) -> Channel {
     Endpoint::from_static("http://in.memory").connect_with_connector(connector).await.expect("the server listens")
 }
 
-/// A client on a connection of its own.
+/// A client on a new connection.
 pub async fn client(address: SocketAddr) -> ShopClient<Channel> {
     ShopClient::new(channel(address).await)
 }
 
-/// A connection.
+/// A new connection.
 pub async fn channel(address: SocketAddr) -> Channel {
     Endpoint::new(format!("http://{address}")).expect("an address").connect().await.expect("the server listens")
 }
 
-/// A request as a user, with a key.
+/// A request with a name, as a user and with a key.
 pub fn request(name: &str, user: Option<Uuid>, key: Option<Uuid>) -> Request<CreateOrderRequest> {
     let labels = HashMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
     with(CreateOrderRequest { name: name.to_owned(), labels, padding: Vec::new() }, user, key)
 }
 
-/// Any message as a user, with a key.
+/// A request with any message, as a user and with a key.
 pub fn with<T>(message: T, user: Option<Uuid>, key: Option<Uuid>) -> Request<T> {
     let mut request = Request::new(message);
     for (name, id) in [("user", user), ("idempotency-key", key)] {

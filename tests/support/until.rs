@@ -1,18 +1,20 @@
+//! Waits for a condition.
+
 use std::time::Duration;
 
 use tokio::time::{interval, timeout};
 
-/// How long a condition may take to come true.
+/// The time in which a condition must come true.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often it is looked at: often enough to lose no time, and seldom enough to leave the time to what is waited for.
+/// The interval between two checks: short enough to lose no time, and long enough to leave the processor to the work.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// Waits until a condition holds.
 ///
 /// # Panics
 ///
-/// It does not hold within half a minute.
+/// The condition does not hold within 30 s.
 pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     let mut looks = interval(INTERVAL);
     let waiting = async {
@@ -21,6 +23,6 @@ pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
         }
     };
     if timeout(PATIENCE, waiting).await.is_err() {
-        panic!("waited in vain: {what}");
+        panic!("not within {PATIENCE:?}: {what}");
     }
 }

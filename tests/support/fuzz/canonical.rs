@@ -1,12 +1,14 @@
+//! The fuzz target of the canonical encoding.
+
 use std::borrow::Cow;
 
 use super::world;
 
-/// Any bytes: their canonical encoding is canonical to itself, or they are no message.
+/// Takes any bytes. Either they are not a message, or the canonical encoding of their canonical encoding is itself.
 ///
 /// # Panics
 ///
-/// What is promised does not hold.
+/// The property does not hold.
 pub fn canonical(input: &[u8]) {
     let canonical = world::canonical();
     let Ok(encoded) = canonical.encode(input) else { return };

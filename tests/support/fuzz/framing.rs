@@ -1,18 +1,21 @@
+//! The fuzz target of the framing.
+
 use bytes::Bytes;
 
 use super::world::{LIMIT, World, canonical};
 
-/// What `grpc-encoding` says, by the input's first byte.
+/// The value of `grpc-encoding`, chosen by the input's first byte.
 const ENCODINGS: [Option<&str>; 6] =
     [None, Some("identity"), Some("gzip"), Some("deflate"), Some("zstd"), Some("unknown")];
 
-/// A gRPC body with a key: one message, or an error that leaves nothing behind.
+/// Takes a gRPC body and sends it with a key. The result is one handled message, or an error that leaves nothing
+/// behind.
 ///
-/// The first byte chooses the encoding, the rest is the body.
+/// The first byte chooses the encoding; the rest is the body.
 ///
 /// # Panics
 ///
-/// What is promised does not hold.
+/// The property does not hold.
 pub fn framing(input: &[u8]) {
     let Some((&choice, body)) = input.split_first() else { return };
     let encoding = ENCODINGS[usize::from(choice) % ENCODINGS.len()];
@@ -20,14 +23,14 @@ pub fn framing(input: &[u8]) {
     super::runtime().block_on(async {
         let world = World::new();
         let answer = world.send("application/grpc", encoding, body.clone()).await;
-        assert_eq!(answer.http, 200, "gRPC says what is wrong in its own status");
+        assert_eq!(answer.http, 200, "gRPC reports errors in its own status");
         let handled = world.handled();
 
         match plain(&body) {
             Some(message) if message.len() <= LIMIT && canonical().hash(message).is_ok() => {
                 assert_eq!(handled, [Bytes::copy_from_slice(message)], "one message is handled");
             }
-            Some(_) => assert_eq!(handled.len(), 0, "what cannot be hashed is not handled"),
+            Some(_) => assert_eq!(handled.len(), 0, "a message that cannot be hashed is not handled"),
             None => assert!(handled.len() <= 1),
         }
         if handled.is_empty() {
@@ -44,7 +47,7 @@ pub fn framing(input: &[u8]) {
     });
 }
 
-/// The message of a body that has one, uncompressed.
+/// The message of an uncompressed body with exactly one.
 fn plain(body: &[u8]) -> Option<&[u8]> {
     let (&[flag, length @ ..], message) = body.split_first_chunk::<5>()?;
     (flag == 0 && message.len() == u32::from_be_bytes(length) as usize).then_some(message)

@@ -1,14 +1,16 @@
+//! The fuzz target of Connect's JSON.
+
 use bytes::Bytes;
 use prost_reflect::DynamicMessage;
 
 use super::world::{World, frame, request_type};
 
-/// A Connect body in JSON with a key: a message that is the same one in binary and in JSON written anew, or an error that
-/// leaves nothing behind.
+/// Takes a JSON body and sends it with a key over Connect. The result is a message that equals its binary form and its
+/// newly written JSON, or an error that leaves nothing behind.
 ///
 /// # Panics
 ///
-/// What is promised does not hold.
+/// The property does not hold.
 pub fn json(input: &[u8]) {
     super::runtime().block_on(async {
         let world = World::new();

@@ -1,4 +1,4 @@
-//! What the fuzz targets (`fuzz/`) do with their input. The test target `fuzz` does it with the committed corpora.
+//! The bodies of the fuzz targets (`fuzz/`). The test target `fuzz` runs them on the committed corpora.
 
 mod canonical;
 mod framing;
@@ -7,7 +7,7 @@ mod world;
 
 pub use self::{canonical::canonical, framing::framing, json::json};
 
-/// One for all inputs of a thread.
+/// The runtime for all inputs of a thread.
 fn runtime() -> &'static tokio::runtime::Runtime {
     thread_local! {
         static RUNTIME: &'static tokio::runtime::Runtime = Box::leak(Box::new(

@@ -1,3 +1,5 @@
+//! A server for the fuzz targets.
+
 use std::{
     convert::Infallible,
     sync::{Arc, LazyLock, Mutex, PoisonError},
@@ -25,7 +27,7 @@ use crate::catalog::FILE_DESCRIPTOR_SET;
 /// The procedure that is called.
 pub(super) const PROCEDURE: &str = "/catalog.v1.Catalog/Create";
 
-/// The largest request message.
+/// The limit of a request message, in bytes.
 pub(super) const LIMIT: usize = 64 << 10;
 
 static POOL: LazyLock<DescriptorPool> =
@@ -33,17 +35,17 @@ static POOL: LazyLock<DescriptorPool> =
 
 static CANONICAL: LazyLock<Canonical> = LazyLock::new(|| Canonical::new(&request_type()));
 
-/// What `PROCEDURE` is called with.
+/// The request type of `PROCEDURE`.
 pub(super) fn request_type() -> MessageDescriptor {
     POOL.get_message_by_name("catalog.v1.Item").expect("a message")
 }
 
-/// Its encoding.
+/// The canonical encoding of the request type.
 pub(super) fn canonical() -> &'static Canonical {
     &CANONICAL
 }
 
-/// A handler that takes any message, behind the layer, behind Connect; and one user's key.
+/// A handler that accepts any message, behind the layer and Connect, and one key of a user.
 pub(super) struct World {
     handled: Arc<Mutex<Vec<Bytes>>>,
     store: MemoryStore,
@@ -52,7 +54,7 @@ pub(super) struct World {
     key: IdempotencyKey,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 pub(super) struct Answer {
     pub(super) http: StatusCode,
     pub(super) headers: HeaderMap,
@@ -92,12 +94,12 @@ impl World {
         Answer { http: parts.status, headers: parts.headers, trailers, body: body.to_bytes() }
     }
 
-    /// The messages that the handler has got.
+    /// The messages that the handler got.
     pub(super) fn handled(&self) -> Vec<Bytes> {
         self.handled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether nothing is reserved under the key. It is, afterwards.
+    /// Whether the key is free. Reserves it.
     pub(super) async fn key_is_free(&self) -> bool {
         let claim = Claim {
             reservation: Reservation::new(self.user, self.key),

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::Cause;
 
-/// A user other than the one who runs this process.
+/// A user other than the one of this process.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) gid: u32,
@@ -13,18 +13,19 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Whom to run PostgreSQL and PgBouncer as: another user when this process is root's, else `None`, the user of this
-    /// process.
+    /// The user to run PostgreSQL and PgBouncer as: another user if this process runs as root, else `None`, for this
+    /// process's user.
     ///
     /// # Errors
     ///
-    /// This process is root's and there is neither a user `postgres` nor `nobody`; or there is no program `id` to ask.
+    /// This process runs as root and there is neither a user `postgres` nor a user `nobody`; or there is no program
+    /// `id`.
     pub(crate) fn for_servers() -> Result<Option<Self>, Cause> {
-        if id(&["-u"]).ok_or("the program id does not say who runs this process")? != 0 {
+        if id(&["-u"]).ok_or("the program id does not report the user of this process")? != 0 {
             return Ok(None);
         }
         ["postgres", "nobody"].into_iter().find_map(Self::named).map(Some).ok_or_else(|| {
-            "PostgreSQL and PgBouncer refuse to run as root, and there is no user postgres or nobody to run as".into()
+            "PostgreSQL and PgBouncer refuse to run as root, and there is no user postgres or nobody".into()
         })
     }
 
@@ -35,7 +36,7 @@ impl Account {
     }
 }
 
-/// What `id` says, which knows users from wherever this machine keeps them.
+/// The answer of `id`, which finds users in every user database of the machine.
 fn id(arguments: &[&str]) -> Option<u32> {
     let output = Command::new("id").args(arguments).stderr(Stdio::null()).output().ok()?;
     String::from_utf8(output.stdout).ok()?.trim().parse().ok()

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// The one runtime that servers are started, reached and removed on. Every `#[tokio::test]` has a runtime of its own
-/// that ends with it, and a server shared by tests must not depend on any of them.
+/// The runtime on which all servers are started, reached and removed. Every `#[tokio::test]` has its own runtime, which
+/// ends with the test, and a server that tests share must not depend on one of those.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {

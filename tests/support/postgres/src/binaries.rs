@@ -11,10 +11,10 @@ use tokio::{process::Command, time};
 
 use crate::error::Cause;
 
-/// How long a program may take to say its version. A program of the same name that is no PostgreSQL may never end.
+/// The time in which a program must print its version. An unrelated program with the same name may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Directories that packages put one version each into: what comes before the version, and after.
+/// Directories with one version each, as packages create them: the path before the version, and after it.
 const PER_VERSION: [(&str, &str); 4] = [
     ("/usr/lib/postgresql/", "/bin"),
     ("/usr/pgsql-", "/bin"),
@@ -22,21 +22,22 @@ const PER_VERSION: [(&str, &str); 4] = [
     ("/usr/local/opt/postgresql@", "/bin"),
 ];
 
-/// Directories that others use.
+/// Other directories.
 const FIXED: [&str; 2] = ["/usr/local/pgsql/bin", "/Applications/Postgres.app/Contents/Versions/latest/bin"];
 
-/// A directory with an `initdb` and a `postgres` that are PostgreSQL's and of one version.
+/// A directory with PostgreSQL's `initdb` and `postgres`, both of the same version.
 #[derive(Debug)]
 pub(crate) struct Binaries {
     pub(crate) directory: PathBuf,
 }
 
 impl Binaries {
-    /// Looks on `PATH`, then where packages put them, the newest version first, then where `pg_config` says.
+    /// Looks on `PATH`, then in the directories of packages, the newest version first, then in the directory that
+    /// `pg_config` reports.
     ///
     /// # Errors
     ///
-    /// There are none; the text lists what looked like it.
+    /// There are no binaries; the text lists the rejected candidates.
     pub(crate) async fn find() -> Result<Self, Cause> {
         let on_path: Vec<PathBuf> =
             env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
@@ -52,13 +53,13 @@ impl Binaries {
     async fn first_of(directories: impl Iterator<Item = PathBuf>, patience: Duration) -> Result<Self, Cause> {
         let mut rejected = String::new();
         for directory in directories {
-            // A relative directory on `PATH` is somebody's accident, and the server starts elsewhere.
+            // A relative directory on `PATH` is an accident, and the server starts in another directory.
             if !directory.is_absolute() || !["initdb", "postgres"].iter().all(|it| directory.join(it).is_file()) {
                 continue;
             }
             match check(&directory, patience).await {
                 Ok(()) => return Ok(Self { directory: behind_links(directory) }),
-                Err(cause) => rejected = format!("{rejected}; {} is not it: {cause}", directory.display()),
+                Err(cause) => rejected = format!("{rejected}; {} is not suitable: {cause}", directory.display()),
             }
         }
         Err(format!("no directory has both initdb and postgres{rejected}").into())
@@ -80,7 +81,7 @@ fn newest_first(before: &str, after: &str) -> impl Iterator<Item = PathBuf> {
     versions.into_iter().rev().map(|(_, directory)| directory)
 }
 
-/// Where the programs are, if `directory` has only links to them.
+/// The directory that the programs are really in, if `directory` has only links to them.
 fn behind_links(directory: PathBuf) -> PathBuf {
     let real = |program| fs::canonicalize(directory.join(program)).ok()?.parent().map(Path::to_owned);
     match (real("initdb"), real("postgres")) {
@@ -89,7 +90,7 @@ fn behind_links(directory: PathBuf) -> PathBuf {
     }
 }
 
-/// Whether both programs say that they are PostgreSQL's, and of the same version.
+/// Checks that both programs are PostgreSQL's, and of the same version.
 async fn check(directory: &Path, patience: Duration) -> Result<(), Cause> {
     let initdb = version(directory, "initdb", patience).await?;
     let postgres = version(directory, "postgres", patience).await?;
@@ -99,7 +100,7 @@ async fn check(directory: &Path, patience: Duration) -> Result<(), Cause> {
     Ok(())
 }
 
-/// The version that `program` gives in PostgreSQL's form: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+/// The version that `program` prints in PostgreSQL's form: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 async fn version(directory: &Path, program: &str, patience: Duration) -> Result<String, Cause> {
     let said = answer(&directory.join(program), "--version", patience).await?;
     said.strip_prefix(&format!("{program} (PostgreSQL) "))
@@ -123,7 +124,7 @@ async fn answer(program: &Path, argument: &str, patience: Duration) -> Result<St
 mod tests {
     use super::*;
 
-    /// A directory with an `initdb` and a `postgres` that are shell scripts; removed at the end.
+    /// A directory with an `initdb` and a `postgres` that are shell scripts; removed when dropped.
     struct Pretended(PathBuf);
 
     impl Pretended {
@@ -131,8 +132,8 @@ mod tests {
             let directory = env::temp_dir().join(format!("pretended-{}", uuid::Uuid::new_v4().simple()));
             fs::create_dir(&directory).expect("a directory");
             for (name, script) in [("initdb", initdb), ("postgres", postgres)] {
-                // By another process: what this one opens for writing stays open, for a moment, in whatever it starts
-                // meanwhile, and what is open for writing cannot be run.
+                // Another process writes the file: a file that this process has open for writing may stay open for a
+                // moment in a child that starts meanwhile, and then it cannot be executed.
                 let status = std::process::Command::new("sh")
                     .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
                     .args([directory.join(name).as_os_str(), script.as_ref()])
@@ -160,12 +161,12 @@ mod tests {
     const POSTGRES: &str = "echo 'postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)'";
 
     #[tokio::test]
-    async fn accepts_what_answers_like_postgresql() {
+    async fn accepts_programs_that_answer_like_postgresql() {
         assert_eq!(Pretended::new(INITDB, POSTGRES).outcome(PATIENCE).await, "accepted");
     }
 
     #[tokio::test]
-    async fn does_not_accept_another_program_of_the_name() {
+    async fn does_not_accept_other_programs_of_the_same_name() {
         let other = Pretended::new(INITDB, "echo 'postgres 3.1, a mail sorter'").outcome(PATIENCE).await;
         assert!(other.contains("does not answer like PostgreSQL's"), "{other}");
         let versions = Pretended::new("echo 'initdb (PostgreSQL) 14.1'", POSTGRES).outcome(PATIENCE).await;

@@ -1,4 +1,4 @@
-//! PgBouncer, in front of a server.
+//! PgBouncer in front of a server.
 
 use std::{
     env,
@@ -14,39 +14,41 @@ use uuid::Uuid;
 
 use crate::{account::Account, background, connection, error::Cause, port, supervisor::Supervisor, url};
 
-/// How long one may take to answer.
+/// The time in which a PgBouncer must answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says so in the log of one that found its port taken.
+/// The text in the log of a PgBouncer that found its port taken.
 const PORT_TAKEN: &str = "nowhere to listen on";
 
-/// Where packages put the program; not everybody's `PATH` leads there.
+/// The directories that packages install the program to; not every `PATH` has them.
 const DIRECTORIES: [&str; 5] =
     ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/homebrew/sbin"];
 
-/// Runs it, and removes it; see there.
+/// Runs and removes the PgBouncer; described in the file.
 const SCRIPT: &str = include_str!("bouncer.sh");
 
-/// What does not depend on the server.
+/// The settings that do not depend on the server.
 const SETTINGS: [&str; 8] = [
     "[pgbouncer]",
     "listen_addr = 127.0.0.1",
-    // Their paths are limited to a length that some temporary directories use up.
+    // Their paths have a length limit that some temporary directories exceed.
     "unix_socket_dir =",
     "auth_file = users.txt",
     "pool_mode = transaction",
-    // Few, so that they really are shared, and in turn, so that whoever relies on a session soon meets another.
+    // Few, so that they are really shared, and in rotation, so that a client that relies on a session soon gets another
+    // one.
     "default_pool_size = 4",
     "server_round_robin = 1",
     "max_client_conn = 500",
 ];
 
 /// A private PgBouncer in transaction mode (`pool_mode = transaction`) in front of a server: a client has a server
-/// connection for the length of a transaction only. At most [four](Self::SERVER_CONNECTIONS) for a database are shared
-/// by up to 500 clients, and taken in turn.
+/// connection during a transaction only. Up to 500 clients share at most [four](Self::SERVER_CONNECTIONS) connections
+/// for a database, in rotation.
 ///
-/// It lets in one user, whom it was given, with their password; that user may also look at its console, the database
-/// `pgbouncer`. It is gone when this is dropped, and when the process ends, as a private [`Server`](crate::Server) is.
+/// It admits one user, the given one, with their password. That user may also use its console, the database
+/// `pgbouncer`. It is removed when this is dropped, and when the process ends, like a private
+/// [`Server`](crate::Server).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -67,28 +69,28 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// How many connections to the server it makes, at most, for one database.
+    /// The maximum number of connections to the server for one database.
     pub const SERVER_CONNECTIONS: usize = 4;
 
-    /// Why this machine cannot run one; `None` where it can.
+    /// The reason why this machine cannot run PgBouncer; `None` if it can.
     pub fn missing() -> Option<String> {
         program().err().or_else(|| Account::for_servers().err().map(|cause| cause.to_string()))
     }
 
-    /// Starts one in front of the server that `server` leads to, for its user, and waits until its database answers
+    /// Starts a PgBouncer in front of the server in `server`, for its user, and waits until the database answers
     /// through it.
     ///
     /// # Errors
     ///
-    /// It [cannot be run](Self::missing) here, `server` names no host or no user, or there is no answer within 30 s;
-    /// then with the last of its log.
+    /// PgBouncer [cannot run](Self::missing) here, `server` has no host or no user, or there is no answer within 30 s;
+    /// the error then has the last lines of the log.
     pub async fn start(server: &Config) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let program = program()?;
         let upstream = Upstream::new(server)?;
         background::runtime().spawn(async move { start(&program, &upstream).await }).await?
     }
 
-    /// The address of the server's database through this, `postgres://…`, with the user and the password it was given.
+    /// The URL of the server's database through this, `postgres://…`, with the given user and password.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -101,7 +103,7 @@ impl fmt::Debug for PgBouncer {
     }
 }
 
-/// The server behind it, and who may go there.
+/// The server behind PgBouncer, and the user.
 struct Upstream {
     config: Config,
     host: String,
@@ -116,21 +118,21 @@ impl Upstream {
             Some(Host::Tcp(host)) => host.clone(),
             #[cfg(unix)]
             Some(Host::Unix(directory)) => directory.display().to_string(),
-            None => return Err("the address of the server names no host".into()),
+            None => return Err("the server's connection string has no host".into()),
         };
         Ok(Self {
             config: config.clone(),
             host,
             password: config.get_password().map(|password| String::from_utf8(password.to_vec())).transpose()?,
             port: config.get_ports().first().copied().unwrap_or(5432),
-            user: config.get_user().ok_or("the address of the server names no user")?.to_owned(),
+            user: config.get_user().ok_or("the server's connection string has no user")?.to_owned(),
         })
     }
 
-    /// The lines of `pgbouncer.ini`, for a PgBouncer at `port` of 127.0.0.1.
+    /// The lines of `pgbouncer.ini`, for a PgBouncer on `port` of 127.0.0.1.
     fn configuration(&self, port: u16) -> Vec<String> {
         let host = self.host.replace('\'', "''");
-        // The password serves on both sides. A server that asks for none takes anybody, and so does PgBouncer then.
+        // The password is used on both sides. If the server needs none, PgBouncer needs none either.
         let authentication = if self.password.is_some() { "scram-sha-256" } else { "trust" };
         let mut lines = vec!["[databases]".to_owned(), format!("* = host='{host}' port={}", self.port)];
         lines.extend(SETTINGS.map(str::to_owned));
@@ -159,17 +161,17 @@ async fn start(program: &Path, upstream: &Upstream) -> Result<PgBouncer, Cause> 
     }
 }
 
-/// Starts one at `port` of 127.0.0.1.
+/// Starts a PgBouncer on `port` of 127.0.0.1.
 async fn launch(program: &Path, account: Option<&Account>, upstream: &Upstream, port: u16) -> Result<PgBouncer, Cause> {
     let url = url::through(&upstream.config, "127.0.0.1", port);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(program, upstream.configuration(port)), account)?;
-    // When the script is gone already, that shows below, with its reason.
+    // If the script has ended already, the error below has the reason.
     let _ = supervisor.tell(&upstream.user());
     match connection::answers(&url, PATIENCE, || supervisor.has_ended()).await {
         Ok(_) => Ok(PgBouncer { supervisor, url }),
         Err(cause) => {
             let log = task::spawn_blocking(|| supervisor.end()).await.unwrap_or_default();
-            Err(format!("{} did not come up: {cause}; the last of its log:\n{log}", program.display()).into())
+            Err(format!("{} did not start: {cause}; the last of its log:\n{log}", program.display()).into())
         }
     }
 }
@@ -177,22 +179,22 @@ async fn launch(program: &Path, account: Option<&Account>, upstream: &Upstream, 
 fn arguments(program: &Path, configuration: Vec<String>) -> Vec<OsString> {
     let name = format!("scratch-pgbouncer-{}", Uuid::new_v4().simple());
     let mut arguments: Vec<OsString> = vec![program.into(), name.into()];
-    // The one of this process may be closed to the user that it runs as.
+    // The temporary directory of this process may be inaccessible to the other user.
     arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
     arguments.push("--".into());
     arguments.extend(configuration.into_iter().map(OsString::from));
     arguments
 }
 
-/// The program, on `PATH` or where packages put it.
+/// The program, on `PATH` or in a directory of packages.
 fn program() -> Result<PathBuf, String> {
     let on_path: Vec<PathBuf> = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
     let directories = on_path.into_iter().chain(DIRECTORIES.into_iter().map(PathBuf::from));
     directories
         .map(|directory| directory.join("pgbouncer"))
-        // A relative directory on `PATH` is somebody's accident, and the program starts elsewhere.
+        // A relative directory on `PATH` is an accident, and the program starts in another directory.
         .find(|program| program.is_absolute() && program.is_file())
-        .ok_or_else(|| "there is no program pgbouncer, neither on PATH nor where packages put it".to_owned())
+        .ok_or_else(|| "the program pgbouncer is neither on PATH nor where packages install it".to_owned())
 }
 
 #[cfg(test)]
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_quotes_what_it_was_given() {
+    fn quotes_values_in_the_configuration() {
         let upstream = upstream(r#"host=h'1 port=5433 user=u password='p"w\'d'"#);
         assert!(upstream.configuration(7).contains(&"* = host='h''1' port=5433".to_owned()));
         assert!(upstream.configuration(7).contains(&"auth_type = scram-sha-256".to_owned()));
@@ -214,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn configuration_asks_for_no_password_where_there_is_none() {
+    fn does_not_ask_for_a_password_if_there_is_none() {
         let upstream = upstream("postgres://u@h");
         assert!(upstream.configuration(7).contains(&"auth_type = trust".to_owned()));
         assert_eq!(upstream.user(), r#""u" """#);
     }
 
     #[tokio::test]
-    async fn says_why_one_did_not_come_up() {
+    async fn reports_why_it_did_not_start() {
         if let Some(why) = PgBouncer::missing() {
             return crate::skip("pgbouncer", why);
         }
@@ -234,6 +236,6 @@ mod tests {
 
         let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
         assert!(text.contains(PORT_TAKEN), "{text}");
-        assert!(text.contains("did not come up"), "{text}");
+        assert!(text.contains("did not start"), "{text}");
     }
 }

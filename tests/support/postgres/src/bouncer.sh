@@ -1,13 +1,13 @@
-# Looks after one private PgBouncer: runs it while standard input stays open, removes all of it.
+# Supervises one private PgBouncer: runs it while standard input stays open, then removes all of it.
 #
 #   sh -c SCRIPT scratch-postgres PROGRAM NAME PARENT… -- LINE…
 #
-# PROGRAM is pgbouncer. Its directory is NAME in the first PARENT where one can be made, and where it is started. The
-# LINEs are its configuration, whose `auth_file` is users.txt. The first line of standard input is the one line of that
-# file. At the end, standard output gets the last of the log; never more than a pipe takes, because nobody may be left
-# to read it.
+# PROGRAM is pgbouncer. Its directory is NAME in the first PARENT where the directory can be created and PgBouncer can
+# start. The LINEs are its configuration, whose `auth_file` is users.txt. The first line of standard input is the only
+# line of that file. At the end, the last part of the log goes to standard output; never more than a pipe holds, because
+# the reader may be gone.
 
-# Neither a terminal nor the reader's end may end this script before it is done.
+# Neither a terminal nor the end of the reader may end this script early.
 trap '' HUP INT PIPE QUIT TERM
 umask 077
 exec 2>&1 3<&0 </dev/null
@@ -31,7 +31,7 @@ configure() {
     printf '%s\n' "$@" >"$directory/pgbouncer.ini"
 }
 
-# By force, when standard input ends: it has nothing to save, and which signal ends it at once depends on its version.
+# Kills it when standard input ends: it has nothing to save, and the signal that ends it at once depends on its version.
 stop_in_time() {
   while read -r _; do :; done
   kill -s KILL "$bouncer"

@@ -1,4 +1,4 @@
-//! Connections of this crate's own, on its [background](crate::background) runtime.
+//! Connections of this crate itself, on its [background](crate::background) runtime.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Cause, chain};
 
-/// How long one connection may take.
+/// The time that one connection may take.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Between two attempts at a server that is not up yet.
+/// The pause between two attempts to reach a server that is not up yet.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Connects, within five seconds.
 pub(crate) async fn connect(url: &str) -> Result<Client, Cause> {
     let connecting = time::timeout(ATTEMPT, tokio_postgres::connect(url, NoTls)).await;
     let (client, connection) = connecting.map_err(|_| format!("no answer within {ATTEMPT:?}"))??;
-    // Ends with the client.
+    // The task ends with the client.
     tokio::spawn(connection);
     Ok(client)
 }
@@ -25,13 +25,14 @@ pub(crate) async fn connect(url: &str) -> Result<Client, Cause> {
 /// The version of the server at `url`, such as `15.18`.
 pub(crate) async fn version(url: &str) -> Result<String, Cause> {
     let client = connect(url).await?;
-    // Prepares nothing, because a PgBouncer may be in between.
+    // Prepares no statement, because a PgBouncer may be in between.
     let row = client.query_typed_one("SHOW server_version", &[]).await?;
     let version: &str = row.try_get(0)?;
     Ok(version.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
-/// Waits until the server at `url` answers: its version. Gives up after `limit`, and as soon as `hopeless` says so.
+/// Waits until the server at `url` answers, and returns its version. Gives up after `limit`, or as soon as `hopeless`
+/// returns `true`.
 pub(crate) async fn answers(url: &str, limit: Duration, hopeless: impl FnMut() -> bool) -> Result<String, Cause> {
     let begin = Instant::now();
     let persistent = async {

@@ -19,46 +19,46 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// The image that is used unless [`IMAGE_VARIABLE`] names another.
+/// The image, unless [`IMAGE_VARIABLE`] names another.
 const IMAGE: &str = "postgres:17-alpine";
 
-/// Names the image, `name:tag`.
+/// The variable with the image, `name:tag`.
 const IMAGE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES_IMAGE";
 
-/// How long everything may take: the start and, where the image is not there yet, pulling it.
+/// The time for the start and for pulling a missing image.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long the start may take once the image is there.
+/// The time for the start once the image is there.
 const START: Duration = Duration::from_secs(60);
 
-/// Removes the container when this process cannot; see there.
+/// Removes the container if this process cannot; described in the file.
 const SCRIPT: &str = include_str!("container.sh");
 
-/// What the script removes it with: any of these.
+/// The programs of which the script needs one to remove the container.
 const REMOVERS: [&str; 3] = ["docker", "podman", "curl"];
 
-/// A running container, which this process removes, or the supervisor when this process ends without doing so.
+/// A running container. This process removes it; if the process ends without doing so, the supervisor does.
 pub(crate) struct Container {
     container: ContainerAsync<Postgres>,
     supervisor: Supervisor,
 }
 
 impl Container {
-    /// Removes the container, and blocks the thread until it is gone. Not for a runtime's own threads.
+    /// Removes the container, and blocks the thread until it is gone. Must not run on a runtime's thread.
     pub(crate) fn end(self) {
         let Self { container, mut supervisor } = self;
         let removed = background::runtime().block_on(container.rm());
         if removed.is_ok() {
-            // Else the supervisor tries it another way.
+            // If the removal failed, the supervisor tries it another way.
             let _ = supervisor.tell("gone");
         }
         supervisor.end();
     }
 
-    /// Waits until the server answers from outside of its container: its URL and version.
+    /// Waits until the server answers from outside its container. Returns its URL and version.
     async fn answers(&self, password: &str) -> Result<(String, String), Cause> {
         let host = match self.container.get_host().await?.to_string() {
-            // The port is mapped for IPv4; the name may lead to IPv6 first.
+            // The port is mapped for IPv4, and the name may resolve to IPv6 first.
             host if host == "localhost" => "127.0.0.1".to_owned(),
             host => host,
         };
@@ -79,13 +79,13 @@ impl fmt::Debug for Container {
 ///
 /// # Errors
 ///
-/// No engine answers, the image cannot be had, or the server does not answer within 60 s.
+/// No engine answers, the image is not available, or the server does not answer within 60 s.
 pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, Cause> {
     let image = env::var(IMAGE_VARIABLE).unwrap_or_else(|_| IMAGE.to_owned());
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let password = Uuid::new_v4().simple().to_string();
 
-    // First, so that there is no moment in which nobody would remove the container.
+    // Starts the supervisor first, so that at every moment something can remove the container.
     let mut supervisor = Supervisor::spawn(SCRIPT, [&name], None)?;
     let starting = time::timeout(PATIENCE, request(&image, &name, &password, durability).start()).await;
     let outcome = match starting {
@@ -95,12 +95,13 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, 
     let container = match outcome {
         Ok(container) => container,
         Err(cause) => {
-            // Nothing was made, or it is removed already, or the supervisor removes it later; no need to wait for that.
+            // Either no container was created, or it is removed already, or the supervisor removes it later; none of
+            // this needs waiting.
             std::thread::spawn(|| supervisor.end());
             return Err(cause);
         }
     };
-    // If the supervisor is gone, so is one of several ways to remove the container.
+    // If the supervisor has ended, one of several ways to remove the container is missing.
     let _ = supervisor.tell("started");
     let container = Container { container, supervisor };
     match container.answers(&password).await {
@@ -109,7 +110,7 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, 
             let removal = if REMOVERS.into_iter().any(is_on_path) {
                 "removed at exit"
             } else {
-                "removed when stopped, but not at exit for the want of a docker command"
+                "removed when stopped, but not at exit because there is no docker command"
             };
             Ok(Started { keeper: container, origin, removal, url, version })
         }
@@ -131,7 +132,7 @@ fn request(image: &str, name: &str, password: &str, durability: Durability) -> C
         .with_startup_timeout(START)
 }
 
-/// Splits `registry:5000/name:tag`; without a tag it is `latest`.
+/// Splits `registry:5000/name:tag`; the default tag is `latest`.
 fn name_and_tag(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -143,7 +144,7 @@ fn is_on_path(program: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
-/// What went wrong, for somebody who may not know which engine was asked.
+/// The error, in terms that do not depend on the engine.
 fn why(error: &TestcontainersError, image: &str) -> Cause {
     format!("{image} does not start: {}", chain(error)).into()
 }

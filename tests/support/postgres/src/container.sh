@@ -1,10 +1,10 @@
-# Looks after one container: removes it when standard input ends, unless told that it is gone.
+# Supervises one container: removes it when standard input ends, unless it is gone already.
 #
 #   sh -c SCRIPT scratch-postgres NAME
 #
 # Lines of standard input: "started" once the container runs, "gone" once it is removed.
 
-# Neither a terminal nor the reader's end may end this script before it is done.
+# Neither a terminal nor the end of the reader may end this script early.
 trap '' HUP INT PIPE QUIT TERM
 exec >/dev/null 2>&1
 
@@ -13,7 +13,7 @@ state=starting
 while read -r line; do state=$line; done
 [ "$state" != gone ] || exit 0
 
-# The engine that the container was started on, which need not be the one that the command line prefers.
+# The engine that the container was started on; the command line may prefer another.
 for socket in /var/run/docker.sock "$XDG_RUNTIME_DIR/.docker/run/docker.sock" \
   "$HOME/.docker/run/docker.sock" "$HOME/.docker/desktop/docker.sock"; do
   if [ -z "$DOCKER_HOST" ] && [ -S "$socket" ]; then
@@ -34,7 +34,7 @@ remove() {
 }
 
 remove
-# An owner that ended too early may have left an engine at work on the container.
+# If the owner ended early, the engine may still be creating the container.
 if [ "$state" = starting ]; then
   for pause in 1 2 4; do
     sleep "$pause"

@@ -1,13 +1,13 @@
-//! Why no server could be had, or not be made to crash.
+//! The errors of starting and crashing servers.
 
 use std::{error::Error, fmt};
 
 use crate::Source;
 
-/// Why one source gave no server.
+/// The reason why one source gave no server.
 pub(crate) type Cause = Box<dyn Error + Send + Sync>;
 
-/// None of the sources gave a server. Its text names every way out, and why each that was tried did not work.
+/// No source gave a server. The text lists the ways to get one, and why each source that was tried failed.
 pub struct StartError {
     attempts: Vec<(Source, Cause)>,
 }
@@ -17,14 +17,14 @@ impl StartError {
         Self { attempts }
     }
 
-    /// Why the source that `of` picks gave no server; `not tried` where it was not among them.
+    /// The reason why the source selected by `of` gave no server; `not tried` if it was not among the sources.
     fn outcome(&self, of: fn(&Source) -> bool) -> String {
         let causes: Vec<String> =
             self.attempts.iter().filter(|(source, _)| of(source)).map(|(_, cause)| chain(cause.as_ref())).collect();
         if causes.is_empty() {
             return "not tried".to_owned();
         }
-        // What a server logged last runs over several lines.
+        // The last lines of a server's log are several lines.
         causes.join("; ").trim_end().replace('\n', "\n      ")
     }
 }
@@ -34,14 +34,14 @@ impl fmt::Display for StartError {
         let url = self.outcome(|source| matches!(source, Source::Url(_)));
         let installed = self.outcome(|source| matches!(source, Source::Installed));
         let container = self.outcome(|source| matches!(source, Source::Container));
-        writeln!(f, "there is no PostgreSQL server to use; any one of these gives one:")?;
-        writeln!(f, "  - set DATABASE_URL to a server that runs: {url}")?;
+        writeln!(f, "no PostgreSQL server is available; use one of these ways to get one:")?;
+        writeln!(f, "  - set DATABASE_URL to a running server: {url}")?;
         writeln!(f, "  - install PostgreSQL's server binaries (initdb and postgres): {installed}")?;
         write!(f, "  - run a container engine (Docker or Podman): {container}")
     }
 }
 
-/// The same text, because `main` and `expect` print errors this way.
+/// The same text, because `main` and `expect` print errors with `Debug`.
 impl fmt::Debug for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -50,7 +50,7 @@ impl fmt::Debug for StartError {
 
 impl Error for StartError {}
 
-/// A server could not be killed, or not be started again.
+/// A server could not be killed, or could not be restarted.
 pub struct CrashError(pub(crate) Cause);
 
 impl fmt::Display for CrashError {
@@ -59,7 +59,7 @@ impl fmt::Display for CrashError {
     }
 }
 
-/// The same text, because `main` and `expect` print errors this way.
+/// The same text, because `main` and `expect` print errors with `Debug`.
 impl fmt::Debug for CrashError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -68,7 +68,7 @@ impl fmt::Debug for CrashError {
 
 impl Error for CrashError {}
 
-/// An error with what caused it: `tokio_postgres` says no more than `error connecting to server` by itself.
+/// The error with its causes: `tokio_postgres` itself only says `error connecting to server`.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_three_ways_out_and_why_each_failed() {
+    fn lists_the_ways_to_get_a_server_and_why_each_failed() {
         let error = StartError::new(vec![
             (Source::Url("postgres://u:secret@h/d".to_owned()), "refused".into()),
             (Source::Installed, "no initdb".into()),
         ]);
         let text = error.to_string();
         for part in [
-            "set DATABASE_URL to a server that runs: refused\n",
+            "set DATABASE_URL to a running server: refused\n",
             "install PostgreSQL's server binaries (initdb and postgres): no initdb\n",
             "run a container engine (Docker or Podman): not tried",
         ] {

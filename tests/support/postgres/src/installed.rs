@@ -16,21 +16,21 @@ use crate::{
     supervisor::Supervisor,
 };
 
-/// How long a server may take to answer, the making of its data directory included.
+/// The time in which a server must answer, including the creation of its data directory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says so in the log of a server that found its port taken.
+/// The text in the log of a server that found its port taken.
 const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 
-/// Makes and runs the server, and removes it; see there.
+/// Creates, runs and removes the server; described in the file.
 const SCRIPT: &str = include_str!("installed.sh");
 
-/// Starts a server that is removed with the returned supervisor.
+/// Starts a server. Dropping or ending the returned supervisor removes it.
 ///
 /// # Errors
 ///
-/// The binaries are missing, there is no user to run them as, or the server does not answer within 30 s; then with the
-/// last of its log.
+/// The binaries are missing, there is no user to run them as, or the server does not answer within 30 s; the error then
+/// has the last lines of the log.
 pub(crate) async fn start(durability: Durability) -> Result<Started<Supervisor>, Cause> {
     let binaries = Binaries::find().await?;
     let account = Account::for_servers()?;
@@ -48,29 +48,29 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Supervisor>,
 ///
 /// # Errors
 ///
-/// The script is gone, or could not do it.
+/// The script has ended, or could not do it.
 pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
     match supervisor.ask("kill")?.as_str() {
         "killed" => Ok(()),
-        "" => Err("the script that looks after the server has ended".into()),
+        "" => Err("the script that supervises the server has ended".into()),
         said => Err(said.into()),
     }
 }
 
-/// Starts a server that was killed once more, on its data and its port, and waits until it answers.
+/// Starts a killed server again, with its data and its port, and waits until it answers.
 ///
 /// # Errors
 ///
-/// It does not within 30 s.
+/// The server does not answer within 30 s.
 pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<(), Cause> {
     supervisor.tell("restart")?;
     match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {
         Ok(_version) => Ok(()),
-        Err(cause) => Err(format!("the server did not come up again: {cause}").into()),
+        Err(cause) => Err(format!("the server did not restart: {cause}").into()),
     }
 }
 
-/// Starts a server at `port` of 127.0.0.1.
+/// Starts a server on `port` of 127.0.0.1.
 async fn launch(
     binaries: &Binaries,
     account: Option<&Account>,
@@ -82,7 +82,7 @@ async fn launch(
     let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
 
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port, durability), account)?;
-    // When the script is gone already, that shows below, with its reason.
+    // If the script has ended already, the error below has the reason.
     let _ = supervisor.tell(&password);
     match connection::answers(&url, PATIENCE, || supervisor.has_ended()).await {
         Ok(version) => {
@@ -92,19 +92,18 @@ async fn launch(
         }
         Err(cause) => {
             let log = task::spawn_blocking(|| supervisor.end()).await.unwrap_or_default();
-            Err(format!("{} did not come up: {cause}; the last of its log:\n{log}", binaries.directory.display())
-                .into())
+            Err(format!("{} did not start: {cause}; the last of its log:\n{log}", binaries.directory.display()).into())
         }
     }
 }
 
 fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
-    // The one of this process may be closed to the user that the server runs as.
+    // The temporary directory of this process may be inaccessible to the other user.
     arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
     arguments.push("--".into());
     let port = format!("port={port}");
-    // No Unix sockets: their paths are limited to a length that some temporary directories use up.
+    // No Unix sockets: their paths have a length limit that some temporary directories exceed.
     for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", &port] {
         arguments.extend(["-c".into(), setting.into()]);
     }
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn says_why_a_server_did_not_come_up() {
+    async fn reports_why_a_server_did_not_start() {
         let Ok(binaries) = Binaries::find().await else {
             return crate::skip("installed-postgres", "no server binaries");
         };
@@ -131,6 +130,6 @@ mod tests {
 
         let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
         assert!(text.contains(PORT_TAKEN), "{text}");
-        assert!(text.contains("did not come up"), "{text}");
+        assert!(text.contains("did not start"), "{text}");
     }
 }

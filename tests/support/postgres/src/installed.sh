@@ -1,14 +1,14 @@
-# Looks after one private PostgreSQL server: makes it, runs it while standard input stays open, removes all of it.
+# Supervises one private PostgreSQL server: creates it, runs it while standard input stays open, then removes all of it.
 #
 #   sh -c SCRIPT scratch-postgres BINARIES NAME PARENT… -- OPTION…
 #
-# BINARIES has initdb and postgres. The server's directory is NAME in the first PARENT where one can be made. The
-# OPTIONs are postgres's. The first line of standard input is the password of the superuser, postgres. Further lines:
-# "kill" ends every process of the server, which is answered with "killed" or else with what went wrong, and "restart"
-# starts it again. At the end, standard output gets the last of the log; never more than a pipe takes, because nobody may
-# be left to read it.
+# BINARIES has initdb and postgres. The server's directory is NAME in the first PARENT where it can be created. The
+# OPTIONs are options of postgres. The first line of standard input is the password of the superuser, postgres. Further
+# lines: "kill" ends every process of the server, and is answered with "killed" or with an error; "restart" starts the
+# server again. At the end, the last part of the log goes to standard output; never more than a pipe holds, because the
+# reader may be gone.
 
-# Neither a terminal nor the reader's end may end this script before it is done.
+# Neither a terminal nor the end of the reader may end this script early.
 trap '' HUP INT PIPE QUIT TERM
 umask 077
 exec 2>&1 3<&0 </dev/null
@@ -33,13 +33,13 @@ make() {
       -E UTF8 --locale=C --no-sync >"$log" 2>&1 3<&-
 }
 
-# Runs the server until it ends, and again whenever it was killed and is to be restarted.
+# Runs the server until it ends, and again after each kill that is followed by a restart.
 run() {
   while :; do
     "$binaries/postgres" -D "$directory/data" "$@" >>"$log" 2>&1 3<&- &
     server=$!
     echo "$server" >"$directory/server"
-    # Whoever stops the server may have looked for it a moment too early.
+    # The code that stops the server may have looked for it a moment too early.
     if [ -e "$directory/stopping" ]; then stop & fi
     wait "$server"
     rm -f "$directory/server"
@@ -49,7 +49,7 @@ run() {
   done
 }
 
-# Does what the further lines of standard input say, and stops the server when they end.
+# Carries out the further lines of standard input, and stops the server when they end.
 obey() {
   while read -r order; do
     case $order in
@@ -62,12 +62,12 @@ obey() {
   stop
 }
 
-# Kills the server and its children, and waits until they are gone: a new one does not start beside one of them.
+# Kills the server and its children, and waits until they are gone: a new server does not start beside one of them.
 kill_all() {
   command -v ps && server=$(cat "$directory/server") && : >"$directory/killed" || return
-  # Stopped, it has no new ones.
+  # A stopped server starts no new processes.
   kill -s STOP "$server" && children=$(children) || return
-  # One that has just ended is no failure.
+  # A process that has just ended is not an error.
   kill -s KILL "$server" $children
   tries=200
   while alive "$server" $children; do
@@ -84,7 +84,7 @@ children() {
   done
 }
 
-# Whether one of these processes is there. What has ended stays visible, as Z, until somebody takes note.
+# Whether one of these processes exists. An ended process stays visible, as Z, until its parent has waited for it.
 alive() {
   for process in "$@"; do
     case $(ps -o stat= -p "$process") in
@@ -95,7 +95,7 @@ alive() {
   return 1
 }
 
-# Stops the server. Signals are repeated: one that comes before postgres has its handlers is lost.
+# Stops the server. Repeats signals, because a signal is lost if postgres has not installed its handlers yet.
 stop() {
   server=$(cat "$directory/server") || return
   for signal in INT QUIT KILL; do # fast, immediate, by force
@@ -115,9 +115,9 @@ if make; then
   kill -s KILL "$obeying"
 fi
 tail -c 4000 "$log"
-# A server that ended by force has left a block of shared memory.
+# A server that was killed has left a block of shared memory.
 if [ -f "$directory/data/postmaster.pid" ]; then
   sed -n 7p "$directory/data/postmaster.pid" | { read -r _ block && ipcrm -m "$block"; } >/dev/null 2>&1
 fi
-# A server stopped by force may have processes that still write for a moment.
+# A server that was killed may have processes that still write for a moment.
 rm -rf "$directory" 2>/dev/null || { sleep 1 && rm -rf "$directory"; }

@@ -1,8 +1,8 @@
-//! Databases on a server that is not ours to throw away.
+//! Removes databases of earlier processes from a server that is not private.
 //!
-//! A [`TestDatabase`](crate::TestDatabase) is dropped with its value; one in a `static`, or of a process that was
-//! killed, is not. Each process holds an advisory lock while it lives, its databases carry the lock's number in their
-//! name, and the next process drops those whose lock is free.
+//! A [`TestDatabase`](crate::TestDatabase) is dropped with its value, but not if it is in a `static` or its process was
+//! killed. Each process holds an advisory lock while it lives, and its databases have the lock's number in their names.
+//! The next process drops the databases whose lock is free.
 
 use std::sync::LazyLock;
 
@@ -16,13 +16,13 @@ use crate::{
     test_database,
 };
 
-/// What the names of all test databases begin with.
+/// The prefix of the names of all test databases.
 const PREFIX: &str = "scratch_";
 
-/// The lock that belongs to a database's owner. In two parts: PostgreSQL keeps these locks apart from those with one.
+/// Takes the lock of a database's owner. It has two keys: PostgreSQL keeps such locks apart from those with one key.
 const LOCK: &str = "SELECT pg_try_advisory_lock(1936880241, $1)";
 
-/// Databases with our kind of name. `_` stands for itself.
+/// Selects databases with such a name. The backslash makes `_` literal.
 const NAMES: &str = r"SELECT datname::text FROM pg_database WHERE datname LIKE 'scratch\_%'";
 
 /// The number of this process.
@@ -33,16 +33,16 @@ pub(crate) fn name(number: usize) -> String {
     format!("{PREFIX}{:08x}_{number}", *OWNER)
 }
 
-/// Marks this process as alive at the server at `url`, and drops the databases of those that are not.
+/// Marks this process as alive on the server at `url`, and drops the databases of processes that have ended.
 ///
 /// # Errors
 ///
-/// The server cannot be reached. A database that cannot be dropped is left.
+/// The server cannot be reached. A database that cannot be dropped is left there.
 pub(crate) async fn remove(url: &str) -> Result<(), String> {
     let url = url.to_owned();
     let removing = background::runtime().spawn(async move { remove_in_background(&url).await });
     let outcome = removing.await.map_err(|error| error.to_string())?;
-    outcome.map_err(|cause| format!("databases of earlier tests cannot be looked for: {}", chain(cause.as_ref())))
+    outcome.map_err(|cause| format!("cannot look for databases of earlier tests: {}", chain(cause.as_ref())))
 }
 
 async fn remove_in_background(url: &str) -> Result<(), Cause> {
@@ -55,7 +55,7 @@ async fn remove_in_background(url: &str) -> Result<(), Cause> {
             Ok::<_, Cause>(client)
         })
         .await?;
-    // Gives its locks back at the end.
+    // Its locks are released when it is dropped.
     let client = connection::connect(url).await?;
     for row in alive.query(NAMES, &[]).await? {
         let name: &str = row.try_get(0)?;
@@ -67,12 +67,12 @@ async fn remove_in_background(url: &str) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Takes the lock of `owner` if nobody has it.
+/// Takes the lock of `owner` if it is free.
 async fn is_free(client: &Client, owner: u32) -> Result<bool, Cause> {
     Ok(client.query_one(LOCK, &[&owner.cast_signed()]).await?.try_get(0)?)
 }
 
-/// The owner in a database's name, if it is one that [`name`] makes.
+/// The owner in a database's name; `None` if [`name`] did not make the name.
 fn owner(name: &str) -> Option<u32> {
     let (owner, number) = name.strip_prefix(PREFIX)?.split_once('_')?;
     number.parse::<usize>().ok()?;
@@ -85,7 +85,7 @@ mod tests {
     use crate::{Server, Source, skip};
 
     #[test]
-    fn knows_its_own_names_only() {
+    fn recognises_its_own_names_only() {
         assert_eq!(owner(&name(7)), Some(*OWNER));
         for other in ["scratch_pad", "scratch_0000000a", "scratch_0000000a_x", "scratch_a_1", "app_0000000a_1"] {
             assert_eq!(owner(other), None, "{other}");

@@ -2,22 +2,22 @@
 //!
 //! A [`Server`] comes from the first [`Source`] that works:
 //!
-//! | source | what it takes | private | gone after |
+//! | source | requirement | private | removal takes |
 //! |---|---|---|---|
-//! | [`Source::Url`] | a server that runs already | no | never touched |
+//! | [`Source::Url`] | a running server | no | not removed |
 //! | [`Source::Installed`] | PostgreSQL's server binaries, `initdb` and `postgres` | yes | under a second |
 //! | [`Source::Container`] | a container engine, and its image or a registry | yes | about a second |
 //!
 //! A private server leaves nothing behind, however its owner ends: [`Server::stop`], a drop, a panic, Ctrl-C, an exit
-//! with the server in a `static`, `kill -9`. A shell script in a process group of its own holds the read end of a pipe
-//! whose write end is the owner's; when the kernel closes that end, the script stops the server and removes what it
-//! wrote. Two cases are left: the script itself killed with `kill -9`, and, for a container, none of `docker`, `podman`
-//! and `curl` on `PATH`, which [`Server::describe`] then says.
+//! with the server in a `static`, `kill -9`. A shell script in its own process group holds the read end of a pipe; the
+//! owner holds the write end. When the kernel closes the write end, the script stops the server and removes its files.
+//! There are two exceptions: the script itself is killed with `kill -9`; or, for a container, none of `docker`,
+//! `podman` and `curl` is on `PATH`, which [`Server::describe`] mentions.
 //!
-//! Private servers are set up for speed and not for keeping data: no `fsync`, no synchronous commit. Never measure
-//! durability, or the price of it, on one. [`Server::start_durable`] gives one that keeps what was committed when its
-//! processes are killed, which [`Server::kill`] does; the machine itself must not go down. [`Server::start_as_deployed`] gives
-//! one with PostgreSQL's defaults, for benchmarks.
+//! Private servers are configured for speed, not for durability: no `fsync`, no synchronous commit. Do not measure
+//! durability, or its cost, on one. [`Server::start_durable`] starts a server that keeps committed data when its
+//! processes are killed, for example by [`Server::kill`]; a crash of the machine may still lose it.
+//! [`Server::start_as_deployed`] starts one with PostgreSQL's defaults, for benchmarks.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), scratch_postgres::StartError> {
@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! Tests share one server per process and take a database each:
+//! Tests share one server per process, and each takes a new database:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), tokio_postgres::Error> {
@@ -41,7 +41,7 @@
 //! # }
 //! ```
 //!
-//! [`PgBouncer`] puts one of its kind in front of a server, in transaction mode.
+//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
 //!
 //! # Environment
 //!

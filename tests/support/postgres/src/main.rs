@@ -11,7 +11,7 @@ use std::{error::Error, io, process::ExitCode};
 
 use scratch_postgres::{PgBouncer, Server, Source};
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that people run")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a command-line program")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let mut sources = Vec::new();
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
         match in_front_of(&server).await {
             Ok(bouncer) => Some(bouncer),
             Err(error) => {
-                eprintln!("there is no PgBouncer: {error}");
+                eprintln!("cannot start PgBouncer: {error}");
                 return ExitCode::FAILURE;
             }
         }
@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
     eprintln!("{}", server.describe());
     println!("{}", bouncer.as_ref().map_or(server.url(), PgBouncer::url));
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    // As if they were in a `static`: what removes them then has to work in any case, so this program relies on it.
+    // Leaked as if they were in a `static`: their removal must work in any case, and this program relies on it.
     std::mem::forget((server, bouncer));
     ExitCode::SUCCESS
 }

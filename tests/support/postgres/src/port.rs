@@ -2,10 +2,10 @@
 
 use std::{io, net::TcpListener};
 
-/// How often a server is started anew because another process took the port that was free a moment ago.
+/// The number of attempts to start a server, in case another process takes the port that was just free.
 pub(crate) const ATTEMPTS: usize = 5;
 
-/// A port of 127.0.0.1 that nobody uses at this moment.
+/// Returns a port of 127.0.0.1 that is free at this moment.
 pub(crate) fn free() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

@@ -1,4 +1,4 @@
-//! Tests that need something which a machine may lack.
+//! Tests that need something that may be missing on a machine.
 
 use std::{
     env,
@@ -7,24 +7,24 @@ use std::{
     thread,
 };
 
-/// Whether `IDEMPOTENCY_TEST_REQUIRE`, a comma list, names `what`: a machine that has it must not skip its tests
-/// unnoticed. The names of this crate are `container`, `installed-postgres` and `pgbouncer`.
+/// Whether `IDEMPOTENCY_TEST_REQUIRE`, a comma-separated list, names `what`. A machine that has it must not skip its
+/// tests unnoticed. The names of this crate are `container`, `installed-postgres` and `pgbouncer`.
 pub fn required(what: &str) -> bool {
     env::var("IDEMPOTENCY_TEST_REQUIRE").is_ok_and(|list| names(&list, what))
 }
 
-/// Says that a test is skipped for the want of `what`, and `why` it is missing: on standard error itself, because the test
-/// harness keeps to itself what a test that passes prints.
+/// Reports on standard error that a test is skipped because `what` is missing, and `why`. Writes to the stream
+/// directly, because the test harness captures the output of tests that pass.
 ///
 /// # Panics
 ///
 /// `what` is [`required`].
 #[track_caller]
 pub fn skip(what: &str, why: impl Display) {
-    assert!(!required(what), "IDEMPOTENCY_TEST_REQUIRE names {what}, and it is missing: {why}");
+    assert!(!required(what), "IDEMPOTENCY_TEST_REQUIRE names {what}, which is missing: {why}");
     let test = thread::current();
-    let line = format!("SKIPPED {} for the want of {what}: {why}\n", test.name().unwrap_or("a test"));
-    // Nobody may be listening, and then nobody is told.
+    let line = format!("SKIPPED {}: needs {what}: {why}\n", test.name().unwrap_or("a test"));
+    // Fails if standard error is closed.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

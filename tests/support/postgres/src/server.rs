@@ -1,4 +1,4 @@
-//! A server, wherever it comes from.
+//! A server, from any source.
 
 use std::{fmt, thread};
 
@@ -14,10 +14,9 @@ use crate::{
     url,
 };
 
-/// A PostgreSQL server. A private one is removed with everything it wrote when this is dropped, and when the process
-/// ends.
+/// A PostgreSQL server. A private one is removed with all its files when this is dropped, and when the process ends.
 ///
-/// It depends on no runtime of the caller's, so it can be shared between tests, and live in a `static`.
+/// It does not depend on the caller's runtime, so it can be shared between tests, and live in a `static`.
 pub struct Server {
     description: String,
     keeper: Option<Keeper>,
@@ -26,22 +25,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server from the first of `sources` that works. At most about 30 s for installed binaries, 60 s for a
-    /// container, and the time of a pull where its image is missing.
+    /// Starts a server from the first of `sources` that works. Takes at most about 30 s for installed binaries and 60 s
+    /// for a container, plus the time to pull a missing image.
     ///
     /// # Errors
     ///
-    /// None of them works. The text names the ways to get a server, and why each that was tried did not work.
+    /// No source works. The text lists the ways to get a server, and why each source that was tried failed.
     ///
     /// # Cancel safety
     ///
-    /// A server that nobody waits for any more is removed once it has started.
+    /// If the future is dropped, the server is removed once it has started.
     pub async fn start(sources: &[Source]) -> Result<Self, StartError> {
         Self::start_in_background(sources, Durability::Nothing).await
     }
 
-    /// As [`start`](Self::start), and a private server keeps what was committed when it is [killed](Self::kill):
-    /// commits are synchronous. They are not flushed to the disk, so that all may be lost when the machine goes down.
+    /// Does the same as [`start`](Self::start), but a private server keeps committed data when it is
+    /// [killed](Self::kill): commits are synchronous. They are not flushed to the disk, so a crash of the machine may
+    /// lose everything.
     ///
     /// # Errors
     ///
@@ -54,8 +54,8 @@ impl Server {
         Self::start_in_background(sources, Durability::Commits).await
     }
 
-    /// As [`start`](Self::start), and a private server is set up to be measured: with PostgreSQL's own defaults, so that each
-    /// commit is flushed to the disk, and 512 MB of shared buffers.
+    /// Does the same as [`start`](Self::start), but configures a private server for benchmarks: PostgreSQL's defaults,
+    /// so that each commit is flushed to the disk, and 512 MB of shared buffers.
     ///
     /// # Errors
     ///
@@ -68,17 +68,18 @@ impl Server {
         Self::start_in_background(sources, Durability::Disk).await
     }
 
-    /// Ends every process of the server at once, as `kill -9` does, and waits until they are gone. Whoever is connected
-    /// loses the connection; what was committed is there after [`restart`](Self::restart), if the server was
-    /// [started so](Self::start_durable). At most a few seconds.
+    /// Kills every process of the server, as `kill -9` does, and waits until they are gone. All connections are lost.
+    /// If the server was [started as durable](Self::start_durable), committed data is there again after
+    /// [`restart`](Self::restart). Takes at most a few seconds.
     ///
     /// # Errors
     ///
-    /// It is not a server from installed binaries, it does not run, or there is no program `ps` to find its processes.
+    /// The server does not come from installed binaries, it is not running, or there is no program `ps` to find its
+    /// processes.
     ///
     /// # Cancel safety
     ///
-    /// A server that is being killed when nobody waits for that any more is removed.
+    /// If the future is dropped while the server is being killed, the server is removed.
     pub async fn kill(&mut self) -> Result<(), CrashError> {
         let mut supervisor = self.supervisor()?;
         let killing = background::runtime().spawn_blocking(move || (installed::kill(&mut supervisor), supervisor));
@@ -87,16 +88,16 @@ impl Server {
         killed.map_err(CrashError)
     }
 
-    /// Starts a [killed](Self::kill) server again, with its data and under the same [URL](Self::url), and waits until
-    /// it answers: at most 30 s.
+    /// Starts a [killed](Self::kill) server again, with its data and the same [URL](Self::url), and waits until it
+    /// answers, at most 30 s.
     ///
     /// # Errors
     ///
-    /// It is not a server from installed binaries, or it does not come up.
+    /// The server does not come from installed binaries, or it does not start.
     ///
     /// # Cancel safety
     ///
-    /// A server that is being started when nobody waits for that any more is removed.
+    /// If the future is dropped while the server is being started, the server is removed.
     pub async fn restart(&mut self) -> Result<(), CrashError> {
         let mut supervisor = self.supervisor()?;
         let url = self.url.clone();
@@ -107,39 +108,39 @@ impl Server {
         started.map_err(CrashError)
     }
 
-    /// The address for `tokio_postgres` and others: of a private server, `postgres://…` of a superuser and the database
-    /// `postgres`; of one that ran already, as it was given.
+    /// The URL. For a private server it is `postgres://…` with a superuser and the database `postgres`; for a server
+    /// that was running already, it is the given one.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// One line for people, such as `PostgreSQL 15.18 from /usr/lib/postgresql/15/bin, private, removed at exit`.
-    /// Without the password.
+    /// One line for people, such as `PostgreSQL 15.18 from /usr/lib/postgresql/15/bin, private, removed at exit`. Does
+    /// not include the password.
     pub fn describe(&self) -> &str {
         &self.description
     }
 
-    /// Which of the sources it comes from.
+    /// The source that the server comes from.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Stops and removes a private server, and waits until it is gone. Leaves one that ran already alone.
+    /// Stops and removes a private server, and waits until it is gone. Leaves other servers running.
     pub async fn stop(mut self) {
         if let Some(keeper) = self.keeper.take() {
             let ending = background::runtime().spawn_blocking(|| keeper.end());
-            // It does not panic, and nobody aborts it.
+            // Does not fail: the task does not panic and is not aborted.
             let _ = ending.await;
         }
     }
 
-    /// What runs the server, to be put back into `keeper`.
+    /// Takes the supervisor of the server out of `keeper`; put it back afterwards.
     fn supervisor(&mut self) -> Result<Supervisor, CrashError> {
         match self.keeper.take() {
             Some(Keeper::Installed(supervisor)) => Ok(supervisor),
             other => {
                 self.keeper = other;
-                Err(CrashError("only a server from installed binaries can be killed and started again".into()))
+                Err(CrashError("only a server from installed binaries can be killed and restarted".into()))
             }
         }
     }
@@ -195,18 +196,18 @@ impl fmt::Debug for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // On a thread of its own, because this one may be a runtime's, which must not wait for another runtime.
+            // Uses a new thread: the current one may belong to a runtime, and must not block on another runtime.
             let _ = thread::spawn(|| keeper.end()).join();
         }
     }
 }
 
-/// A server that answers, and what keeps it.
+/// A server that answers, and its keeper.
 pub(crate) struct Started<K> {
     pub(crate) keeper: K,
     /// Completes the sentence that begins with `PostgreSQL 15.18`.
     pub(crate) origin: String,
-    /// What becomes of it; ends that sentence.
+    /// The fate of the server; ends that sentence.
     pub(crate) removal: &'static str,
     pub(crate) url: String,
     pub(crate) version: String,
@@ -219,7 +220,7 @@ impl<K> Started<K> {
     }
 }
 
-/// What keeps a private server running.
+/// The owner of a private server's processes.
 #[derive(Debug)]
 enum Keeper {
     Container(Box<Container>),

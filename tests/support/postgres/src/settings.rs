@@ -1,29 +1,29 @@
-//! How private servers are set up.
+//! The settings of private servers.
 
-/// Room for tests that run side by side.
+/// The settings of every private server, with room for tests that run at the same time.
 const ALWAYS: [(&str, &str); 2] = [
-    // Parallel queries share memory in the data directory, which is removed in any case, and not in /dev/shm.
+    // Parallel queries get shared memory in the data directory, which is always removed, instead of /dev/shm.
     ("dynamic_shared_memory_type", "mmap"),
     ("max_connections", "300"),
 ];
 
-/// What a private server keeps when its processes are killed.
+/// The data that a private server keeps when its processes are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// Every transaction whose COMMIT was answered. What they wrote is with the kernel by then, so that this costs no
-    /// `fsync`; but a page may be half written, so that the log needs whole ones.
+    /// Every transaction whose COMMIT was answered. Its data is in the kernel by then, so no `fsync` is needed. A page
+    /// may be half written, so the log needs full pages.
     Commits,
-    /// As a server that is there to stay: PostgreSQL's own defaults, so that commits take the time that they take. Its memory is
-    /// what a small one is given.
+    /// The same as a production server: PostgreSQL's defaults, so that commits take their usual time. It has the memory
+    /// settings of a small production server.
     Disk,
-    /// Nothing in particular: the fastest.
+    /// No guarantees; the fastest setting.
     Nothing,
 }
 
 impl Durability {
     fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            // The machine does not go down in the middle, or everything is lost anyway.
+            // The machine does not crash during a test; if it does, losing the data does not matter.
             Self::Commits => &[("fsync", "off")],
             Self::Disk => &[("max_wal_size", "4GB"), ("shared_buffers", "512MB")],
             Self::Nothing => &[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")],

@@ -1,20 +1,19 @@
-//! Where a server comes from.
+//! The sources of servers.
 
 use std::fmt;
 
 use crate::url;
 
-/// Where a server comes from.
+/// The source of a server.
 #[derive(Clone)]
 pub enum Source {
     /// A container of `postgres:17-alpine`, or of the image in `IDEMPOTENCY_TEST_POSTGRES_IMAGE` (`name:tag`), on the
-    /// engine that `DOCKER_HOST` or the usual sockets lead to. An image that is not there is pulled.
+    /// engine at `DOCKER_HOST` or at one of the usual sockets. A missing image is pulled.
     Container,
-    /// A server of one's own from PostgreSQL's server binaries on this machine. As root it runs as the user `postgres`,
-    /// or
-    /// `nobody` where there is none, because PostgreSQL refuses to run as root.
+    /// A new server from PostgreSQL's server binaries on this machine. As root it runs as the user `postgres`, or
+    /// `nobody` if there is no such user, because PostgreSQL refuses to run as root.
     Installed,
-    /// A server that runs already: `postgres://user:password@host:port/database`. Without TLS.
+    /// A running server: `postgres://user:password@host:port/database`, without TLS.
     Url(String),
 }
 

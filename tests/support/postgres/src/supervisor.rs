@@ -1,4 +1,4 @@
-//! The process that outlives this one to remove what a server leaves.
+//! The process that outlives this one to remove a server.
 
 use std::{
     ffi::OsStr,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::account::Account;
 
-/// A shell script that runs until its standard input ends, which it does when this process ends in any way, and that
-/// then removes what it looks after. In a process group of its own, so that a terminal's Ctrl-C does not reach it.
+/// A shell script that runs until its standard input ends, which happens when this process ends in any way, and then
+/// removes what it supervises. It has its own process group, so that a terminal's Ctrl-C does not reach it.
 ///
-/// A drop ends the script and waits for it.
+/// Dropping this ends the script and waits for it.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     child: Child,
@@ -32,7 +32,7 @@ impl Supervisor {
         command
             .args(["-c", script, "scratch-postgres"])
             .args(arguments)
-            // The directory of this process may be closed to the other user, and removed before the script ends.
+            // The current directory may be inaccessible to the other user, or removed before the script ends.
             .current_dir("/")
             .process_group(0)
             .stdin(Stdio::piped())
@@ -47,7 +47,7 @@ impl Supervisor {
         Ok(Self { child, input, output })
     }
 
-    /// Gives the script one line.
+    /// Sends the script one line.
     pub(crate) fn tell(&mut self, line: &str) -> io::Result<()> {
         match &mut self.input {
             Some(input) => writeln!(input, "{line}"),
@@ -55,7 +55,7 @@ impl Supervisor {
         }
     }
 
-    /// Gives the script one line, and waits for the line that it answers; empty if it has ended. Blocks the thread.
+    /// Sends the script one line, and waits for its answer; empty if it has ended. Blocks the thread.
     pub(crate) fn ask(&mut self, line: &str) -> io::Result<String> {
         self.tell(line)?;
         let mut answer = String::new();
@@ -70,7 +70,7 @@ impl Supervisor {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the script and waits until it has removed everything: what it had to say. Blocks the thread.
+    /// Ends the script, waits until it has removed everything, and returns its output. Blocks the thread.
     pub(crate) fn end(mut self) -> String {
         self.finish()
     }

@@ -14,26 +14,26 @@ use crate::{
     leftovers, test_server, url,
 };
 
-/// How long a drop waits for the database to be gone.
+/// The time that a drop waits until the database is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a template may be in use by somebody who is about to leave; PostgreSQL itself waits 5 s each time.
+/// The number of attempts to copy a template that is in use; PostgreSQL itself waits 5 s for each.
 const ATTEMPTS: usize = 3;
 
-/// A database of its own on the [server of the tests](test_server()), a copy of `template` (another's
-/// [name](TestDatabase::name)) or empty.
+/// Creates a database on the [server of the tests](test_server()), empty or as a copy of `template` (the
+/// [name](TestDatabase::name) of another).
 ///
 /// # Panics
 ///
-/// There is no server, or the database cannot be made.
+/// There is no server, or the database cannot be created.
 pub async fn database(template: Option<&str>) -> TestDatabase {
     match TestDatabase::create(test_server().await, template).await {
         Ok(database) => database,
-        Err(cause) => panic!("a database for the test cannot be made: {}", chain(cause.as_ref())),
+        Err(cause) => panic!("cannot create a database for the test: {}", chain(cause.as_ref())),
     }
 }
 
-/// A database that is dropped with this value, whoever is still connected to it.
+/// A database that is dropped with this value, even if clients are still connected to it.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -43,11 +43,11 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Makes a database on `server`, a copy of `template` or empty.
+    /// Creates a database on `server`, empty or as a copy of `template`.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, its role may not create databases, or somebody is connected to the template.
+    /// The server cannot be reached, its role may not create databases, or a client is connected to the template.
     pub async fn create(
         server: &Server,
         template: Option<&str>,
@@ -69,12 +69,12 @@ impl TestDatabase {
         Ok(database)
     }
 
-    /// The database's name, which can be the template of others as long as nobody is connected to it.
+    /// The database's name. It can be the template of other databases while no client is connected to it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The database's address, with the role of the [server's](Server::url).
+    /// The database's URL, with the role of the [server's](Server::url).
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -105,14 +105,14 @@ impl Drop for TestDatabase {
             }
             let _ = done.send(());
         });
-        // A private server goes with everything in it, so that nobody has to wait.
+        // A private server is removed with all its databases, so there is no need to wait.
         if let Source::Url(_) = self.server {
             let _ = wait.recv_timeout(PATIENCE);
         }
     }
 }
 
-/// Drops the database `name`, whoever is connected to it.
+/// Drops the database `name`, even if clients are connected.
 pub(crate) async fn drop_by_name(client: &Client, name: &str) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", quoted(name))).await
 }
@@ -129,7 +129,7 @@ async fn create(url: &str, statement: &str) -> Result<(), Cause> {
     }
 }
 
-/// `name` as an SQL identifier.
+/// Quotes `name` as an SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

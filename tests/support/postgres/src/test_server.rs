@@ -1,4 +1,4 @@
-//! The server that the tests of one process share.
+//! The server that the tests of a process share.
 
 use std::env;
 
@@ -6,13 +6,13 @@ use tokio::sync::OnceCell;
 
 use crate::{Server, Source, leftovers};
 
-/// Names a server that runs already.
+/// The variable with the URL of a running server.
 const URL_VARIABLE: &str = "IDEMPOTENCY_TEST_DATABASE_URL";
 
-/// Names the only source to try.
+/// The variable with the only source to try.
 const SOURCE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES";
 
-/// The server that the tests of this process share, started by the first that asks.
+/// The server that the tests of this process share. The first test that calls this starts it.
 ///
 /// | `IDEMPOTENCY_TEST_DATABASE_URL` | `IDEMPOTENCY_TEST_POSTGRES` | tried, in this order |
 /// |---|---|---|
@@ -23,7 +23,7 @@ const SOURCE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES";
 ///
 /// # Panics
 ///
-/// There is no server to be had, which is the same for every test then; or the second variable has another value.
+/// There is no server, which then fails every test alike; or the second variable has another value.
 pub async fn test_server() -> &'static Server {
     static SERVER: OnceCell<Result<Server, String>> = OnceCell::const_new();
     match SERVER.get_or_init(start).await {
@@ -37,7 +37,9 @@ async fn start() -> Result<Server, String> {
     let only = env::var(SOURCE_VARIABLE).ok();
     let sources = sources(url, only.as_deref())?;
     let server = Server::start(&sources).await.map_err(|error| {
-        format!("{error}\nFor the tests DATABASE_URL is called {URL_VARIABLE}; {SOURCE_VARIABLE} picks a source.")
+        format!(
+            "{error}\nFor the tests, set {URL_VARIABLE} instead of DATABASE_URL; {SOURCE_VARIABLE} selects a source."
+        )
     })?;
     if let Source::Url(url) = server.source() {
         leftovers::remove(url).await?;
@@ -51,7 +53,7 @@ fn sources(url: Option<String>, only: Option<&str>) -> Result<Vec<Source>, Strin
         (None, Some("container")) => Ok(vec![Source::Container]),
         (None, Some("installed")) => Ok(vec![Source::Installed]),
         (None, None) => Ok(vec![Source::Container, Source::Installed]),
-        (None, Some(other)) => Err(format!("{SOURCE_VARIABLE} is {other:?}, and has to be container or installed")),
+        (None, Some(other)) => Err(format!("{SOURCE_VARIABLE} is {other:?}; it must be container or installed")),
     }
 }
 

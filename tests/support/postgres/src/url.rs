@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Config, config::Host};
 
-/// Where `url` leads, `host:port/database`, without its password.
+/// The destination of `url`, `host:port/database`, without its password.
 pub(crate) fn place(url: &str) -> String {
     let Ok(config) = url.parse::<Config>() else {
         return "(not a PostgreSQL connection string)".to_owned();
@@ -18,10 +18,10 @@ pub(crate) fn place(url: &str) -> String {
     format!("{host}:{port}/{database}")
 }
 
-/// `url` with another database in it; everything else stays.
+/// Replaces the database in `url`; everything else stays.
 pub(crate) fn with_database(url: &str, database: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // Of a repeated key the last value counts.
+        // PostgreSQL uses the last value of a repeated key.
         return format!("{url} dbname={database}");
     };
     let (before, parameters) = match rest.split_once('?') {
@@ -32,7 +32,7 @@ pub(crate) fn with_database(url: &str, database: &str) -> String {
     format!("{scheme}://{authority}/{database}{parameters}")
 }
 
-/// A URL with the user, the password and the database of `config`, and another place.
+/// A URL with the user, the password and the database of `config`, but with another host and port.
 pub(crate) fn through(config: &Config, host: &str, port: u16) -> String {
     let encoded = |text: &[u8]| -> String {
         let encode = |byte: &u8| match byte {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn through_keeps_who_goes_where() {
+    fn through_keeps_the_user_and_the_database() {
         for (url, expected) in [
             ("postgres://u:p@h:1/d?connect_timeout=3", "postgres://u:p@127.0.0.1:2/d"),
             ("postgres://u@h", "postgres://u@127.0.0.1:2/u"),

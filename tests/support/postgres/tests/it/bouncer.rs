@@ -10,7 +10,7 @@ use crate::{
     traces::{ask, output, wait_until},
 };
 
-/// A PgBouncer in front of a database, or `None` where none can be had.
+/// A PgBouncer in front of a database; `None` if it cannot run here.
 async fn bouncer() -> Option<(TestDatabase, PgBouncer)> {
     if let Some(why) = PgBouncer::missing() {
         skip("pgbouncer", why);
@@ -27,19 +27,19 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// The server connection that a client has at the moment.
+/// The server connection that a client has at this moment.
 async fn backend(client: &Client) -> i32 {
     client.query_typed_one("SELECT pg_backend_pid()", &[]).await.expect("an answer").get(0)
 }
 
-/// What there is of a PgBouncer while it runs.
+/// The files and processes of a running PgBouncer.
 #[derive(Debug)]
 struct Traces {
     directory: PathBuf,
 }
 
 impl Traces {
-    /// Asks the PgBouncer at `url` itself, on its console.
+    /// Asks the PgBouncer at `url`, on its console.
     async fn of(url: &str) -> Self {
         let (server, _database) = url.rsplit_once('/').expect("a database in the address");
         let console = connect(&format!("{server}/pgbouncer")).await;
@@ -56,7 +56,7 @@ impl Traces {
         self.directory.exists() || !self.users().is_empty()
     }
 
-    /// Who runs its processes: the user ids of its own and of those that look after it.
+    /// The user ids of its processes and of those that supervise it.
     fn users(&self) -> Vec<u32> {
         let name = self.directory.file_name().and_then(|name| name.to_str()).expect("a name");
         let processes = output("ps", &["-A", "-ww", "-o", "uid=", "-o", "args="]);
@@ -113,7 +113,7 @@ async fn many_clients_have_few_server_connections() {
     }
     assert_eq!(backends.len(), PgBouncer::SERVER_CONNECTIONS);
 
-    // Nobody else gets one until one of these ends its transaction.
+    // No other client gets a connection until one of these ends its transaction.
     let waiting = connect(bouncer.url()).await;
     let waiting = tokio::spawn(async move { backend(&waiting).await });
     let ended = backend(&clients[2]).await;
@@ -122,9 +122,9 @@ async fn many_clients_have_few_server_connections() {
     assert_eq!(waiting.await.expect("no panic"), ended);
 }
 
-/// Why a user cannot be set for a session.
+/// The reason why a user must not be set for a session.
 #[tokio::test]
-async fn a_setting_of_a_session_is_the_next_clients() {
+async fn a_session_setting_carries_over_to_the_next_client() {
     let Some((_database, bouncer)) = bouncer().await else { return };
     let (first, second) = (connect(bouncer.url()).await, connect(bouncer.url()).await);
 
@@ -140,7 +140,7 @@ async fn does_not_let_others_in() {
     let Some((_database, bouncer)) = bouncer().await else { return };
     let mut config: tokio_postgres::Config = bouncer.url().parse().expect("a URL");
     if config.get_password().is_none() {
-        return skip("password", "the server asks for none");
+        return skip("password", "the server needs no password");
     }
     config.password("guessed");
 
@@ -173,7 +173,7 @@ async fn is_gone_when_its_owner_is_killed_while_it_starts() {
     if bouncer().await.is_none() {
         return;
     }
-    // What appears one after the other in its directory.
+    // The files appear in its directory in this order.
     for stage in ["users.txt", "pgbouncer.ini"] {
         let scene = Scene::new("pgbouncer");
         let child = scene.start();

@@ -7,12 +7,12 @@ use crate::{
     traces::{ask, output, wait_until},
 };
 
-/// A server, or `None` where none can be had.
+/// A server; `None` if containers cannot run here.
 async fn server() -> Option<Server> {
     Server::start(&[Source::Container]).await.map_err(|error| skip("container", error)).ok()
 }
 
-/// The container of the server at `url`, by the host name that engines give it.
+/// The container of the server at `url`, by its host name.
 async fn container(url: &str) -> String {
     ask(url, "SELECT trim(pg_read_file('/etc/hostname'), E' \\n')").await
 }
@@ -98,7 +98,7 @@ fn exists_by_name(name: &str) -> bool {
     !output("docker", &["ps", "--all", "--quiet", "--filter", &filter]).trim().is_empty()
 }
 
-/// The name of the container that the child of `process` looks after.
+/// The name of the container that the child of `process` supervises.
 fn supervised(process: u32) -> Option<String> {
     let processes = output("ps", &["-A", "-ww", "-o", "ppid=", "-o", "args="]);
     let parent = process.to_string();

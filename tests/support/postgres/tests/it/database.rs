@@ -1,5 +1,5 @@
-//! Databases for tests, on the server that they share. Several tests, because each has a runtime of its own. They skip
-//! nothing: a machine without any server cannot run the tests of this workspace.
+//! Databases for tests, on the server that they share. There are several tests, because each has its own runtime. They
+//! skip nothing: without a server, the tests of this workspace cannot run at all.
 
 use std::collections::HashSet;
 

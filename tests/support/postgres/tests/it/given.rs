@@ -1,4 +1,4 @@
-//! Servers that run already.
+//! Servers that were running already.
 
 use scratch_postgres::{Server, Source, TestDatabase, skip};
 
@@ -33,7 +33,7 @@ async fn cannot_be_killed() {
 }
 
 #[tokio::test]
-async fn databases_on_it_are_gone_with_their_value() {
+async fn its_databases_are_dropped_with_their_value() {
     let Ok(private) = Server::start(&[Source::Installed]).await else {
         return skip("installed-postgres", "no server to give");
     };
@@ -49,10 +49,10 @@ async fn databases_on_it_are_gone_with_their_value() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_answer_is_an_error_without_its_password() {
+async fn an_unreachable_one_is_an_error_without_its_password() {
     let url = "postgres://somebody:secret@127.0.0.1:1/app".to_owned();
 
-    let error = Server::start(&[Source::Url(url)]).await.expect_err("nobody listens there");
+    let error = Server::start(&[Source::Url(url)]).await.expect_err("no server listens there");
 
     let text = error.to_string();
     assert!(text.contains("127.0.0.1:1/app cannot be reached"), "{text}");

@@ -8,12 +8,12 @@ use crate::{
 };
 use tokio_postgres::NoTls;
 
-/// A server, or `None` where none can be had.
+/// A server; `None` if there are no binaries.
 async fn server() -> Option<Server> {
     Server::start(&[Source::Installed]).await.map_err(|error| skip("installed-postgres", error)).ok()
 }
 
-/// The same, and it keeps what was committed.
+/// A server that keeps committed data when it is killed; `None` if there are no binaries.
 async fn durable_server() -> Option<Server> {
     Server::start_durable(&[Source::Installed]).await.map_err(|error| skip("installed-postgres", error)).ok()
 }
@@ -168,7 +168,7 @@ async fn is_gone_when_its_owner_is_killed_while_it_starts() {
     if server().await.is_none() {
         return;
     }
-    // What appears one after the other in the server's directory.
+    // The files appear in the server's directory in this order.
     for stage in ["", "data/PG_VERSION", "data/postmaster.pid"] {
         let scene = Scene::new("installed");
         let child = scene.start();
@@ -189,7 +189,7 @@ async fn works_for_root_and_for_others() {
     let traces = Traces::of(server.url()).await;
     if own != 0 {
         assert_eq!(traces.user, own);
-        return skip("root", "this process runs as another user, so that only this user's case was tried");
+        return skip("root", "this process does not run as root, so only its own user was tested");
     }
     assert_ne!(traces.user, 0);
 

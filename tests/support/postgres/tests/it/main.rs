@@ -1,4 +1,4 @@
-//! Servers from every source, and PgBouncer in front of them: that they answer, and that nothing of them is left.
+//! Servers from every source, and PgBouncer in front of them: they answer, and they leave nothing behind.
 
 mod bouncer;
 mod container;

@@ -1,4 +1,4 @@
-//! Another process that owns a server, and the ways in which it may end.
+//! Another process that owns a server, and the ways in which it can end.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_scratch-postgres");
 
-/// How a process may end without having stopped its server.
+/// A way in which a process can end without stopping its server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
     /// Normally, with the server in a `static`.
@@ -37,7 +37,7 @@ pub(crate) struct Owner {
 impl Owner {
     /// Starts the program with a server from `source`; as user `uid` if given.
     pub(crate) fn start(source: &str, uid: Option<u32>) -> Self {
-        // The build directory may be closed to another user.
+        // The build directory may be inaccessible to another user.
         let copy = uid.map(|_| Program::new());
         let program = copy.as_ref().map_or(Path::new(PROGRAM), |copy| &copy.0);
         let mut command = Command::new(program);
@@ -54,7 +54,7 @@ impl Owner {
         Self { child, input, url: url.trim_end().to_owned() }
     }
 
-    /// Ends the program and waits for that.
+    /// Ends the program, and waits until it has ended.
     pub(crate) fn end(mut self, ending: Ending) {
         let id = self.child.id();
         match ending {
@@ -72,14 +72,14 @@ fn signal(name: &str, target: &str) {
     assert!(status.success(), "kill -s {name} {target}");
 }
 
-/// A copy of the program where everybody can run it; removed at the end.
+/// A copy of the program that every user can run; removed when dropped.
 struct Program(PathBuf);
 
 impl Program {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("scratch-postgres-program-{}", Uuid::new_v4().simple()));
-        // By another process: what this one opens for writing stays open, for a moment, in whatever it starts
-        // meanwhile, and what is open for writing cannot be run.
+        // Another process copies the file: a file that this process has open for writing may stay open for a moment in
+        // a child that starts meanwhile, and then it cannot be executed.
         let status = Command::new("cp").arg(PROGRAM).arg(&path).status().expect("there is cp");
         assert!(status.success());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable one");
@@ -93,8 +93,8 @@ impl Drop for Program {
     }
 }
 
-/// Where a program is killed before its server is there: a temporary directory of its own, in which everything that an
-/// installed server writes has to end up.
+/// The place where a program is killed before its server is ready: a temporary directory of its own, which has to hold
+/// everything that an installed server writes.
 pub(crate) struct Scene {
     directory: PathBuf,
     source: &'static str,
@@ -108,7 +108,7 @@ impl Scene {
         Self { directory, source }
     }
 
-    /// Starts the program, and does not wait for its server.
+    /// Starts the program without waiting for its server.
     pub(crate) fn start(&self) -> Child {
         Command::new(PROGRAM)
             .arg(self.source)
@@ -130,7 +130,7 @@ impl Scene {
         fs::read_dir(&self.directory).into_iter().flatten().flatten().any(|entry| entry.path().join(path).exists())
     }
 
-    /// What the arguments of every process contain that belongs to the server.
+    /// A text in the arguments of every process that belongs to the server.
     pub(crate) fn mark(&self) -> &str {
         self.directory.to_str().expect("text")
     }

@@ -1,4 +1,4 @@
-//! What a private server leaves in the machine.
+//! The traces of a private server on the machine.
 
 use std::{
     path::PathBuf,
@@ -9,18 +9,18 @@ use std::{
 
 use tokio_postgres::NoTls;
 
-/// What there is of an installed server while it runs.
+/// The files and processes of a running installed server.
 #[derive(Debug)]
 pub(crate) struct Traces {
-    /// Of the server, its log and its data.
+    /// The directory of the server, its log and its data.
     pub(crate) directory: PathBuf,
     pub(crate) postmaster: u32,
-    /// Who runs it.
+    /// The id of the user that runs it.
     pub(crate) user: u32,
 }
 
 impl Traces {
-    /// Asks the server at `url` itself.
+    /// Asks the server at `url`.
     pub(crate) async fn of(url: &str) -> Self {
         let data: String = ask(url, "SHOW data_directory").await;
         let pid_file: String = ask(url, "SELECT pg_read_file('postmaster.pid')").await;
@@ -47,14 +47,14 @@ impl Traces {
     }
 }
 
-/// One value that the server at `url` gives. Prepares nothing, because a PgBouncer may be in between.
+/// One value from the server at `url`. Prepares no statement, because a PgBouncer may be in between.
 pub(crate) async fn ask(url: &str, query: &str) -> String {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
     tokio::spawn(connection);
     client.query_typed_one(query, &[]).await.expect("the query is right").get(0)
 }
 
-/// Whether there is such a process. One that has ended stays in the list, as `Z`, until its parent takes note.
+/// Whether the process is running. An ended process stays in the list, as `Z`, until its parent has waited for it.
 pub(crate) fn runs(process: u32) -> bool {
     let state = output("ps", &["-o", "stat=", "-p", &process.to_string()]);
     !state.trim().is_empty() && !state.starts_with('Z')
@@ -70,7 +70,7 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let begin = Instant::now();
     while !condition() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
