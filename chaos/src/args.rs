@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
-use crate::{fault::FaultSet, sabotage::Sabotage};
+use crate::{fault::FaultSet, mode::Mode, sabotage::Sabotage};
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
 /// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
@@ -99,28 +99,6 @@ impl Modes {
             Self::Reserved => &[Mode::Reserved],
             Self::Transactional => &[Mode::Transactional],
         }
-    }
-}
-
-/// The mode in which the sample executes its procedures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Reserved,
-    Transactional,
-}
-
-impl Mode {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Reserved => "reserved",
-            Self::Transactional => "transactional",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

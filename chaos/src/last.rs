@@ -11,11 +11,11 @@ use std::{
 use tokio::{task::JoinSet, time};
 
 use crate::{
-    args::Mode,
     database::Database,
     error::Error,
     fleet::{Backend, Orders, Process, Rotation, Setting},
     journal::{Journal, Purpose, ServerId},
+    mode::Mode,
     operation::{Operation, Variant},
     plan::Plan,
 };

@@ -33,6 +33,7 @@ mod faults;
 mod fleet;
 mod journal;
 mod last;
+mod mode;
 mod named;
 mod operation;
 mod outcome;

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    args::{Args, LeasePolicy, Mode},
+    args::{Args, LeasePolicy},
     auditor::Rules,
     fault::FaultSet,
+    mode::Mode,
     operation::Operation,
     sabotage::Sabotage,
     schedule::{Due, schedule},

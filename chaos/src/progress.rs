@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{task::JoinHandle, time};
 
-use crate::{args::Mode, journal::Journal};
+use crate::{journal::Journal, mode::Mode};
 
 /// The interval between two updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_secs(1);

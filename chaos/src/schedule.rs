@@ -183,7 +183,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::args::Mode;
+    use crate::mode::Mode;
 
     fn faults(seed: u64, operations: u32, faults: &str) -> Vec<Due> {
         schedule(Seed(seed), operations, 3, &faults.parse().expect("a set"), &Step::of(Mode::Reserved))

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::args::Mode;
+use crate::mode::Mode;
 
 /// The target of the engine's step events.
 pub(crate) const ENGINE_TARGET: &str = "tonic_idempotency::step";

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time};
 
 use crate::{
-    args::Mode,
     auditor::{Evidence, Rows, Tally, Verdict, judge},
     client::{Calls, Workload},
     database::Database,
@@ -14,6 +13,7 @@ use crate::{
     fleet::{Fleet, Orders, Rotation, Setting},
     journal::{Entries, Journal},
     last::Last,
+    mode::Mode,
     pace::Pace,
     plan::Plan,
     progress::Progress,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    args::{LeasePolicy, Mode},
+    args::LeasePolicy,
     journal::{Attempt, Fault, Whom},
+    mode::Mode,
 };
 
 /// The mode and the policy that decide what the service promises.

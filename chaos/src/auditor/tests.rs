@@ -9,9 +9,10 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    args::{LeasePolicy, Mode},
+    args::LeasePolicy,
     fault::FaultKind,
     journal::{Attempt, Fault, Purpose, ServerId, Whom},
+    mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
     seed::Seed,

@@ -1,22 +1,16 @@
 //! Carries out the faults at their times.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tcp_proxy::Proxy;
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
     time,
 };
 
-use super::{full_pool::FullPool, outage};
+use super::{full_pool::FullPool, outage, stage::Stage};
 use crate::{
-    database::Database,
     error::Error,
-    fleet::{Orders, Rotation},
-    journal::Journal,
-    operation::Operation,
-    pace::Pace,
     schedule::{Due, Planned, Stall},
 };
 
@@ -25,18 +19,6 @@ const LAST: Duration = Duration::from_secs(60);
 
 /// The interval between two counts of the waiting faults.
 const COUNT: Duration = Duration::from_millis(20);
-
-/// Everything that faults can affect.
-#[derive(Clone, Debug)]
-pub(crate) struct Stage {
-    pub(crate) database: Arc<Database>,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) operations: Arc<[Operation]>,
-    pub(crate) orders: Arc<Orders>,
-    pub(crate) pace: Arc<Pace>,
-    pub(crate) proxies: Vec<Arc<Proxy>>,
-    pub(crate) rotation: Arc<Rotation>,
-}
 
 /// Begins faults at their times. Begins no more when dropped.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time};
 use tokio_postgres::Client;
 
-use super::director::Stage;
+use super::stage::Stage;
 use crate::{
     error::Error,
     fault::FaultKind,

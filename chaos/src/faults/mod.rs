@@ -3,5 +3,6 @@
 mod director;
 mod full_pool;
 mod outage;
+mod stage;
 
-pub(crate) use director::{Director, Stage};
+pub(crate) use self::{director::Director, stage::Stage};

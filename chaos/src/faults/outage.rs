@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tcp_proxy::Cut;
 use tokio::time;
 
-use super::director::Stage;
+use super::stage::Stage;
 use crate::{
     error::Error,
     fault::FaultKind,

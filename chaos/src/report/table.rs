@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use crate::{
-    args::{LeasePolicy, Mode},
-    plan::Plan,
-    trial::Trial,
-};
+use crate::{args::LeasePolicy, mode::Mode, plan::Plan, trial::Trial};
 
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\

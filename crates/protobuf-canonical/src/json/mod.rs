@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod field_mask;
 mod integer;
+mod message;
 mod parser;
 mod scalar;
 mod serializer;

@@ -9,7 +9,10 @@ use base64::{
 use prost::encoding::{WireType, encode_varint};
 use prost_reflect::Kind;
 
-use super::{Json, integer, well_known};
+use super::{Json, integer};
+
+/// The full name of the enum whose only value is `null`.
+pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
 
 /// Accepts any value of the unused trailing bits, as Go does.
 const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
@@ -53,7 +56,7 @@ pub(super) fn value(kind: &Kind, json: &str, options: &Json) -> Result<Option<Ve
             _ => Err(format!("{json} is not a boolean: expected true or false")),
         },
         Kind::Bytes => bytes(&string(json)?).map(Some),
-        Kind::Enum(values) if json == "null" && values.full_name() == well_known::NULL_VALUE => Ok(Some(vec![0])),
+        Kind::Enum(values) if json == "null" && values.full_name() == NULL_VALUE => Ok(Some(vec![0])),
         Kind::Enum(values) => match string(json) {
             Ok(name) => match values.get_value_by_name(&name) {
                 Some(value) => Ok(Some(varint(i64::from(value.number()) as u64))),

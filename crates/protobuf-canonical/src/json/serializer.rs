@@ -7,7 +7,10 @@ use serde::{
     ser::{Error, SerializeMap},
 };
 
-use super::well_known::{ANY_DEPTH, NULL_VALUE, TYPE, VALUE, WellKnownType};
+use super::{
+    scalar::NULL_VALUE,
+    well_known::{ANY_DEPTH, TYPE, VALUE, WellKnownType},
+};
 use crate::MAX_DEPTH;
 
 /// Serializes a message. prost-reflect's own serializer is not used: it omits negative zeros, writes null for wrapped

@@ -11,9 +11,6 @@ use crate::MAX_DEPTH;
 
 use super::{duration, field_mask, parser::MessageParser, scalar, timestamp};
 
-/// The full name of the enum whose only value is `null`.
-pub(super) const NULL_VALUE: &str = "google.protobuf.NullValue";
-
 /// The member of an `Any` that names its type.
 pub(super) const TYPE: &str = "@type";
 
@@ -88,8 +85,8 @@ impl WellKnownType {
             Self::Value => deserializer.deserialize_any(AnyJson::new(message, false)),
             Self::Wrapper => {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
-                let Some(field) = message.descriptor().get_field(1) else { return Err(D::Error::custom("no value")) };
-                let value = scalar::value(&field.kind(), json.get(), message.json()).map_err(D::Error::custom)?;
+                let Some(field) = message.descriptor.get_field(1) else { return Err(D::Error::custom("no value")) };
+                let value = scalar::value(&field.kind(), json.get(), message.json).map_err(D::Error::custom)?;
                 Ok(value.map(|value| field_of(1, &field.kind(), &value)).unwrap_or_default())
             }
         }
@@ -124,7 +121,7 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
     };
     let name = type_url.rsplit_once('/').map_or(&*type_url, |(_, name)| name);
     // The pool also finds names with a leading dot, which are not valid here.
-    let descriptor = message.descriptor().parent_pool().get_message_by_name(name).filter(|it| it.full_name() == name);
+    let descriptor = message.descriptor.parent_pool().get_message_by_name(name).filter(|it| it.full_name() == name);
     let Some(descriptor) = descriptor else {
         return Err(serde_json::Error::custom(format_args!("unknown type {type_url:?} in an Any")));
     };
@@ -132,7 +129,7 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
     let payload = match WellKnownType::of(&descriptor) {
         None => inner.beside(TYPE).deserialize(&mut serde_json::Deserializer::from_str(json))?,
         Some(form) => {
-            if others > 0 && !message.json().ignore_unknown_fields {
+            if others > 0 && !message.json.ignore_unknown_fields {
                 return Err(serde_json::Error::custom(
                     "unknown field in an Any of a well-known type: expected only \"@type\" and \"value\"",
                 ));
@@ -146,8 +143,7 @@ fn any(message: MessageParser<'_>, json: &str) -> Result<Vec<u8>, serde_json::Er
         }
     };
     // Canonical, because the hash covers these bytes as they are: the canonical encoding does not look inside an `Any`.
-    let payload =
-        message.json().canonical(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
+    let payload = message.json.canonical(&descriptor).encode(&payload).map_err(serde_json::Error::custom)?.into_owned();
     let mut any = field_of(1, &Kind::String, type_url.as_bytes());
     any.extend(field_of(2, &Kind::Bytes, &payload));
     Ok(any)
@@ -208,7 +204,7 @@ struct AnyJson {
 
 impl AnyJson {
     fn new(message: MessageParser<'_>, only: bool) -> Self {
-        Self { only, depth: message.depth() }
+        Self { only, depth: message.depth }
     }
 
     /// Returns a parser for the values in an object or a list. Inside a `Value`, that container is a message of its
