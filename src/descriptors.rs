@@ -7,6 +7,12 @@ use prost_reflect::{DescriptorError, DescriptorPool};
 /// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
 pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
 
+impl Descriptors {
+    pub(crate) fn pool(self) -> Result<DescriptorPool, DescriptorError> {
+        self.0
+    }
+}
+
 impl From<&[u8]> for Descriptors {
     fn from(encoded: &[u8]) -> Self {
         Self(DescriptorPool::decode(encoded))
@@ -22,12 +28,6 @@ impl<const N: usize> From<&[u8; N]> for Descriptors {
 impl From<DescriptorPool> for Descriptors {
     fn from(pool: DescriptorPool) -> Self {
         Self(Ok(pool))
-    }
-}
-
-impl Descriptors {
-    pub(crate) fn pool(self) -> Result<DescriptorPool, DescriptorError> {
-        self.0
     }
 }
 

@@ -35,14 +35,6 @@ pub struct Execution {
     deadline: Option<Instant>,
 }
 
-/// What the two have told each other.
-#[derive(Default)]
-struct Said {
-    effect_committed: AtomicBool,
-    /// Made for the first who asks: most handlers do not.
-    lease_lost: OnceLock<CancellationToken>,
-}
-
 impl Execution {
     pub(crate) fn new(deadline: Option<Instant>) -> Self {
         Self { deadline, ..Self::default() }
@@ -98,4 +90,12 @@ impl fmt::Debug for Execution {
             .field("deadline", &self.deadline)
             .finish()
     }
+}
+
+/// What the two have told each other.
+#[derive(Default)]
+struct Said {
+    effect_committed: AtomicBool,
+    /// Made for the first who asks: most handlers do not.
+    lease_lost: OnceLock<CancellationToken>,
 }

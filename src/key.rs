@@ -97,16 +97,6 @@ impl From<Uuid> for IdempotencyKey {
     }
 }
 
-/// The content of an RFC 8941 string whose opening quote is gone. Its parameters, of which none are defined, are ignored;
-/// escapes cannot occur in a UUID.
-fn unquote(string: &str) -> Result<&str, InvalidKey> {
-    match string.split_once('"') {
-        Some(("", _)) => Err(InvalidKey::Empty),
-        Some((content, rest)) if rest.is_empty() || rest.trim_start_matches(' ').starts_with(';') => Ok(content),
-        _ => Err(InvalidKey::NotAUuid),
-    }
-}
-
 /// An `Idempotency-Key` header that is not one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -139,6 +129,16 @@ impl fmt::Display for InvalidKey {
 }
 
 impl error::Error for InvalidKey {}
+
+/// The content of an RFC 8941 string whose opening quote is gone. Its parameters, of which none are defined, are ignored;
+/// escapes cannot occur in a UUID.
+fn unquote(string: &str) -> Result<&str, InvalidKey> {
+    match string.split_once('"') {
+        Some(("", _)) => Err(InvalidKey::Empty),
+        Some((content, rest)) if rest.is_empty() || rest.trim_start_matches(' ').starts_with(';') => Ok(content),
+        _ => Err(InvalidKey::NotAUuid),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -63,6 +63,8 @@ pub enum Reason {
     KeyReused,
     /// `IDEMPOTENCY_NOT_COMMITTED`
     NotCommitted,
+    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
+    NotStored,
     /// `IDEMPOTENCY_NO_USER`
     NoUser,
     /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
@@ -71,8 +73,6 @@ pub enum Reason {
     RequestMalformed,
     /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
     RequestTooLarge,
-    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
-    NotStored,
     /// `IDEMPOTENCY_SHUTTING_DOWN`
     ShuttingDown,
     /// `IDEMPOTENCY_STORE_UNAVAILABLE`
@@ -87,11 +87,11 @@ impl Reason {
         Self::KeyRequired,
         Self::KeyReused,
         Self::NotCommitted,
+        Self::NotStored,
         Self::NoUser,
         Self::OutcomeUnknown,
         Self::RequestMalformed,
         Self::RequestTooLarge,
-        Self::NotStored,
         Self::ShuttingDown,
         Self::StoreUnavailable,
     ];
@@ -114,11 +114,11 @@ impl Reason {
             Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
             Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::NotCommitted => "IDEMPOTENCY_NOT_COMMITTED",
+            Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
             Self::NoUser => "IDEMPOTENCY_NO_USER",
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
             Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
             Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
-            Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
             Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
             Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
         }
@@ -179,11 +179,11 @@ pub(crate) enum Rejection {
     KeyRequired,
     KeyReused(Mismatch),
     NotCommitted,
+    NotStored { resource: Option<Uuid> },
     NoUser,
     OutcomeUnknown,
     RequestMalformed(MalformedRequest),
     RequestTooLarge { limit: usize },
-    NotStored { resource: Option<Uuid> },
     ShuttingDown,
     StoreUnavailable,
 }
@@ -235,11 +235,11 @@ impl Rejection {
             Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
             Self::NotCommitted => Reason::NotCommitted,
+            Self::NotStored { .. } => Reason::NotStored,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
-            Self::NotStored { .. } => Reason::NotStored,
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreUnavailable => Reason::StoreUnavailable,
         }

@@ -30,6 +30,13 @@ impl Methods {
     }
 }
 
+/// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
+impl std::fmt::Debug for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Method").field("descriptor", &self.descriptor.full_name()).field("route", &self.route).finish()
+    }
+}
+
 fn route(method: &MethodDescriptor) -> Route {
     match (method.is_client_streaming(), method.is_server_streaming()) {
         (false, false) => {
@@ -40,12 +47,5 @@ fn route(method: &MethodDescriptor) -> Route {
         (false, true) => Route::from_kind(MethodKind::ServerStreaming),
         (true, false) => Route::from_kind(MethodKind::ClientStreaming),
         (true, true) => Route::from_kind(MethodKind::BidiStreaming),
-    }
-}
-
-/// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
-impl std::fmt::Debug for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Method").field("descriptor", &self.descriptor.full_name()).field("route", &self.route).finish()
     }
 }

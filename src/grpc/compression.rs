@@ -11,6 +11,11 @@ const IDENTITY: &str = "identity";
 
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
+/// The largest window that zstd may ask for, as a power of two: 8 MiB, what RFC 8878 has every decoder support. It is
+/// allocated before anything is read.
+#[cfg(feature = "zstd")]
+const ZSTD_WINDOW_LOG: u32 = 23;
+
 /// A way to compress messages that is enabled here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -20,18 +25,6 @@ pub(crate) enum Encoding {
     Gzip,
     #[cfg(feature = "zstd")]
     Zstd,
-}
-
-/// The largest window that zstd may ask for, as a power of two: 8 MiB, what RFC 8878 has every decoder support. It is
-/// allocated before anything is read.
-#[cfg(feature = "zstd")]
-const ZSTD_WINDOW_LOG: u32 = 23;
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum DecompressError {
-    #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
-    TooLarge,
-    Wire(WireError),
 }
 
 impl Encoding {
@@ -117,6 +110,13 @@ impl Encoding {
             Self::Zstd => read(zstd_decoder(message).map_err(|_| CANNOT)?, limit),
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DecompressError {
+    #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
+    TooLarge,
+    Wire(WireError),
 }
 
 /// The message without its compression, which the headers name.

@@ -45,12 +45,6 @@ const NEVER_KEPT: [&str; 29] = [
 /// a browser is told.
 const NEVER_KEPT_PREFIXES: [&str; 4] = ["access-control-", "connect-", "content-", "grpc-"];
 
-/// Whether metadata of this name is never kept, whatever the settings say.
-pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// Which metadata of the handler's is kept, and replayed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetadataFilter {
@@ -113,6 +107,12 @@ impl Metadata {
     pub(super) fn into_headers_and_trailers(self, filter: &MetadataFilter) -> Result<HeadersAndTrailers, WireError> {
         Ok(HeadersAndTrailers { headers: map(self.headers, filter)?, trailers: map(self.trailers, filter)? })
     }
+}
+
+/// Whether metadata of this name is never kept, whatever the settings say.
+pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn fields(metadata: &HeaderMap, filter: &MetadataFilter) -> Vec<Field> {

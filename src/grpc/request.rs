@@ -12,46 +12,6 @@ use super::{
     frame::{Frame, Header},
 };
 
-/// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
-    let Some(rest) = content_type.and_then(|value| value.strip_prefix(b"application/grpc")) else {
-        return false;
-    };
-    rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
-}
-
-/// How long the caller waits, by its `grpc-timeout`; `None` where it does not say, or not so that it can be understood.
-pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    // At most eight digits, none of them a sign.
-    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(amount * 3600),
-        "M" => Duration::from_secs(amount * 60),
-        "S" => Duration::from_secs(amount),
-        "m" => Duration::from_millis(amount),
-        "u" => Duration::from_micros(amount),
-        "n" => Duration::from_nanos(amount),
-        _ => return None,
-    })
-}
-
-/// Reads a body of which nothing is wanted, to its end or until it has more than so many bytes.
-pub(crate) async fn drain(mut body: Body, limit: usize) {
-    let mut read = 0_usize;
-    while let Some(Ok(frame)) = body.frame().await {
-        read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-        if read > limit {
-            return;
-        }
-    }
-}
-
 /// A unary request with its one message, read whole.
 #[derive(Debug)]
 pub(crate) struct UnaryRequest {
@@ -109,6 +69,63 @@ impl UnaryRequest {
     }
 }
 
+/// A request that is not read.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The body broke off.
+    Body(Status),
+    TooLarge {
+        limit: usize,
+    },
+    Wire(WireError),
+}
+
+impl From<WireError> for RequestError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
+    let Some(rest) = content_type.and_then(|value| value.strip_prefix(b"application/grpc")) else {
+        return false;
+    };
+    rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
+}
+
+/// How long the caller waits, by its `grpc-timeout`; `None` where it does not say, or not so that it can be understood.
+pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    // At most eight digits, none of them a sign.
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount * 3600),
+        "M" => Duration::from_secs(amount * 60),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+/// Reads a body of which nothing is wanted, to its end or until it has more than so many bytes.
+pub(crate) async fn drain(mut body: Body, limit: usize) {
+    let mut read = 0_usize;
+    while let Some(Ok(frame)) = body.frame().await {
+        read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
+        if read > limit {
+            return;
+        }
+    }
+}
+
 /// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
     let mut pieces = BodyBuffer::default();
@@ -125,23 +142,6 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
         }
     }
     Ok(pieces.into_bytes())
-}
-
-/// A request that is not read.
-#[derive(Debug)]
-pub(crate) enum RequestError {
-    /// The body broke off.
-    Body(Status),
-    TooLarge {
-        limit: usize,
-    },
-    Wire(WireError),
-}
-
-impl From<WireError> for RequestError {
-    fn from(error: WireError) -> Self {
-        Self::Wire(error)
-    }
 }
 
 #[cfg(test)]

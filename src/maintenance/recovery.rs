@@ -62,18 +62,6 @@ pub struct Recovery {
     max_attempts: u32,
 }
 
-/// What [`Recovery::recover`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Recovered {
-    /// Calls that had taken effect: their responses are recorded.
-    pub completed: u64,
-    /// Calls that had not: a retry asks once more, and runs.
-    pub not_executed: u64,
-    /// Calls of which nobody knows.
-    pub unknown: u64,
-}
-
 impl Recovery {
     pub(crate) fn new(engine: Option<Arc<Engine>>, procedures: impl Iterator<Item = Arc<Procedure>>) -> Self {
         let reconciled = procedures.filter(|procedure| {
@@ -217,6 +205,18 @@ impl fmt::Debug for Recovery {
             .field("max_attempts", &self.max_attempts)
             .finish_non_exhaustive()
     }
+}
+
+/// What [`Recovery::recover`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Calls that had taken effect: their responses are recorded.
+    pub completed: u64,
+    /// Calls that had not: a retry asks once more, and runs.
+    pub not_executed: u64,
+    /// Calls of which nobody knows.
+    pub unknown: u64,
 }
 
 /// A [`Recovery`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.

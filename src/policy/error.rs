@@ -22,6 +22,13 @@ pub enum ProcedureError {
         /// The longest that it can be.
         most: Duration,
     },
+    /// An error is to be final that cannot be.
+    InvalidFinalError {
+        /// The procedure's path.
+        procedure: String,
+        /// Which, and why.
+        error: InvalidFinalError,
+    },
     /// The option has a value that this version of the crate does not know.
     InvalidOption {
         /// The procedure's path.
@@ -52,13 +59,6 @@ pub enum ProcedureError {
     NoTransactions {
         /// The procedure's path.
         procedure: String,
-    },
-    /// An error is to be final that cannot be.
-    InvalidFinalError {
-        /// The procedure's path.
-        procedure: String,
-        /// Which, and why.
-        error: InvalidFinalError,
     },
     /// The procedure streams; only unary ones can be replayed.
     Streaming {
@@ -91,6 +91,7 @@ impl fmt::Display for ProcedureError {
             Self::InvalidDuration { procedure, setting, most } => {
                 write!(f, "{procedure}: the {setting} has to be more than zero and at most {} s", most.as_secs())
             }
+            Self::InvalidFinalError { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
             Self::InvalidOption { procedure, why } => {
                 write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")
             }
@@ -112,7 +113,6 @@ impl fmt::Display for ProcedureError {
                 f,
                 "{procedure}: it is transactional, and the store has no transactions; use PostgresStore, or mode reserved"
             ),
-            Self::InvalidFinalError { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
             Self::Streaming { procedure } => {
                 write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
             }

@@ -58,6 +58,31 @@ impl fmt::Debug for FinalErrors {
     }
 }
 
+/// A code that no final error can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidFinalError {
+    code: Code,
+}
+
+impl InvalidFinalError {
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl fmt::Display for InvalidFinalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} cannot be a final error: ", self.code)?;
+        f.write_str(match self.code {
+            Code::Ok => "it is no error",
+            _ => "the same call may succeed later, and a stored error would keep it from that",
+        })
+    }
+}
+
+impl error::Error for InvalidFinalError {}
+
 fn bit(code: Code) -> u32 {
     1 << i32::from(code)
 }
@@ -83,31 +108,6 @@ fn may_be_final(code: Code) -> bool {
         | Code::Unknown => false,
     }
 }
-
-/// A code that no final error can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidFinalError {
-    code: Code,
-}
-
-impl InvalidFinalError {
-    /// The code.
-    pub fn code(&self) -> Code {
-        self.code
-    }
-}
-
-impl fmt::Display for InvalidFinalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} cannot be a final error: ", self.code)?;
-        f.write_str(match self.code {
-            Code::Ok => "it is no error",
-            _ => "the same call may succeed later, and a stored error would keep it from that",
-        })
-    }
-}
-
-impl error::Error for InvalidFinalError {}
 
 #[cfg(test)]
 mod tests {

@@ -101,11 +101,6 @@ impl fmt::Debug for Procedure {
     }
 }
 
-/// A procedure's path with its leading slash.
-pub(crate) fn path(path: String) -> String {
-    if path.starts_with('/') { path } else { format!("/{path}") }
-}
-
 /// The resource that a procedure creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -258,4 +253,9 @@ impl ProcedureBuilder {
     pub fn path(&self) -> &str {
         &self.path
     }
+}
+
+/// A procedure's path with its leading slash.
+pub(crate) fn path(path: String) -> String {
+    if path.starts_with('/') { path } else { format!("/{path}") }
 }

@@ -2,6 +2,90 @@ use std::time::Duration;
 
 use super::FinalErrors;
 
+/// What to do in each case that leaves a choice: the layer's defaults, and what became of them for one procedure.
+///
+/// ```
+/// use std::time::Duration;
+/// use tonic_idempotency::policy::{Policies, StorePolicy};
+///
+/// let defaults = Policies::default();
+/// assert_eq!(defaults.lease, Duration::from_secs(5 * 60));
+/// assert_eq!(defaults.retention, Duration::from_secs(24 * 3600));
+///
+/// let strict = Policies { on_store_unavailable: StorePolicy::Reject, ..defaults };
+/// assert_ne!(strict, defaults);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "written as `Policies { .., ..Policies::default() }`, to which a policy can be added"
+)]
+pub struct Policies {
+    /// Where the effect of a reserved handler is. Defaults to [`EffectPolicy::Anywhere`].
+    pub effect: EffectPolicy,
+    /// Errors of the handler that end the operation: stored and replayed as a response is. Any other error frees the key.
+    /// Defaults to none (FUN-15).
+    pub final_errors: FinalErrors,
+    /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
+    pub isolation: Isolation,
+    /// What to do without a key. Defaults to [`KeyPolicy::Optional`].
+    pub key_policy: KeyPolicy,
+    /// How long a reservation is believed after its holder was last heard of: while a handler runs, its lease is renewed
+    /// each third of it. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
+    /// years. Defaults to 5 minutes.
+    pub lease: Duration,
+    /// How long a call waits for the one that holds its key, with [`InProgressPolicy::Wait`]. More than zero, at most an hour.
+    /// Defaults to 30 seconds.
+    pub max_wait: Duration,
+    /// Where the handler's writes and the record meet. Defaults to [`Mode::Reserved`].
+    pub mode: Mode,
+    /// What to do with a transactional call whose client goes away. Defaults to [`DisconnectPolicy::Finish`].
+    pub on_disconnect: DisconnectPolicy,
+    /// What to do with a call whose key is in use by a call that still runs. Defaults to [`InProgressPolicy::Abort`].
+    pub on_in_progress: InProgressPolicy,
+    /// What to do with a key whose first call ended its lease without an outcome. Defaults to [`LeasePolicy::Rerun`].
+    pub on_lease_ended: LeasePolicy,
+    /// What to do where no user is authenticated. Defaults to [`UserPolicy::PassThrough`].
+    pub on_no_user: UserPolicy,
+    /// What to do where the store cannot be reached. Defaults to [`StorePolicy::Proceed`].
+    pub on_store_unavailable: StorePolicy,
+    /// How long a completed record lives, counted from its completion, to within a hundredth of it. More than zero, at
+    /// most ten years. Defaults to 24 hours (FUN-15 section 2.7).
+    pub retention: Duration,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self {
+            effect: EffectPolicy::default(),
+            final_errors: FinalErrors::NONE,
+            isolation: Isolation::default(),
+            key_policy: KeyPolicy::default(),
+            lease: Duration::from_secs(5 * 60),
+            max_wait: Duration::from_secs(30),
+            mode: Mode::default(),
+            on_disconnect: DisconnectPolicy::default(),
+            on_in_progress: InProgressPolicy::default(),
+            on_lease_ended: LeasePolicy::default(),
+            on_no_user: UserPolicy::default(),
+            on_store_unavailable: StorePolicy::default(),
+            retention: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// What to do with a transactional call whose client hangs up, resets its stream or runs into its deadline. A reserved call
+/// always runs to its end: how much of it has happened cannot be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DisconnectPolicy {
+    /// Run it to its end. The default: the client's retry finds the response.
+    #[default]
+    Finish,
+    /// Roll it back, unless it is being committed: for handlers that are not worth their while when nobody waits.
+    RollBack,
+}
+
 /// Where the effect of a reserved handler is, and with that, whether its reservation has to be on the disk before it runs. Says
 /// nothing of a transactional one, whose effect is in the record's own transaction.
 ///
@@ -26,18 +110,6 @@ pub enum EffectPolicy {
     /// then gets its connection, and goes on: if its reservation was among what the crash took, another call with the key may
     /// run as well.
     SameServer,
-}
-
-/// What to do with a transactional call whose client hangs up, resets its stream or runs into its deadline. A reserved call
-/// always runs to its end: how much of it has happened cannot be told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DisconnectPolicy {
-    /// Run it to its end. The default: the client's retry finds the response.
-    #[default]
-    Finish,
-    /// Roll it back, unless it is being committed: for handlers that are not worth their while when nobody waits.
-    RollBack,
 }
 
 /// What to do with a call whose key is in use by a call that still runs.
@@ -130,76 +202,4 @@ pub enum UserPolicy {
     PassThrough,
     /// Refuse it: `UNAUTHENTICATED`, `IDEMPOTENCY_NO_USER`.
     Reject,
-}
-
-/// What to do in each case that leaves a choice: the layer's defaults, and what became of them for one procedure.
-///
-/// ```
-/// use std::time::Duration;
-/// use tonic_idempotency::policy::{Policies, StorePolicy};
-///
-/// let defaults = Policies::default();
-/// assert_eq!(defaults.lease, Duration::from_secs(5 * 60));
-/// assert_eq!(defaults.retention, Duration::from_secs(24 * 3600));
-///
-/// let strict = Policies { on_store_unavailable: StorePolicy::Reject, ..defaults };
-/// assert_ne!(strict, defaults);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "written as `Policies { .., ..Policies::default() }`, to which a policy can be added"
-)]
-pub struct Policies {
-    /// Where the effect of a reserved handler is. Defaults to [`EffectPolicy::Anywhere`].
-    pub effect: EffectPolicy,
-    /// Errors of the handler that end the operation: stored and replayed as a response is. Any other error frees the key.
-    /// Defaults to none (FUN-15).
-    pub final_errors: FinalErrors,
-    /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
-    pub isolation: Isolation,
-    /// What to do without a key. Defaults to [`KeyPolicy::Optional`].
-    pub key_policy: KeyPolicy,
-    /// How long a reservation is believed after its holder was last heard of: while a handler runs, its lease is renewed
-    /// each third of it. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
-    /// years. Defaults to 5 minutes.
-    pub lease: Duration,
-    /// How long a call waits for the one that holds its key, with [`InProgressPolicy::Wait`]. More than zero, at most an hour.
-    /// Defaults to 30 seconds.
-    pub max_wait: Duration,
-    /// Where the handler's writes and the record meet. Defaults to [`Mode::Reserved`].
-    pub mode: Mode,
-    /// What to do with a transactional call whose client goes away. Defaults to [`DisconnectPolicy::Finish`].
-    pub on_disconnect: DisconnectPolicy,
-    /// What to do with a call whose key is in use by a call that still runs. Defaults to [`InProgressPolicy::Abort`].
-    pub on_in_progress: InProgressPolicy,
-    /// What to do with a key whose first call ended its lease without an outcome. Defaults to [`LeasePolicy::Rerun`].
-    pub on_lease_ended: LeasePolicy,
-    /// What to do where no user is authenticated. Defaults to [`UserPolicy::PassThrough`].
-    pub on_no_user: UserPolicy,
-    /// What to do where the store cannot be reached. Defaults to [`StorePolicy::Proceed`].
-    pub on_store_unavailable: StorePolicy,
-    /// How long a completed record lives, counted from its completion, to within a hundredth of it. More than zero, at
-    /// most ten years. Defaults to 24 hours (FUN-15 section 2.7).
-    pub retention: Duration,
-}
-
-impl Default for Policies {
-    fn default() -> Self {
-        Self {
-            effect: EffectPolicy::default(),
-            final_errors: FinalErrors::NONE,
-            isolation: Isolation::default(),
-            key_policy: KeyPolicy::default(),
-            lease: Duration::from_secs(5 * 60),
-            max_wait: Duration::from_secs(30),
-            mode: Mode::default(),
-            on_disconnect: DisconnectPolicy::default(),
-            on_in_progress: InProgressPolicy::default(),
-            on_lease_ended: LeasePolicy::default(),
-            on_no_user: UserPolicy::default(),
-            on_store_unavailable: StorePolicy::default(),
-            retention: Duration::from_secs(24 * 60 * 60),
-        }
-    }
 }

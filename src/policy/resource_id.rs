@@ -25,17 +25,6 @@ impl Procedure {
     }
 }
 
-/// The field that a dotted path names, with its default where it is not set.
-fn find<'a>(message: &'a DynamicMessage, path: &str) -> Option<Cow<'a, Value>> {
-    let Some((name, rest)) = path.split_once('.') else {
-        return message.get_field_by_name(path);
-    };
-    match message.get_field_by_name(name)? {
-        Cow::Borrowed(inner) => find(inner.as_message()?, rest),
-        Cow::Owned(unset) => find(unset.as_message()?, rest).map(|field| Cow::Owned(field.into_owned())),
-    }
-}
-
 /// A response that does not give what is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -56,3 +45,14 @@ impl fmt::Display for ResponseError {
 }
 
 impl error::Error for ResponseError {}
+
+/// The field that a dotted path names, with its default where it is not set.
+fn find<'a>(message: &'a DynamicMessage, path: &str) -> Option<Cow<'a, Value>> {
+    let Some((name, rest)) = path.split_once('.') else {
+        return message.get_field_by_name(path);
+    };
+    match message.get_field_by_name(name)? {
+        Cow::Borrowed(inner) => find(inner.as_message()?, rest),
+        Cow::Owned(unset) => find(unset.as_message()?, rest).map(|field| Cow::Owned(field.into_owned())),
+    }
+}
