@@ -1,16 +1,19 @@
-use std::{error, fmt, str::FromStr};
+//! The key of an operation, and its header.
+
+use std::{fmt, str::FromStr};
 
 use http::HeaderMap;
+use thiserror::Error;
 use uuid::Uuid;
 
 use crate::grpc::headers;
 
-/// The key of one operation, chosen by the client and sent with each attempt at it.
+/// The key of one operation. The client chooses it, and sends it with each attempt.
 ///
-/// A UUID of any version, bare or as an RFC 8941 string (`"8e03978e-40d5-43dd-bc93-6894a57f9324"`, quotes included, as the
-/// [IETF draft] has it); both forms are the same key.
+/// A key is a UUID of any version, bare or as an RFC 8941 string: in double quotes, as the [IETF draft] requires. Both forms
+/// are the same key.
 ///
-/// Handlers find it in the request's extensions.
+/// Handlers find the key in the request's extensions.
 ///
 /// ```
 /// use tonic_idempotency::IdempotencyKey;
@@ -29,16 +32,16 @@ impl IdempotencyKey {
     /// The name of the request header.
     pub const HEADER: &'static str = headers::KEY;
 
-    /// The longest header value that is looked at, in bytes.
+    /// The maximum length of a header value, in bytes.
     pub const MAX_LEN: usize = 128;
 
-    /// The key that a request carries; `None` where it carries none.
+    /// Returns the key of a request; `None` if the request has no such header.
     ///
-    /// The header may be repeated, on lines of its own or joined by commas as proxies do, as long as it says the same.
+    /// The header may be repeated, on separate lines or joined by commas as some proxies do, if all values are the same key.
     ///
     /// # Errors
     ///
-    /// [`InvalidKey`] where the header is there and is not one key.
+    /// [`InvalidKey`] if the header is present and is not one key.
     pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, InvalidKey> {
         Self::from_values(headers.get_all(Self::HEADER).iter().map(|value| value.as_bytes()))
     }
@@ -60,7 +63,7 @@ impl IdempotencyKey {
         Ok(found)
     }
 
-    /// The key as it is stored.
+    /// Returns the key as it is stored.
     pub fn as_uuid(&self) -> &Uuid {
         &self.0
     }
@@ -98,40 +101,25 @@ impl From<Uuid> for IdempotencyKey {
 }
 
 /// An `Idempotency-Key` header that is not one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidKey {
     /// The header is empty.
+    #[error("the idempotency-key header is empty; send a UUID, or omit the header")]
     Empty,
-    /// It is not a UUID.
+    /// The header is not a UUID.
+    #[error("the idempotency-key header is not a UUID; send a UUID, bare or in double quotes")]
     NotAUuid,
-    /// It is there more than once, with different values.
+    /// The header is repeated with different values.
+    #[error("the idempotency-key header is repeated with different values; send it once")]
     Repeated,
-    /// It is longer than [`IdempotencyKey::MAX_LEN`].
+    /// A value is longer than [`IdempotencyKey::MAX_LEN`].
+    #[error("the idempotency-key header is longer than {} bytes; send a UUID", IdempotencyKey::MAX_LEN)]
     TooLong,
 }
 
-impl fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the idempotency-key header is empty; send a UUID, or leave the header out"),
-            Self::NotAUuid => {
-                f.write_str("the idempotency-key header is not a UUID; send one, bare or in double quotes")
-            }
-            Self::Repeated => {
-                f.write_str("the idempotency-key header is there more than once with different values; send it once")
-            }
-            Self::TooLong => {
-                write!(f, "the idempotency-key header is longer than {} bytes; send a UUID", IdempotencyKey::MAX_LEN)
-            }
-        }
-    }
-}
-
-impl error::Error for InvalidKey {}
-
-/// The content of an RFC 8941 string whose opening quote is gone. Its parameters, of which none are defined, are ignored;
-/// escapes cannot occur in a UUID.
+/// Returns the content of an RFC 8941 string without its opening quote. Ignores parameters, as none are defined. Escapes need
+/// no care, as a UUID has none.
 fn unquote(string: &str) -> Result<&str, InvalidKey> {
     match string.split_once('"') {
         Some(("", _)) => Err(InvalidKey::Empty),
@@ -160,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_uuid_of_any_version_bare_or_as_a_string() {
+    fn accepts_a_uuid_of_any_version_bare_or_as_a_string() {
         for value in [
             KEY.to_owned(),
             KEY.to_uppercase(),
@@ -180,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_a_repeated_header_that_says_the_same() {
+    fn accepts_a_repeated_header_with_equal_values() {
         assert_eq!(parsed(&[KEY, &format!("\"{KEY}\"")]), Ok(Some(KEY.to_owned())));
         assert_eq!(parsed(&[&format!("{KEY}, {KEY}")]), Ok(Some(KEY.to_owned())));
     }
 
     #[test]
-    fn does_not_take_what_is_not_one_key() {
+    fn does_not_accept_a_header_that_is_not_one_key() {
         assert_eq!(parsed(&[""]), Err(InvalidKey::Empty));
         assert_eq!(parsed(&["  "]), Err(InvalidKey::Empty));
         assert_eq!(parsed(&["\"\""]), Err(InvalidKey::Empty));

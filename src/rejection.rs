@@ -1,7 +1,8 @@
-//! What the layer refuses, and the one table that maps it to status codes and details.
+//! Rejections of calls, and the one table that maps them to status codes and details.
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use uuid::Uuid;
@@ -16,26 +17,26 @@ use protobuf_canonical::CanonicalError;
 /// The `google.rpc.ErrorInfo` domain of every rejection.
 pub const DOMAIN: &str = "tonic-idempotency";
 
-/// Why the layer refused a call: the `google.rpc.ErrorInfo` reason of its rejection.
+/// The reason for which the layer refused a call: the `reason` of the `google.rpc.ErrorInfo` in the status.
 ///
 /// | reason | code | situation | also |
 /// |---|---|---|---|
-/// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call's transaction lost against another, and nothing of it is left | `RetryInfo` |
-/// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call still runs | `RetryInfo` |
-/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | malformed or repeated key | `BadRequest` naming the header |
-/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | key needed by the procedure's policy, none sent | `BadRequest` |
-/// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | key used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
-/// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the call's transaction was refused when it was to be committed, and nothing of it is left | |
-/// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no authenticated user, and the policy is to refuse | |
-/// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the first call ended without saying how, and the policy is to refuse | |
-/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is no gRPC message of its type: its frame is cut off or wrong, or its message cannot be decompressed or decoded | |
-/// | | `UNIMPLEMENTED` | it has no message or more than one, or is compressed in a way that is not enabled | for the latter, what is enabled in `grpc-accept-encoding` |
-/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request is larger than the layer's limit | |
-/// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to keep | metadata `resource_id` |
-/// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server accepts no more calls | `RetryInfo` |
-/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | store unreachable, and the policy is to refuse, or the procedure transactional | `RetryInfo` |
+/// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call conflicted with another call and had no effect | `RetryInfo` |
+/// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call is still running | `RetryInfo` |
+/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header |
+/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header |
+/// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
+/// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
+/// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
+/// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the outcome of the first call is unknown, and the policy is to refuse, or its reconciler cannot tell | |
+/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
+/// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not supported | for the latter, the supported encodings in `grpc-accept-encoding` |
+/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit | |
+/// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to store, or could not be decoded | metadata `resource_id`, if known |
+/// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
+/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | the store is unavailable, and the policy is to refuse or the procedure is transactional; or it is not known whether a transaction was committed | `RetryInfo` |
 ///
-/// A client reads it from the status that it got:
+/// A client reads the reason from the status:
 ///
 /// ```
 /// use tonic_idempotency::rejection::Reason;
@@ -96,7 +97,7 @@ impl Reason {
         Self::StoreUnavailable,
     ];
 
-    /// The reason of a rejection by this layer; `None` for any other status.
+    /// Returns the reason if the status is a rejection by this layer; `None` for any other status.
     pub fn of(status: &Status) -> Option<Self> {
         let info = status.get_details_error_info()?;
         if info.domain != DOMAIN {
@@ -105,7 +106,7 @@ impl Reason {
         info.reason.parse().ok()
     }
 
-    /// The reason as `google.rpc.ErrorInfo` has it.
+    /// Returns the reason as it is in `google.rpc.ErrorInfo`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "IDEMPOTENCY_CONFLICT",
@@ -139,25 +140,18 @@ impl FromStr for Reason {
     }
 }
 
-/// A text that is no [`Reason`].
-#[derive(Debug)]
+/// A text that is not a [`Reason`].
+#[derive(Debug, Error)]
+#[error("unknown rejection reason")]
 pub struct UnknownReason(());
 
-impl fmt::Display for UnknownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no reason of this layer")
-    }
-}
-
-impl std::error::Error for UnknownReason {}
-
-/// What differs between a call and the one that used its key before.
+/// The difference between a call and the first call with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// Another procedure.
+    /// The procedures differ.
     Procedure,
-    /// The same procedure, another request message.
+    /// The procedure is the same, and the request messages differ.
     Request,
 }
 
@@ -170,33 +164,55 @@ impl Mismatch {
     }
 }
 
-/// A call that the layer refuses.
-#[derive(Debug)]
+/// A call that the layer refuses. Its text is the message of the status.
+#[derive(Debug, Error)]
 pub(crate) enum Rejection {
+    #[error("the call conflicted with another call and had no effect; retry with the same key")]
     Conflict,
+    #[error("the first call with this idempotency key is still running; retry with the same key")]
     InProgress { lease_left: Duration },
+    #[error(transparent)]
     KeyInvalid(InvalidKey),
+    #[error("this procedure requires an idempotency-key header; send a UUID, and the same UUID with each retry")]
     KeyRequired,
+    #[error("this idempotency key was used with another {}; use a new key for a new operation", .0.as_str())]
     KeyReused(Mismatch),
+    #[error("the call's transaction could not be committed and was rolled back")]
     NotCommitted,
+    #[error(
+        "the first call with this idempotency key succeeded, but its response was not stored; read the created resource \
+         instead"
+    )]
     NotStored { resource: Option<Uuid> },
+    #[error("a call with an idempotency key requires an authenticated user; authenticate, and retry with the same key")]
     NoUser,
+    #[error(
+        "the outcome of the first call with this idempotency key is unknown; check whether it took effect before you use \
+         a new key"
+    )]
     OutcomeUnknown,
+    #[error("malformed request: {0}")]
     RequestMalformed(MalformedRequest),
+    #[error("the request message is larger than the limit of {limit} bytes for calls with an idempotency key")]
     RequestTooLarge { limit: usize },
+    #[error("the server is shutting down; retry with the same key")]
     ShuttingDown,
+    #[error("the idempotency store is unavailable; retry with the same key")]
     StoreUnavailable,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum MalformedRequest {
+    #[error(transparent)]
     Framing(WireError),
+    #[error(transparent)]
     Message(CanonicalError),
+    #[error("the content type is not gRPC with protobuf messages")]
     Protocol,
 }
 
 impl MalformedRequest {
-    /// As gRPC has it for what a server is sent.
+    /// The code that gRPC specifies for a malformed request.
     fn code(&self) -> Code {
         match self {
             Self::Framing(WireError::NoMessage | WireError::SecondMessage | WireError::UnsupportedCompression) => {
@@ -207,23 +223,13 @@ impl MalformedRequest {
     }
 }
 
-impl fmt::Display for MalformedRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Framing(error) => error.fmt(f),
-            Self::Message(error) => error.fmt(f),
-            Self::Protocol => f.write_str("its content type is not gRPC with protobuf messages"),
-        }
-    }
-}
-
-/// How long a client is told to wait after it lost against another: they rarely meet twice.
+/// The delay in `RetryInfo` after a conflict, which rarely happens twice.
 const RETRY_CONFLICT: Duration = Duration::from_millis(100);
 
-/// How long a client is told to wait while the first call runs: it may end any moment.
+/// The delay in `RetryInfo` while the first call is running, and during a shutdown.
 const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 
-/// How long a client is told to wait for a store that cannot be reached.
+/// The delay in `RetryInfo` while the store is unavailable.
 const RETRY_STORE: Duration = Duration::from_secs(5);
 
 impl Rejection {
@@ -245,7 +251,7 @@ impl Rejection {
         }
     }
 
-    /// The table of what the caller sees.
+    /// The code column of the table in the docs of [`Reason`].
     fn code(&self) -> Code {
         match self {
             Self::Conflict | Self::InProgress { .. } => Code::Aborted,
@@ -256,43 +262,6 @@ impl Rejection {
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTooLarge { .. } => Code::ResourceExhausted,
             Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
-        }
-    }
-
-    fn message(&self) -> String {
-        match self {
-            Self::Conflict => {
-                "the call lost against another, and nothing of it is left; retry with the same key".to_owned()
-            }
-            Self::InProgress { .. } => {
-                "the first call with this idempotency key still runs; retry with the same key".to_owned()
-            }
-            Self::KeyInvalid(invalid) => invalid.to_string(),
-            Self::KeyRequired => {
-                "this procedure needs an idempotency-key header; send a UUID, the same one with each retry".to_owned()
-            }
-            Self::KeyReused(Mismatch::Procedure) => {
-                "this idempotency key was used with another procedure; use a new key for a new operation".to_owned()
-            }
-            Self::KeyReused(Mismatch::Request) => {
-                "this idempotency key was used with another request; use a new key for a new operation".to_owned()
-            }
-            Self::NotCommitted => "what the call wrote could not be committed, and nothing of it is left".to_owned(),
-            Self::NoUser => "an idempotency key needs an authenticated user; authenticate".to_owned(),
-            Self::OutcomeUnknown => "the first call with this idempotency key ended without saying how; look whether \
-                                     it took effect before you use a new key"
-                .to_owned(),
-            Self::RequestMalformed(malformed) => format!("the request cannot be read: {malformed}"),
-            Self::RequestTooLarge { limit } => {
-                format!("the request is larger than the {limit} bytes that a call with an idempotency key may have")
-            }
-            Self::NotStored { .. } => "the first call with this idempotency key succeeded, and its response \
-                                               was too large to keep; read the resource instead"
-                .to_owned(),
-            Self::ShuttingDown => "the server shuts down; retry with the same key".to_owned(),
-            Self::StoreUnavailable => {
-                "idempotency keys cannot be checked at the moment; retry with the same key".to_owned()
-            }
         }
     }
 
@@ -307,7 +276,7 @@ impl Rejection {
                 details.set_retry_info(Some(RETRY_IN_PROGRESS.min(*lease_left)));
             }
             Self::KeyInvalid(_) | Self::KeyRequired => {
-                details.add_bad_request_violation(IdempotencyKey::HEADER, self.message());
+                details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
             Self::NotStored { resource: Some(id) } => {
@@ -345,7 +314,7 @@ impl Rejection {
 
 impl From<Rejection> for Status {
     fn from(rejection: Rejection) -> Self {
-        let (code, message, details) = (rejection.code(), rejection.message(), rejection.details());
+        let (code, message, details) = (rejection.code(), rejection.to_string(), rejection.details());
         Status::with_error_details_and_metadata(code, message, details, rejection.metadata())
     }
 }
@@ -354,7 +323,7 @@ impl From<Rejection> for Status {
 mod tests {
     use super::*;
 
-    /// Every row of the table in the docs of [`Reason`].
+    /// Covers every row of the table in the docs of [`Reason`].
     #[test]
     fn full_matrix() {
         let resource = Uuid::from_u128(7);
@@ -417,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_take_the_status_of_another_for_a_rejection() {
+    fn does_not_read_a_reason_from_the_status_of_another_domain() {
         let details = ErrorDetails::with_error_info("IDEMPOTENCY_IN_PROGRESS", "elsewhere", []);
         assert_eq!(Reason::of(&Status::with_error_details(Code::Aborted, "", details)), None);
         assert_eq!(Reason::of(&Status::aborted("")), None);

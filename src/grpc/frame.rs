@@ -1,8 +1,7 @@
 //! The length-prefixed message of gRPC over HTTP/2: a flag, a length of four bytes, the message.
 
-use std::{error, fmt};
-
 use bytes::{BufMut, Bytes, BytesMut};
+use thiserror::Error;
 
 /// The size of what stands in front of each message.
 pub(super) const HEADER_LEN: usize = 5;
@@ -81,40 +80,31 @@ impl Frame {
     }
 }
 
-/// A body that is not one gRPC message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A body that is not one gRPC message, or a stored part of a response that cannot be decoded.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub(crate) enum WireError {
     #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(dead_code))]
+    #[error("the message cannot be decompressed")]
     Compression,
+    #[error("the stored error cannot be decoded")]
     NoError,
+    #[error("no message, but exactly one is required (cardinality violation)")]
     NoMessage,
+    #[error("the stored metadata cannot be decoded")]
     NoMetadata,
+    #[error("the compressed flag is set, but grpc-encoding is missing or identity")]
     NotCompressed,
+    #[error("more than one message (cardinality violation)")]
     SecondMessage,
+    #[error("the message is too large")]
     TooLarge,
+    #[error("unexpected end of the body within a message")]
     Truncated,
+    #[error("invalid compression flag (valid flags are 0 and 1)")]
     UnknownFlag,
+    #[error("the grpc-encoding is not supported")]
     UnsupportedCompression,
 }
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Compression => "its message cannot be decompressed",
-            Self::NoError => "it is no stored error",
-            Self::NoMessage => "it has no message, and has to have one (cardinality violation)",
-            Self::NoMetadata => "it is no stored metadata",
-            Self::NotCompressed => "its message says that it is compressed, and nothing says how",
-            Self::SecondMessage => "it has more than one message (cardinality violation)",
-            Self::TooLarge => "its message is too large",
-            Self::Truncated => "it ends in the middle of a message",
-            Self::UnknownFlag => "its message starts with an unknown flag",
-            Self::UnsupportedCompression => "its message is compressed in a way that is not enabled here",
-        })
-    }
-}
-
-impl error::Error for WireError {}
 
 #[cfg(test)]
 mod tests {
