@@ -59,7 +59,9 @@ impl MetadataFilter {
     }
 
     fn keeps(&self, name: &HeaderName) -> bool {
-        self.only.as_ref().is_none_or(|only| only.contains(name)) && !self.except.contains(name) && !is_never_kept(name)
+        self.only.as_ref().is_none_or(|only| only.contains(name))
+            && !self.except.contains(name)
+            && !is_never_replayed(name)
     }
 }
 
@@ -110,7 +112,7 @@ impl Metadata {
 }
 
 /// Whether metadata of this name is never kept, whatever the settings say.
-pub(crate) fn is_never_kept(name: &HeaderName) -> bool {
+pub(crate) fn is_never_replayed(name: &HeaderName) -> bool {
     let name = name.as_str();
     NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

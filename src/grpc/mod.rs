@@ -14,7 +14,7 @@ pub(crate) use self::frame::Frame;
 pub(crate) use self::{
     compression::{Encoding, GRPC_ACCEPT_ENCODING},
     frame::WireError,
-    metadata::{MetadataFilter, is_never_kept},
+    metadata::{MetadataFilter, is_never_replayed},
     request::{RequestError, UnaryRequest, drain, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
 };

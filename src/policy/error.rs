@@ -1,129 +1,110 @@
-use std::{error, fmt, time::Duration};
+//! The error of a procedure's configuration.
+
+use std::time::Duration;
+
+use thiserror::Error;
 
 use super::InvalidFinalError;
 
-/// A procedure that cannot be opted in as it is described.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An invalid configuration of a procedure, in its proto option or in code.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProcedureError {
-    /// The id field is not a string or bytes field that holds one value.
+    /// The id field is not a singular string or bytes field.
+    #[error("{procedure}: the id field {field:?} cannot hold a UUID; it has to be a singular string or bytes field")]
     IdFieldNotUuid {
         /// The procedure's path.
         procedure: String,
-        /// The field as it was named.
+        /// The field's path as configured.
         field: String,
     },
     /// A duration is zero, negative, or too long.
+    #[error("{procedure}: {setting} has to be more than zero and at most {} s", .most.as_secs())]
     InvalidDuration {
         /// The procedure's path.
         procedure: String,
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// The longest that it can be.
+        /// The maximum.
         most: Duration,
     },
-    /// An error is to be final that cannot be.
+    /// A code in `final_errors` cannot be final.
+    #[error("{procedure}: final_errors: {error}; leave it out")]
     InvalidFinalError {
         /// The procedure's path.
         procedure: String,
-        /// Which, and why.
+        /// The code and the reason.
         error: InvalidFinalError,
     },
-    /// The option has a value that this version of the crate does not know.
+    /// The proto option cannot be decoded, or has a value that is unknown to this version of the crate.
+    #[error("{procedure}: invalid option (idempotency.v1.procedure): {why}")]
     InvalidOption {
         /// The procedure's path.
         procedure: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The response message has no such field.
+    /// The response message does not have the field.
+    #[error("{procedure}: the response has no field {field:?}: {message} has no such field")]
     MissingField {
         /// The procedure's path.
         procedure: String,
-        /// The field as it was named.
+        /// The field's path as configured.
         field: String,
-        /// The message that lacks it: the response, or one on the way.
+        /// The full name of the message that lacks the field: the response, or a submessage on the path.
         message: String,
     },
-    /// It is to be reconciled, and no reconciler was given to the layer.
+    /// The policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile), and the layer has no reconciler for the procedure.
+    #[error(
+        "{procedure}: on_lease_ended is RECONCILE, but the layer has no reconciler for the procedure; add one with \
+         IdempotencyLayerBuilder::reconciler, or choose another policy"
+    )]
     NoReconciler {
         /// The procedure's path.
         procedure: String,
     },
-    /// It is to be rolled back when its client goes away, and is not transactional.
+    /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not transactional.
+    #[error(
+        "{procedure}: only a transactional procedure can be rolled back when its client disconnects; make it \
+         transactional, or choose on_disconnect FINISH"
+    )]
     NoRollBack {
         /// The procedure's path.
         procedure: String,
     },
-    /// It is transactional, and the store has no transactions.
+    /// The procedure is transactional, and the store does not support transactions.
+    #[error(
+        "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, or \
+         mode reserved"
+    )]
     NoTransactions {
         /// The procedure's path.
         procedure: String,
     },
-    /// The procedure streams; only unary ones can be replayed.
+    /// The procedure is streaming. Only unary procedures can be replayed.
+    #[error("{procedure}: streaming procedures cannot take idempotency keys; only unary procedures can")]
     Streaming {
         /// The procedure's path.
         procedure: String,
     },
-    /// The descriptors have no such procedure.
+    /// The descriptors do not contain the procedure.
+    #[error("{procedure}: no such procedure in the descriptors")]
     Unknown {
         /// The procedure's path.
         procedure: String,
     },
-    /// The store knows no such resource type.
+    /// The store does not have the resource type.
+    #[error("{procedure}: unknown resource type {resource_type:?}; the store has: {}", list(.known))]
     UnknownResourceType {
         /// The procedure's path.
         procedure: String,
-        /// The type as it was named.
+        /// The resource type as configured.
         resource_type: String,
-        /// Those that the store knows.
+        /// The resource types of the store.
         known: Vec<String>,
     },
 }
 
-impl fmt::Display for ProcedureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::IdFieldNotUuid { procedure, field } => write!(
-                f,
-                "{procedure}: the id field {field:?} cannot hold a UUID; it has to be a single string or bytes field"
-            ),
-            Self::InvalidDuration { procedure, setting, most } => {
-                write!(f, "{procedure}: the {setting} has to be more than zero and at most {} s", most.as_secs())
-            }
-            Self::InvalidFinalError { procedure, error } => write!(f, "{procedure}: {error}; leave it out"),
-            Self::InvalidOption { procedure, why } => {
-                write!(f, "{procedure}: the option (idempotency.v1.procedure) is not understood: {why}")
-            }
-            Self::MissingField { procedure, field, message } => {
-                write!(
-                    f,
-                    "{procedure}: the field {field:?} of the response cannot be found: {message} has no such field"
-                )
-            }
-            Self::NoReconciler { procedure } => {
-                write!(f, "{procedure}: give the layer a reconciler for it, or choose another policy on_lease_ended")
-            }
-            Self::NoRollBack { procedure } => write!(
-                f,
-                "{procedure}: only a transactional procedure can be rolled back when its client goes away; make it \
-                 transactional, or let it finish"
-            ),
-            Self::NoTransactions { procedure } => write!(
-                f,
-                "{procedure}: it is transactional, and the store has no transactions; use PostgresStore, or mode reserved"
-            ),
-            Self::Streaming { procedure } => {
-                write!(f, "{procedure}: a streaming procedure cannot take idempotency keys")
-            }
-            Self::Unknown { procedure } => write!(f, "{procedure}: no such procedure in the descriptors"),
-            Self::UnknownResourceType { procedure, resource_type, known } => write!(
-                f,
-                "{procedure}: the store knows no resource type {resource_type:?}; it knows: {}",
-                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-            ),
-        }
-    }
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
-
-impl error::Error for ProcedureError {}

@@ -1,8 +1,10 @@
+//! Finds a field by its dotted path.
+
 use prost_reflect::{FieldDescriptor, MethodDescriptor};
 
 use super::ProcedureError;
 
-/// The field of the response that a dotted path names, after those on the way to it.
+/// Returns the fields along a dotted path from the response message; the last one is the field that the path names.
 pub(super) fn find(
     procedure: &str,
     method: &MethodDescriptor,

@@ -1,19 +1,23 @@
-use std::{error, fmt};
+//! The errors that end an operation.
 
+use std::fmt;
+
+use thiserror::Error;
 use tonic::Code;
 
-/// Errors that end an operation: stored and replayed as a response is.
+/// The codes of the errors that end an operation: they are stored and replayed like a response.
 ///
-/// A code that says that the same call may succeed later is never one of them: stored, it would freeze a passing trouble for
-/// as long as the record lives. These are `ABORTED`, `CANCELLED`, `DEADLINE_EXCEEDED`, `INTERNAL`, `RESOURCE_EXHAUSTED`,
-/// `UNAVAILABLE` and `UNKNOWN`.
+/// After `ABORTED`, `CANCELLED`, `DEADLINE_EXCEEDED`, `INTERNAL`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE` and `UNKNOWN` the same
+/// call may succeed later. These cannot be final: a temporary problem would last as long as the record.
 ///
 /// ```
 /// use tonic::Code;
 /// use tonic_idempotency::policy::FinalErrors;
 ///
+/// // Default: no error is final.
 /// assert!(!FinalErrors::default().contains(Code::NotFound));
 ///
+/// // Customised.
 /// let errors = FinalErrors::new([Code::FailedPrecondition, Code::NotFound])?;
 /// assert!(errors.contains(Code::NotFound));
 /// assert!(FinalErrors::new([Code::Unavailable]).is_err());
@@ -21,7 +25,7 @@ use tonic::Code;
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct FinalErrors {
-    /// A bit for each code.
+    /// One bit per code.
     codes: u32,
 }
 
@@ -29,11 +33,11 @@ impl FinalErrors {
     /// No error is final. The default.
     pub const NONE: Self = Self { codes: 0 };
 
-    /// These errors.
+    /// Creates a set of codes.
     ///
     /// # Errors
     ///
-    /// [`InvalidFinalError`] for `OK`, and for a code that says that the same call may succeed later.
+    /// [`InvalidFinalError`] for `OK`, and for a code after which the same call may succeed later.
     pub fn new(codes: impl IntoIterator<Item = Code>) -> Result<Self, InvalidFinalError> {
         codes.into_iter().try_fold(Self::NONE, |errors, code| match may_be_final(code) {
             true => Ok(Self { codes: errors.codes | bit(code) }),
@@ -41,12 +45,12 @@ impl FinalErrors {
         })
     }
 
-    /// Whether an error with this code is final.
+    /// Returns whether an error with this code is final.
     pub fn contains(&self, code: Code) -> bool {
         self.codes & bit(code) != 0
     }
 
-    /// Whether no error is final.
+    /// Returns whether no error is final.
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
     }
@@ -58,30 +62,19 @@ impl fmt::Debug for FinalErrors {
     }
 }
 
-/// A code that no final error can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A code that cannot be final.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("{code:?} cannot be a final error: {}", why_not(*.code))]
 pub struct InvalidFinalError {
     code: Code,
 }
 
 impl InvalidFinalError {
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 }
-
-impl fmt::Display for InvalidFinalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} cannot be a final error: ", self.code)?;
-        f.write_str(match self.code {
-            Code::Ok => "it is no error",
-            _ => "the same call may succeed later, and a stored error would keep it from that",
-        })
-    }
-}
-
-impl error::Error for InvalidFinalError {}
 
 fn bit(code: Code) -> u32 {
     1 << i32::from(code)
@@ -106,6 +99,13 @@ fn may_be_final(code: Code) -> bool {
         | Code::ResourceExhausted
         | Code::Unavailable
         | Code::Unknown => false,
+    }
+}
+
+fn why_not(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "it is not an error",
+        _ => "the same call may succeed later, which a stored error would prevent",
     }
 }
 

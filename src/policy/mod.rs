@@ -1,14 +1,14 @@
-//! Which procedures take idempotency keys, what they create, and their policies.
+//! Configuration of procedures: which ones take idempotency keys, the resources that they create, and their policies.
 //!
-//! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`]; both
-//! come to the same [`Procedure`]. Where both speak of one procedure, the code wins as a whole. A procedure with neither is
-//! passed through.
+//! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`]. Both give a
+//! [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures that are not opted in
+//! pass through unchanged.
 
 mod error;
 mod field;
 mod final_errors;
 mod option;
-#[expect(clippy::module_inception, reason = "the policies proper, among all that is said of a procedure")]
+#[expect(clippy::module_inception, reason = "the policies themselves, one part of the configuration")]
 mod policy;
 mod reconciler;
 mod redact;
@@ -47,48 +47,49 @@ pub struct Procedure {
 }
 
 impl Procedure {
-    /// Opts a procedure in, by its path: `/organization.v1.ProjectService/CreateProject`, the leading slash optional.
+    /// Opts in the procedure with this path, such as `/organization.v1.ProjectService/CreateProject`. The leading slash is
+    /// optional.
     pub fn builder(path: impl Into<String>) -> ProcedureBuilder {
         ProcedureBuilder { path: self::path(path.into()), ..ProcedureBuilder::default() }
     }
 
-    /// The path, as it is in the request and in the table: `/organization.v1.ProjectService/CreateProject`.
+    /// Returns the path with its leading slash, as in requests and in the table:
+    /// `/organization.v1.ProjectService/CreateProject`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The same, to be kept.
+    /// Returns the path as a shared string.
     pub(crate) fn shared_path(&self) -> Arc<str> {
         Arc::clone(&self.path)
     }
 
-    /// Its log lines and counters.
     pub(crate) fn telemetry(&self) -> &ProcedureTelemetry {
         &self.telemetry
     }
 
-    /// The procedure's descriptor.
+    /// Returns the procedure's descriptor.
     pub fn method(&self) -> &MethodDescriptor {
         &self.method
     }
 
-    /// The resource that the procedure creates; `None` where it creates no tracked one.
+    /// Returns the resource that the procedure creates; `None` if it creates no tracked resource.
     pub fn creates(&self) -> Option<&Creates> {
         self.creates.as_ref()
     }
 
-    /// What to do in each case that leaves a choice.
+    /// Returns the policies.
     pub fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// The fields of the response that are not stored.
+    /// Returns the paths of the response fields that are not stored.
     pub fn redacted_fields(&self) -> &[String] {
         &self.redact
     }
 }
 
-/// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
+/// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, method: _, creates, policies, redact, telemetry: _ } = self;
@@ -101,19 +102,19 @@ impl fmt::Debug for Procedure {
     }
 }
 
-/// The resource that a procedure creates.
+/// The resource that a procedure creates, and the field of the response with its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Creates {
-    /// A resource type that the store knows, such as `project`.
+    /// The name of a resource type of the store, such as `project`.
     pub resource_type: String,
-    /// The field of the response that holds the resource's id, a UUID as a string or as 16 bytes; with dots, a path into
-    /// submessages.
+    /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a field of a
+    /// submessage.
     pub id_field: String,
 }
 
-/// A procedure as the proto option or the code describes it, not yet held against its descriptor. What is left out has the
-/// layer's default.
+/// The configuration of a procedure, from its proto option or from code. It is checked against the descriptors when the layer is
+/// built. A setting that is not set has the layer's default ([`Policies`]).
 ///
 /// Default, for a procedure that creates no tracked resource:
 ///
@@ -157,105 +158,106 @@ pub struct ProcedureBuilder {
 }
 
 impl ProcedureBuilder {
-    /// The type of the created resource, and the field of the response that holds its id.
+    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Defaults to no tracked
+    /// resource.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
         self
     }
 
-    /// Where the effect of a reserved handler is.
+    /// Sets where a reserved handler takes effect.
     pub fn effect(mut self, policy: EffectPolicy) -> Self {
         self.effect = Some(policy);
         self
     }
 
-    /// Errors of the handler that end the operation: stored and replayed as a response is. Which codes may be among them is
-    /// checked when the layer is built; see [`FinalErrors`].
+    /// Sets the errors of the handler that end the operation: they are stored and replayed like a response. Building the layer
+    /// fails if a code cannot be final: see [`FinalErrors`].
     pub fn final_errors(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
         self.final_errors = Some(codes.into_iter().collect());
         self
     }
 
-    /// The isolation level of the transaction that a transactional procedure is given.
+    /// Sets the isolation level of a transactional procedure's transaction.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = Some(isolation);
         self
     }
 
-    /// How long a call waits for the one that holds its key. More than zero, at most an hour.
+    /// Sets how long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one hour.
     pub fn max_wait(mut self, bound: Duration) -> Self {
         self.max_wait = Some(bound);
         self
     }
 
-    /// Where the handler's writes and the record meet.
+    /// Sets how the handler's writes and the record are committed.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// What to do with a transactional call whose client goes away.
+    /// Sets the policy for a transactional call whose client disconnects.
     pub fn on_disconnect(mut self, policy: DisconnectPolicy) -> Self {
         self.on_disconnect = Some(policy);
         self
     }
 
-    /// What to do with a call whose key is in use by a call that still runs.
+    /// Sets the policy for a call whose key is in use by a call that is still running.
     pub fn on_in_progress(mut self, policy: InProgressPolicy) -> Self {
         self.on_in_progress = Some(policy);
         self
     }
 
-    /// What to do without a key.
+    /// Sets the policy for calls without a key.
     pub fn key_policy(mut self, policy: KeyPolicy) -> Self {
         self.key_policy = Some(policy);
         self
     }
 
-    /// What to do where no user is authenticated.
+    /// Sets the policy for calls with a key and without an authenticated user.
     pub fn on_no_user(mut self, policy: UserPolicy) -> Self {
         self.on_no_user = Some(policy);
         self
     }
 
-    /// What to do where the store cannot be reached.
+    /// Sets the policy for calls while the store is unavailable.
     pub fn on_store_unavailable(mut self, policy: StorePolicy) -> Self {
         self.on_store_unavailable = Some(policy);
         self
     }
 
-    /// What to do with a key whose first call ended its lease without saying how it ended.
+    /// Sets the policy for a key whose lease ended without an outcome.
     pub fn on_lease_ended(mut self, policy: LeasePolicy) -> Self {
         self.on_lease_ended = Some(policy);
         self
     }
 
-    /// How long a reservation is believed. More than zero, at most ten years.
+    /// Sets how long a reservation is valid without a renewal: see [`Policies::lease`]. More than zero, at most ten years.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// How long a completed record lives. More than zero, at most ten years.
+    /// Sets how long a completed record is stored. More than zero, at most ten years.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// A field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay does not.
-    /// With dots, a path into submessages, in lists too.
+    /// Adds a field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay does not.
+    /// A dotted path selects fields of submessages, also of repeated ones. Defaults to storing all fields.
     pub fn redact(mut self, field: impl Into<String>) -> Self {
         self.redact.push(field.into());
         self
     }
 
-    /// The path, with its leading slash.
+    /// Returns the path with its leading slash.
     pub fn path(&self) -> &str {
         &self.path
     }
 }
 
-/// A procedure's path with its leading slash.
+/// Adds the leading slash if it is missing.
 pub(crate) fn path(path: String) -> String {
     if path.starts_with('/') { path } else { format!("/{path}") }
 }

@@ -15,7 +15,7 @@ use crate::proto::v1;
 /// The extension of `google.protobuf.MethodOptions`, as `idempotency/v1/procedure.proto` declares it.
 const OPTION: &str = "idempotency.v1.procedure";
 
-/// The procedures that the pool's files opt in.
+/// Returns the procedures that have the option.
 pub(crate) fn read_options(pool: &DescriptorPool) -> Result<Vec<ProcedureBuilder>, ProcedureError> {
     let Some(extension) = pool.get_extension_by_name(OPTION) else {
         return Ok(Vec::new());
@@ -34,9 +34,9 @@ pub(crate) fn read_options(pool: &DescriptorPool) -> Result<Vec<ProcedureBuilder
 fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, ProcedureError> {
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
     let invalid = |why: String| ProcedureError::InvalidOption { procedure: path.clone(), why };
-    let message = value.as_message().ok_or_else(|| invalid("it is no message".to_owned()))?;
+    let message = value.as_message().ok_or_else(|| invalid("not a message".to_owned()))?;
     let option: v1::Procedure = message.transcode_to().map_err(|error| invalid(error.to_string()))?;
-    let unknown = |field: &str| invalid(format!("unknown value of {field}"));
+    let unknown = |field: &str| invalid(format!("unknown value in {field}"));
 
     let mut procedure = Procedure::builder(path.clone());
     if let Some(creates) = option.creates {
@@ -101,7 +101,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     Ok(procedure)
 }
 
-/// The codes; `None` where nothing is said.
+/// Converts the codes; `None` if the field is not set. Fails on an unknown code.
 fn final_errors(errors: &[i32]) -> Result<Option<Vec<Code>>, ()> {
     if errors.is_empty() {
         return Ok(None);
@@ -111,7 +111,7 @@ fn final_errors(errors: &[i32]) -> Result<Option<Vec<Code>>, ()> {
         match v1::FinalError::try_from(*error) {
             Ok(v1::FinalError::None) => {}
             Ok(v1::FinalError::Unspecified) | Err(_) => return Err(()),
-            // The numbers are those of gRPC.
+            // The numbers of the enum are gRPC codes.
             Ok(_) => codes.push(Code::from_i32(*error)),
         }
     }

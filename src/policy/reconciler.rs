@@ -1,4 +1,4 @@
-//! The question how a call ended that left no outcome.
+//! Reconcilers: they find out how an abandoned call ended.
 
 use std::error::Error;
 
@@ -9,14 +9,15 @@ use crate::{key::IdempotencyKey, user::UserId};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Finds out how a call ended whose lease ended without an outcome: its process died, or was cut off from the store.
+/// Finds out how a call ended whose lease ended without an outcome: its process died, or lost its connection to the store.
 ///
-/// It looks for the effect where the effect would be, in the business tables or at the payment provider, by the key that the
-/// handler took along (handlers find the `IdempotencyKey` in the request's extensions). Asked for the procedures whose policy is
-/// [`LeasePolicy::Reconcile`]: when a client retries, and by [`Recovery`](crate::maintenance::Recovery) in the background. While it is
-/// asked, the key is reserved for the asker; it has to answer within the lease.
+/// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider. It searches
+/// by the idempotency key, which handlers find in the request's extensions and have to record with the effect. The layer asks the
+/// reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile) when a client retries the call;
+/// [`Recovery`](crate::maintenance::Recovery) asks in the background. The key stays reserved meanwhile. An answer that takes longer
+/// than half the lease counts as [`Reconciliation::Unknown`].
 ///
-/// A closure is one, too:
+/// Closures are reconcilers, too:
 ///
 /// ```
 /// use tonic_idempotency::policy::{Abandoned, Reconciliation};
@@ -37,11 +38,15 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # is_one(reconciler);
 /// ```
 pub trait Reconciler: Send + Sync + 'static {
-    /// How the call ended.
+    /// Finds out how the call ended.
     ///
     /// # Errors
     ///
-    /// It cannot be found out at the moment; counts as [`Reconciliation::Unknown`], and is logged.
+    /// Any error that prevents an answer. It is logged, and counts as [`Reconciliation::Unknown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped if it takes longer than half the lease.
     fn reconcile(&self, abandoned: Abandoned) -> impl Future<Output = Result<Reconciliation, BoxError>> + Send;
 }
 
@@ -55,17 +60,17 @@ where
     }
 }
 
-/// A call that ended without saying how.
+/// A call whose lease ended without an outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Abandoned {
-    /// Its user.
+    /// The user.
     pub user: UserId,
-    /// Its key.
+    /// The key.
     pub key: IdempotencyKey,
-    /// The path of its procedure.
+    /// The path of the procedure.
     pub procedure: String,
-    /// The encoded request message, where a client retries; `None` in the background, where nobody has it.
+    /// The encoded request message if a client retries the call; `None` in the background, as requests are not stored.
     pub request: Option<Bytes>,
 }
 
@@ -73,17 +78,17 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciliation {
-    /// It took effect; this is its response message, encoded. It is recorded, and given to this retry and all later ones;
-    /// without metadata of the handler's, which is gone.
+    /// The call took effect. Contains its encoded response message, which is recorded and returned to this retry and all later
+    /// ones. The handler's metadata is lost.
     Completed(Bytes),
-    /// It did not, and will not any more. The handler is run again.
+    /// The call did not take effect, and will not. The handler runs again.
     NotExecuted,
-    /// Nobody knows. The call is refused with `IDEMPOTENCY_OUTCOME_UNKNOWN`; a later retry asks again.
+    /// The outcome is unknown. The retry is refused with `IDEMPOTENCY_OUTCOME_UNKNOWN`; a later one asks again.
     Unknown,
 }
 
 impl Reconciliation {
-    /// It took effect, with this response.
+    /// Creates a [`Completed`](Self::Completed) with this response message.
     pub fn completed(response: &impl Message) -> Self {
         Self::Completed(response.encode_to_vec().into())
     }

@@ -1,3 +1,5 @@
+//! Removes redacted fields from responses.
+
 use bytes::Bytes;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, Value};
@@ -5,11 +7,11 @@ use prost_reflect::{DynamicMessage, Value};
 use super::{Procedure, ResponseError};
 
 impl Procedure {
-    /// The encoded response as it is stored: without its redacted fields.
+    /// Returns the encoded response without its redacted fields, as it is stored.
     ///
     /// # Errors
     ///
-    /// [`ResponseError`] where the response cannot be read.
+    /// [`ResponseError::Unreadable`] if the response cannot be decoded.
     pub fn redacted(&self, response: Bytes) -> Result<Bytes, ResponseError> {
         if self.redact.is_empty() {
             return Ok(response);

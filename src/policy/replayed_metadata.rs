@@ -1,25 +1,25 @@
-//! Which of the handler's response metadata a replay has.
+//! The setting for the handler's response metadata in replays.
 
 use std::collections::HashSet;
 
 use http::HeaderName;
 
-use crate::grpc::{MetadataFilter, is_never_kept};
+use crate::grpc::{MetadataFilter, is_never_replayed};
 
-/// Which of the handler's response metadata a replay has: its headers as headers and its trailers as trailers, binary ones
-/// (`-bin`) and repeated values included; of errors that are replayed, too.
+/// Selects the handler's response metadata that replays contain.
 ///
-/// It is stored with the response, and counts towards
-/// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). The setting holds when a response is stored and
-/// again when it is replayed. Name in [`except`](Self::except) what is secret, and what tells of one call alone, such as its
-/// cost or the id of its trace.
+/// Selected metadata is stored with the response, or with the error if that is final. A replay has the headers as headers and the
+/// trailers as trailers, with binary metadata (`-bin`) and repeated values. It counts towards
+/// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). The setting applies when a response is stored,
+/// and again when it is replayed. List in [`except`](Self::except) metadata that is secret or describes a single call, such as its
+/// cost or its trace id. Defaults to [`custom`](Self::custom).
 ///
-/// Some metadata is never kept, whatever the setting says:
+/// Some metadata is never stored or replayed, whatever the setting:
 ///
-/// | never kept | |
+/// | never replayed | |
 /// |---|---|
 /// | for the first caller alone | `set-cookie`, `cookie`, `authorization`, `www-authenticate` and the like |
-/// | of the connection | `connection` and what it names, `keep-alive`, `te`, `trailer`, `transfer-encoding`, `upgrade`, `via`, `alt-svc` and the like |
+/// | of the connection | `connection` and the headers that it lists, `keep-alive`, `te`, `trailer`, `transfer-encoding`, `upgrade`, `via`, `alt-svc` and the like |
 /// | of the protocol, or of the body | `grpc-*`, `connect-*`, `content-*`, `accept-encoding` |
 /// | of the server, or for browsers | `date`, `server`, `server-timing`, `age`, `vary`, `access-control-*` and the like |
 /// | of this layer | `idempotency-key`, `idempotency-status`, `idempotent-replayed` |
@@ -32,12 +32,12 @@ use crate::grpc::{MetadataFilter, is_never_kept};
 /// // Default: all custom metadata.
 /// assert!(builder().replayed_metadata(ReplayedMetadata::custom()).build().is_ok());
 ///
-/// // Customised: all but some, or some alone.
+/// // Customised: all except some, or only some.
 /// let cost = ReplayedMetadata::custom().except(["x-request-cost"]);
 /// assert!(builder().replayed_metadata(cost).build().is_ok());
 /// assert!(builder().replayed_metadata(ReplayedMetadata::only(["shop-region"])).build().is_ok());
 ///
-/// // What is never kept cannot be asked for.
+/// // Metadata that is never replayed cannot be selected.
 /// let error = builder().replayed_metadata(ReplayedMetadata::only(["set-cookie"])).build().unwrap_err();
 /// assert!(error.to_string().contains("set-cookie"));
 /// ```
@@ -48,22 +48,22 @@ pub struct ReplayedMetadata {
 }
 
 impl ReplayedMetadata {
-    /// All metadata but what is never kept.
+    /// Selects all metadata, except the metadata that is never replayed.
     pub fn custom() -> Self {
         Self::default()
     }
 
-    /// What has one of these names. In names, case does not count.
+    /// Selects the metadata with these names. Names are case-insensitive.
     pub fn only(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { only: Some(names.into_iter().map(Into::into).collect()), except: Vec::new() }
     }
 
-    /// No metadata.
+    /// Selects no metadata.
     pub fn none() -> Self {
         Self { only: Some(Vec::new()), except: Vec::new() }
     }
 
-    /// Without what has one of these names.
+    /// Excludes the metadata with these names. Names are case-insensitive.
     pub fn except(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.except.extend(names.into_iter().map(Into::into));
         self
@@ -71,14 +71,14 @@ impl ReplayedMetadata {
 
     pub(crate) fn resolve(self) -> Result<MetadataFilter, InvalidMetadataName> {
         let only = self.only.map(parse).transpose()?;
-        if let Some(name) = only.iter().flatten().find(|name| is_never_kept(name)) {
+        if let Some(name) = only.iter().flatten().find(|name| is_never_replayed(name)) {
             return Err(InvalidMetadataName::NeverReplayed(name.to_string()));
         }
         Ok(MetadataFilter::new(only, parse(self.except)?))
     }
 }
 
-/// A name of metadata that cannot be asked for.
+/// A name that cannot be selected.
 pub(crate) enum InvalidMetadataName {
     Malformed(String),
     NeverReplayed(String),

@@ -1,4 +1,4 @@
-//! Holds a described procedure against its descriptor.
+//! Checks the configuration of a procedure against its descriptor.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::telemetry::ProcedureTelemetry;
 
-/// The longest lease and retention, ten years: longer ones are mistakes, and clocks overflow.
+/// The maximum lease and retention, ten years: longer ones are mistakes, and clocks would overflow.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// The longest wait for another call: no client waits longer.
+/// The maximum wait for a running call, one hour: no client waits longer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// Checks a described procedure against its descriptor, and fills in the defaults.
+/// Checks the configuration of a procedure against its descriptor, and fills in the defaults.
 pub(crate) fn resolve(
     described: ProcedureBuilder,
     pool: &DescriptorPool,
@@ -38,7 +38,6 @@ pub(crate) fn resolve(
     Ok(Procedure { path, method, creates, policies, redact, telemetry })
 }
 
-/// What is described, and for the rest the defaults.
 fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {
     let path = &described.path;
     let final_errors = match &described.final_errors {

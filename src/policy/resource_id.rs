@@ -1,16 +1,19 @@
-use std::{borrow::Cow, error, fmt};
+//! Finds the id of the created resource in a response.
+
+use std::borrow::Cow;
 
 use prost_reflect::{DynamicMessage, Value};
+use thiserror::Error;
 use uuid::Uuid;
 
 use super::{Creates, Procedure};
 
 impl Procedure {
-    /// The id of the resource that was created, from the encoded response; `None` where the procedure creates none.
+    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no tracked resource.
     ///
     /// # Errors
     ///
-    /// [`ResponseError`] where the response cannot be read, or its field holds no UUID.
+    /// [`ResponseError`] if the response cannot be decoded, or its id field does not hold a UUID.
     pub fn resource_id(&self, response: &[u8]) -> Result<Option<Uuid>, ResponseError> {
         let Some(Creates { id_field, .. }) = &self.creates else {
             return Ok(None);
@@ -25,28 +28,19 @@ impl Procedure {
     }
 }
 
-/// A response that does not give what is asked of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why the id of the created resource, or the response to store, cannot be read from a response.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// The field holds no UUID.
+    /// The id field does not hold a UUID.
+    #[error("the id field of the response does not hold a UUID")]
     NotAUuid,
-    /// The response cannot be read.
+    /// The response cannot be decoded.
+    #[error("the response cannot be decoded")]
     Unreadable,
 }
 
-impl fmt::Display for ResponseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAUuid => "the response's id field holds no UUID",
-            Self::Unreadable => "the response cannot be read",
-        })
-    }
-}
-
-impl error::Error for ResponseError {}
-
-/// The field that a dotted path names, with its default where it is not set.
+/// Returns the value of the field at a dotted path, or its default if it is not set.
 fn find<'a>(message: &'a DynamicMessage, path: &str) -> Option<Cow<'a, Value>> {
     let Some((name, rest)) = path.split_once('.') else {
         return message.get_field_by_name(path);

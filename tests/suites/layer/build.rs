@@ -291,7 +291,10 @@ fn refuses_a_code_that_cannot_be_a_final_error() {
     assert!(message.contains(CREATE) && message.contains("Unavailable"), "{message}");
     assert!(message.contains("may succeed later") && message.contains("leave it out"), "{message}");
     let message = error_of(Procedure::builder(CREATE).final_errors([Code::Ok]));
-    assert!(message.contains(CREATE) && message.contains("no error") && message.contains("leave it out"), "{message}");
+    assert!(
+        message.contains(CREATE) && message.contains("not an error") && message.contains("leave it out"),
+        "{message}"
+    );
 }
 
 #[test]

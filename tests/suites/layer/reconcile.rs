@@ -378,7 +378,7 @@ fn a_procedure_without_a_reconciler_cannot_be_reconciled() {
         let error = builder.build().expect_err("there is none");
         assert!(matches!(&error, BuildError::Procedure(ProcedureError::NoReconciler { .. })), "{error:?}");
         let message = error.to_string();
-        assert!(message.contains(CREATE) && message.contains("give the layer a reconciler"), "{message}");
+        assert!(message.contains(CREATE) && message.contains("IdempotencyLayerBuilder::reconciler"), "{message}");
     }
     builder().reconciler(CREATE, witness.reconciler()).build().expect("a layer");
     builder().reconciler("shop.v1.Shop/CreateOrder", witness.reconciler()).build().expect("a layer");
