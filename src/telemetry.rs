@@ -1,27 +1,26 @@
-//! What operators see: a log line and a counter for each way a call can go. Counters go through the `metrics` facade; an
-//! application that installs no recorder pays next to nothing.
+//! Metrics and log lines. Counters go through the `metrics` facade; without a recorder they cost next to nothing.
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
 //! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key, by how the layer answered: `first`, `replayed`, `rejected`, `degraded` |
-//! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls found that ended without an outcome, by what became of them: `rerun`, `completed`, `not_executed`, `unknown` |
+//! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls whose lease ended without an outcome, by what happened then: `rerun`, `completed`, `not_executed`, `unknown` |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
-//! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the reason that the client got |
-//! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, or replays without their status or metadata |
-//! | `idempotency_cached_replays_total` | `procedure` | replays that were given from memory, without asking the store; `idempotency_calls_total` counts them as `replayed` too |
-//! | `idempotency_settle_failures_total` | `procedure`, `step` | outcomes that were not recorded: `complete`, `release`, `abandon` or `commit` |
-//! | `idempotency_swept_total` | | records deleted by the sweep |
+//! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
+//! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, and replays without their status or metadata |
+//! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
+//! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
+//! | `idempotency_swept_total` | | expired records that were deleted |
 //!
-//! Neither keys, users nor messages are in any log line or label.
+//! Keys, users and messages are in no log line and no label.
 //!
-//! Each call with a key also emits [`tracing`] events of the level `TRACE` with the target `tonic_idempotency::step` and a
-//! field `step`, where it stands in the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
+//! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`. Their field
+//! `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
 use std::{error::Error, fmt, sync::Arc};
 
 use metrics::{Key, Label, Level, Metadata, counter, with_recorder};
 
-/// The reason why a call got less than the layer promises.
+/// The reason why a call runs unprotected, or a replay is incomplete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Degradation {
     MetadataLost,
@@ -44,16 +43,16 @@ impl Degradation {
     }
 }
 
-/// The place of a call in the protocol.
+/// A step of a call in the protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// The claim, or BEGIN, is about to be sent.
     BeforeClaim,
-    /// The call holds its key. Its handler has not begun.
+    /// The call holds its key. Its handler has not started.
     AfterClaim,
-    /// Its handler has ended. Nothing of the outcome has been sent.
+    /// The handler has ended. The outcome has not been sent to the store.
     BeforeSettle,
-    /// The outcome is recorded, or the transaction committed. The caller has no answer yet.
+    /// The outcome is recorded, or the transaction committed. The response has not been sent to the caller.
     AfterSettle,
 }
 
@@ -67,19 +66,20 @@ pub(crate) fn step(step: Step) {
     tracing::trace!(target: "tonic_idempotency::step", step);
 }
 
-/// The result of a look for calls that ended without an outcome.
+/// Logs the result of a recovery run.
 pub(crate) fn recovered(completed: u64, not_executed: u64, unknown: u64) {
-    tracing::info!(completed, not_executed, unknown, "recovered calls that had ended without an outcome");
+    tracing::info!(completed, not_executed, unknown, "recovered calls whose lease had ended without an outcome");
 }
 
 pub(crate) fn swept(deleted: u64) {
     counter!("idempotency_swept_total").increment(deleted);
-    tracing::info!(deleted, "deleted expired idempotency keys");
+    tracing::info!(deleted, "deleted expired idempotency records");
 }
 
 /// The log lines and counters of one procedure.
 ///
-/// The counters of every call are prepared here: the macro would build their labels anew for each call.
+/// The keys of the counters that every call increments are built once: the `counter!` macro would build their labels for each
+/// call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcedureTelemetry {
     path: Arc<str>,
@@ -101,7 +101,7 @@ impl ProcedureTelemetry {
 
     pub(crate) fn first(&self) {
         count(&self.first);
-        tracing::debug!(procedure = &*self.path, "the key is reserved; the handler runs");
+        tracing::debug!(procedure = &*self.path, "acquired the idempotency key; running the handler");
     }
 
     pub(crate) fn replayed(&self) {
@@ -109,10 +109,10 @@ impl ProcedureTelemetry {
         tracing::debug!(procedure = &*self.path, "replayed the first response");
     }
 
-    /// A replay that this process gave from memory.
+    /// Counts a replay from memory.
     pub(crate) fn cache_hit(&self) {
         counter!("idempotency_cached_replays_total", "procedure" => self.path.to_string()).increment(1);
-        tracing::debug!(procedure = &*self.path, "replayed from memory, without a question to the store");
+        tracing::debug!(procedure = &*self.path, "replayed from memory, without asking the store");
     }
 
     pub(crate) fn rejected(&self, reason: &'static str) {
@@ -121,7 +121,7 @@ impl ProcedureTelemetry {
         tracing::debug!(procedure = &*self.path, %reason, "refused a call");
     }
 
-    /// A call that runs unprotected.
+    /// Counts a call that runs unprotected.
     pub(crate) fn unprotected(&self, cause: Degradation, error: &dyn fmt::Display) {
         count(&self.degraded);
         self.degraded(cause);
@@ -133,34 +133,34 @@ impl ProcedureTelemetry {
         );
     }
 
-    /// A replay whose status could not be found out.
+    /// Counts a replay whose status is unknown.
     pub(crate) fn status_unknown(&self, error: &dyn fmt::Display) {
         self.degraded(Degradation::StatusUnknown);
         tracing::warn!(
             procedure = &*self.path,
             cause = Degradation::StatusUnknown.as_str(),
             %error,
-            "the status of a replay is unknown, and is reported as processing"
+            "the status of the created resource is unknown; the replay reports processing"
         );
     }
 
-    /// A replay whose stored metadata cannot be read.
+    /// Counts a replay without its metadata.
     pub(crate) fn metadata_lost(&self) {
         self.degraded(Degradation::MetadataLost);
         tracing::warn!(
             procedure = &*self.path,
             cause = Degradation::MetadataLost.as_str(),
-            "the stored metadata of a response cannot be read; the response is replayed without it"
+            "the stored metadata of a response cannot be decoded; the response is replayed without it"
         );
     }
 
-    /// A call that was refused because the store does not answer.
+    /// Counts a call that is refused because the store is unavailable.
     pub(crate) fn store_unavailable(&self, reason: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
-        tracing::warn!(procedure = &*self.path, %error, "refused a call: the idempotency store does not answer");
+        tracing::warn!(procedure = &*self.path, %error, "refused a call: the idempotency store is unavailable");
     }
 
-    /// An outcome that is not recorded, at least not yet.
+    /// Counts a failed attempt to record an outcome. Another one may follow.
     pub(crate) fn not_settled(&self, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
         let path = self.path.to_string();
         counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
@@ -168,19 +168,27 @@ impl ProcedureTelemetry {
         tracing::warn!(procedure = &*self.path, step, error, "{what}");
     }
 
-    /// A reservation whose lease ended, taken over to run the handler again.
+    /// Counts a call that takes over an abandoned reservation and runs the handler again.
     pub(crate) fn taken_over(&self) {
         self.abandoned("rerun");
-        tracing::warn!(procedure = &*self.path, "the lease of a call ended without an outcome; its handler runs again");
+        tracing::warn!(
+            procedure = &*self.path,
+            "the lease of an earlier call ended without an outcome; running the handler again"
+        );
     }
 
-    /// The answer of the reconciler.
+    /// Counts an answer of the reconciler.
     pub(crate) fn reconciled(&self, verdict: &'static str, problem: Option<&str>) {
         self.abandoned(verdict);
         let procedure = &*self.path;
         match problem {
-            None => tracing::info!(procedure, verdict, "a call that ended without an outcome was reconciled"),
-            Some(error) => tracing::warn!(procedure, verdict, error, "a call could not be reconciled"),
+            None => tracing::info!(procedure, verdict, "reconciled a call whose lease had ended without an outcome"),
+            Some(error) => tracing::warn!(
+                procedure,
+                verdict,
+                error,
+                "could not reconcile a call whose lease had ended without an outcome"
+            ),
         }
     }
 
@@ -189,25 +197,25 @@ impl ProcedureTelemetry {
         tracing::warn!(
             procedure = &*self.path,
             %why,
-            "the lease of a running call is lost; its outcome may not be recorded"
+            "a running call lost its lease; its outcome may not be recorded"
         );
     }
 
     pub(crate) fn lease_not_extended(&self, error: &dyn fmt::Display) {
-        tracing::warn!(procedure = &*self.path, %error, "the lease of a running call is not renewed yet");
+        tracing::warn!(procedure = &*self.path, %error, "could not renew the lease of a running call; trying again");
     }
 
-    /// A transactional call that is rolled back because its client disconnected.
+    /// Logs a transactional call that is rolled back because its client disconnected.
     pub(crate) fn disconnected(&self) {
-        tracing::debug!(procedure = &*self.path, "the client disconnected; the transaction is rolled back");
+        tracing::debug!(procedure = &*self.path, "the client disconnected; rolling back the transaction");
     }
 
-    /// A handler that succeeded without its transaction: its effect stays even if the commit fails.
+    /// Logs a handler that succeeded without using its transaction: its effect stays even if the commit fails.
     pub(crate) fn transaction_unused(&self) {
         tracing::warn!(
             procedure = &*self.path,
-            "the handler of a transactional procedure did not use its Transaction: whatever it wrote elsewhere is not \
-             part of it"
+            "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is not \
+             part of the transaction"
         );
     }
 
@@ -216,7 +224,7 @@ impl ProcedureTelemetry {
     }
 
     pub(crate) fn no_resource_id(&self, error: &dyn fmt::Display) {
-        tracing::warn!(procedure = &*self.path, %error, "the record is stored without the created resource");
+        tracing::warn!(procedure = &*self.path, %error, "the id of the created resource is not recorded");
     }
 
     fn abandoned(&self, verdict: &'static str) {
@@ -230,7 +238,7 @@ impl ProcedureTelemetry {
     }
 }
 
-/// An error with its causes, in one line. Of an error of PostgreSQL's only the message: its details may quote the row.
+/// Displays an error with its causes in one line. Of PostgreSQL's errors only the message: their details may quote the row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {
@@ -239,8 +247,8 @@ impl fmt::Display for Chain<'_> {
         let mut source = self.0.source();
         while let Some(cause) = source {
             #[cfg(feature = "postgres")]
-            if let Some(said) = cause.downcast_ref::<tokio_postgres::error::DbError>() {
-                return write!(f, ": {} (SQLSTATE {})", said.message(), said.code().code());
+            if let Some(error) = cause.downcast_ref::<tokio_postgres::error::DbError>() {
+                return write!(f, ": {} (SQLSTATE {})", error.message(), error.code().code());
             }
             write!(f, ": {cause}")?;
             source = cause.source();
