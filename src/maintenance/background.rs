@@ -1,4 +1,4 @@
-//! Work that is done again and again in a task of its own.
+//! A task that repeats its work until it is stopped.
 
 use std::{fmt, time::Duration};
 
@@ -8,14 +8,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Such a task. Dropped, it goes on.
+/// A task that repeats its work until it is stopped. Dropping this does not stop it.
 pub(super) struct Background {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Background {
-    /// Does `work` at once, and again after each interval; what it is given says when to stop.
+    /// Does the work at once and after each interval. The work gets a token that is cancelled when it has to stop.
     pub(super) fn spawn<F>(every: Duration, mut work: impl FnMut(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send,
@@ -32,11 +32,11 @@ impl Background {
         Self { stop, task }
     }
 
-    /// Ends it, and waits until it has ended; `name` is for the log, where it had panicked.
+    /// Stops the task and waits until it has ended. A panic is logged with `name`.
     pub(super) async fn stop(self, name: &'static str) {
         self.stop.cancel();
         if self.task.await.is_err() {
-            tracing::warn!("{name} had panicked");
+            tracing::warn!("{name} panicked");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Work in the background: the [`Sweeper`] deletes expired records, [`Recovery`] finds calls that ended without an outcome.
+//! Background tasks: the [`Sweeper`] deletes expired records, and [`Recovery`] reconciles calls whose lease ended without an
+//! outcome.
 
 mod background;
 mod recovery;

@@ -1,4 +1,4 @@
-//! Finds calls that ended without an outcome, and asks their reconcilers.
+//! Reconciles calls whose lease ended without an outcome.
 
 use std::{
     collections::HashMap,
@@ -28,33 +28,35 @@ use crate::{
     telemetry::{self, Chain},
 };
 
-/// Looks in the background for calls that ended without saying how, and asks their reconcilers, so that a client that comes
-/// back late finds the answer, and one that never comes back leaves nothing open. For procedures whose policy is
-/// [`LeasePolicy::Reconcile`]; a retry of a client asks by itself, at once.
+/// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
-/// Its work is bounded: one call at a time, at most [`batch`](Self::batch) each time, each key at most
-/// [`max_attempts`](Self::max_attempts) times. Several processes may recover from one table; a key is one's at a time.
+/// A client that retries late then finds the response, and a call whose client never retries does not stay open. This is for
+/// procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry asks the reconciler by itself, at once.
+///
+/// The work is bounded: one call at a time, at most [`batch`](Self::batch) calls in each run, and each key at most
+/// [`max_attempts`](Self::max_attempts) times. Several processes may recover from the same table: only one of them holds a key at a
+/// time.
 ///
 /// ```
 /// # fn recover(layer: tonic_idempotency::IdempotencyLayer) {
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use std::time::Duration;
 ///
-/// // Default: once a minute.
-/// let recovering = layer.recovery().spawn();
-/// recovering.stop().await;
+/// // Default: once a minute, at most a hundred calls.
+/// let recovery = layer.recovery().spawn();
+/// recovery.stop().await;
 ///
 /// // Customised.
-/// let recovering = layer.recovery().interval(Duration::from_secs(10)).batch(20).spawn();
-/// recovering.stop().await;
+/// let recovery = layer.recovery().interval(Duration::from_secs(10)).batch(20).spawn();
+/// recovery.stop().await;
 /// # });
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "it does nothing until `spawn` or `recover`"]
+#[must_use = "a recovery does nothing until `spawn` or `recover`"]
 pub struct Recovery {
     engine: Option<Arc<Engine>>,
-    /// The procedures that are reconciled, by path.
+    /// The procedures with the policy `Reconcile`, by path.
     procedures: Arc<HashMap<String, Arc<Procedure>>>,
     interval: Duration,
     batch: u32,
@@ -78,33 +80,37 @@ impl Recovery {
         }
     }
 
-    /// The time between two looks, at least one millisecond. Defaults to 1 minute.
+    /// Sets the time between two runs, at least 1 millisecond. Defaults to 1 minute.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How many calls are asked about each time, at least one. Defaults to 100.
+    /// Sets the maximum number of calls in one run, at least 1. Defaults to 100.
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self
     }
 
-    /// How far back the looks after the first go, in the time at which keys were first reserved; what is older is not read.
-    /// The first look goes back for ever. Longer than a lease and a handler take. Defaults to 1 hour.
+    /// Sets how far back a run looks, from the time at which a key was first reserved. Older reservations are not read. The first
+    /// run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
     }
 
-    /// How many calls may have held a key that is looked at, retries and earlier looks included: after that it waits for a
-    /// client. At least two. Defaults to 10.
+    /// Sets the number of calls that may have held a key before a run skips it, retries and earlier runs included. After that only
+    /// a client's retry asks the reconciler. At least 2. Defaults to 10.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(2);
         self
     }
 
-    /// Looks at once and again after each interval, in a task of its own, until stopped.
+    /// Spawns a task that recovers at once and after each interval, until it is stopped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
     pub fn spawn(self) -> RecoveryHandle {
         let (recovery, first) = (Arc::new(self), Arc::new(AtomicBool::new(true)));
         RecoveryHandle {
@@ -116,7 +122,7 @@ impl Recovery {
                         Ok(_) => first.store(false, Ordering::Relaxed),
                         Err(error) => tracing::warn!(
                             error = %Chain(&error),
-                            "the look for abandoned calls failed; the next one follows at its time"
+                            "recovering abandoned calls failed; trying again after the interval"
                         ),
                     }
                 }
@@ -124,15 +130,15 @@ impl Recovery {
         }
     }
 
-    /// Looks once, however long ago the calls were, and says what became of them.
+    /// Recovers once, without the limit of [`lookback`](Self::lookback), and returns what happened to the calls.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] where the store does not answer. What was found out before stays recorded.
+    /// [`StoreError`] if the store is unavailable. Outcomes recorded before that stay recorded.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops after some call, whose key may be reserved until its lease ends.
+    /// If the future is dropped, no further call is recovered. The key of the current call may stay reserved until its lease ends.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         self.look(None, &CancellationToken::new()).await
     }
@@ -161,7 +167,7 @@ impl Recovery {
         Ok(recovered)
     }
 
-    /// Asks about one call, unless another process is faster.
+    /// Recovers one call, unless another process or a client is faster.
     async fn recover_one(
         &self,
         engine: &Engine,
@@ -178,7 +184,7 @@ impl Recovery {
             disconnected: None,
         });
         match claim(engine, &call).await? {
-            // Released in the meantime.
+            // The key was released in the meantime.
             Claimed::Acquired(key) => let_go(engine, &call, key, Disposition::Release).await,
             Claimed::Refused { .. } => {}
             Claimed::TakenOver(key) => match reconcile(engine, &call, key).await {
@@ -186,7 +192,7 @@ impl Recovery {
                     let_go(engine, &call, key, Disposition::Release).await;
                     recovered.not_executed += 1;
                 }
-                // Recorded in the background, or asked about again.
+                // The outcome is recorded in the background, or the next run asks again.
                 Verdict::NotRecorded => {}
                 Verdict::Recorded => recovered.completed += 1,
                 Verdict::Unknown => recovered.unknown += 1,
@@ -207,30 +213,30 @@ impl fmt::Debug for Recovery {
     }
 }
 
-/// What [`Recovery::recover`] did.
+/// The result of [`Recovery::recover`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Calls that had taken effect: their responses are recorded.
+    /// The number of calls that had taken effect. Their responses are recorded.
     pub completed: u64,
-    /// Calls that had not: a retry asks once more, and runs.
+    /// The number of calls that had not taken effect. A retry asks the reconciler again, and then runs the handler.
     pub not_executed: u64,
-    /// Calls of which nobody knows.
+    /// The number of calls whose outcome stays unknown.
     pub unknown: u64,
 }
 
-/// A [`Recovery`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
+/// A handle to a running [`Recovery`]. Dropping it does not stop the recovery; [`stop`](Self::stop) does.
 #[derive(Debug)]
 pub struct RecoveryHandle {
     background: Background,
 }
 
 impl RecoveryHandle {
-    /// Stops after the call that is being asked about, and waits until then.
+    /// Stops the recovery after the current call, and waits until it has stopped.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops all the same.
+    /// The recovery stops even if the future is dropped.
     pub async fn stop(self) {
         self.background.stop("the recovery").await;
     }

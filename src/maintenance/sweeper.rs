@@ -12,21 +12,21 @@ use crate::{
 
 /// Deletes expired records in the background.
 ///
-/// Correctness does not depend on it: an expired record is no record, swept or not. It keeps the table small. Several
-/// processes may sweep one table.
+/// Sweeping keeps the table small. Correctness does not depend on it: an expired record has no effect, even before it is deleted.
+/// Several processes may sweep the same table.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tonic_idempotency::{store::MemoryStore, maintenance::Sweeper};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// // Default: once an hour, a thousand records at a time, and after these a rest for as long as they took.
-/// let sweeping = Sweeper::new(MemoryStore::new()).spawn();
-/// sweeping.stop().await;
+/// // Default: once an hour, in batches of a thousand records, with pauses as long as the batches.
+/// let sweeper = Sweeper::new(MemoryStore::new()).spawn();
+/// sweeper.stop().await;
 ///
 /// // Customised.
-/// let sweeping = Sweeper::new(MemoryStore::new()).interval(Duration::from_secs(60)).batch(100).rest(4.0).spawn();
-/// sweeping.stop().await;
+/// let sweeper = Sweeper::new(MemoryStore::new()).interval(Duration::from_secs(60)).batch(100).rest(4.0).spawn();
+/// sweeper.stop().await;
 /// # });
 /// ```
 #[derive(Clone, Debug)]
@@ -39,33 +39,38 @@ pub struct Sweeper<S> {
 }
 
 impl<S: Store> Sweeper<S> {
-    /// A sweeper of this store.
+    /// Creates a sweeper for this store.
     pub fn new(store: S) -> Self {
         Self { store, interval: Duration::from_secs(60 * 60), batch: 1000, rest: 1.0 }
     }
 
-    /// The time between two sweeps, at least one millisecond. Defaults to 1 hour.
+    /// Sets the time between two sweeps, at least 1 millisecond. Defaults to 1 hour.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How many records are deleted at once, at least one: few enough not to hold locks for long. Defaults to 1,000.
+    /// Sets the maximum number of records that one batch deletes, at least 1. Larger batches hold their locks for longer. Defaults
+    /// to 1,000.
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self
     }
 
-    /// How long it rests after each batch, as a multiple of the time that the batch took: from 0, which is not at all, to 1,000.
-    /// Of a store that is busy, and so takes longer, it then asks less; with 4.0 it works a fifth of the time at most. Defaults to 1.
+    /// Sets the pause after each batch, as a multiple of the time that the batch took: from 0 (no pause) to 1,000. A busy store,
+    /// which takes longer, thus gets longer pauses. With 4.0 the sweeper works at most a fifth of the time. Defaults to 1.
     ///
-    /// What is not a number counts as the default.
+    /// NaN counts as the default.
     pub fn rest(mut self, rest: f64) -> Self {
         self.rest = if rest.is_nan() { 1.0 } else { rest.clamp(0.0, 1000.0) };
         self
     }
 
-    /// Sweeps at once and again after each interval, in a task of its own, until stopped.
+    /// Spawns a task that sweeps at once and after each interval, until it is stopped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
     pub fn spawn(self) -> SweeperHandle {
         let sweeper = Arc::new(self);
         SweeperHandle {
@@ -73,22 +78,22 @@ impl<S: Store> Sweeper<S> {
                 let sweeper = Arc::clone(&sweeper);
                 async move {
                     if let Some(Err(error)) = stop.run_until_cancelled(sweeper.sweep()).await {
-                        tracing::warn!(error = %Chain(&error), "a sweep failed; the next one follows at its time");
+                        tracing::warn!(error = %Chain(&error), "a sweep failed; trying again after the interval");
                     }
                 }
             }),
         }
     }
 
-    /// Deletes all that has expired, batch after batch with a [`rest`](Self::rest) in between, and returns how much that was.
+    /// Deletes all expired records, in batches with a [`rest`](Self::rest) in between. Returns the number of deleted records.
     ///
     /// # Errors
     ///
-    /// [`StoreError`](StoreError) where the store does not answer; what was deleted before stays deleted.
+    /// [`StoreError`] if the store is unavailable. Batches deleted before that stay deleted.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops after some batch.
+    /// If the future is dropped, no further batch is started.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let mut deleted = 0;
         loop {
@@ -107,19 +112,19 @@ impl<S: Store> Sweeper<S> {
     }
 }
 
-/// A [`Sweeper`] at work. Dropped, it goes on; [`stop`](Self::stop) ends it.
+/// A handle to a running [`Sweeper`]. Dropping it does not stop the sweeper; [`stop`](Self::stop) does.
 #[derive(Debug)]
 pub struct SweeperHandle {
     background: Background,
 }
 
 impl SweeperHandle {
-    /// Stops sweeping, and waits until it has stopped.
+    /// Stops the sweeper, and waits until it has stopped.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops sweeping all the same.
+    /// The sweeper stops even if the future is dropped.
     pub async fn stop(self) {
-        self.background.stop("the sweep").await;
+        self.background.stop("the sweeper").await;
     }
 }
