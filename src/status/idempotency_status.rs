@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use crate::grpc::headers;
 
-/// Whether the asynchronous work behind the created resource has finished: the value of `Idempotency-Status`.
+/// The status of the asynchronous work behind the created resource: the value of the header `Idempotency-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the wire contract: there are no other values")]
 pub enum IdempotencyStatus {
@@ -14,7 +14,7 @@ pub enum IdempotencyStatus {
     Completed,
     /// The work has failed for good.
     Failed,
-    /// The work goes on, or its status is unknown.
+    /// The work has not finished, or its status is unknown.
     Processing,
 }
 
@@ -22,7 +22,7 @@ impl IdempotencyStatus {
     /// The name of the response header.
     pub const HEADER: &'static str = headers::STATUS;
 
-    /// The header's value.
+    /// Returns the value of the header.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",

@@ -1,4 +1,4 @@
-//! The status of the work behind a created resource, and the places that it can come from.
+//! The status of the asynchronous work behind a created resource, and its sources.
 
 mod idempotency_status;
 mod outbox_status;

@@ -1,10 +1,12 @@
 //! The status of an outbox row.
 
-use std::{error, fmt, str::FromStr};
+use std::str::FromStr;
+
+use thiserror::Error;
 
 use super::IdempotencyStatus;
 
-/// The status of an outbox row.
+/// The status of a row in the outbox, which holds the asynchronous work behind a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the contract with the outbox: there are no other values")]
 pub enum OutboxStatus {
@@ -14,7 +16,7 @@ pub enum OutboxStatus {
     Failed,
     /// The row has not been processed yet.
     Pending,
-    /// Processing has failed, and will be tried again.
+    /// Processing has failed and will be retried.
     Retrying,
 }
 
@@ -43,18 +45,11 @@ impl FromStr for OutboxStatus {
 }
 
 /// A text other than `pending`, `retrying`, `completed` and `failed`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("unknown outbox status {text:?}")]
 pub struct UnknownOutboxStatus {
     text: String,
 }
-
-impl fmt::Display for UnknownOutboxStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown outbox status {:?}", self.text)
-    }
-}
-
-impl error::Error for UnknownOutboxStatus {}
 
 #[cfg(test)]
 mod tests {
@@ -71,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_take_an_unknown_status_for_a_known_one() {
+    fn does_not_parse_an_unknown_status() {
         assert!("done".parse::<OutboxStatus>().is_err());
         assert!("Completed".parse::<OutboxStatus>().is_err());
     }

@@ -1,4 +1,4 @@
-//! Where the status of a resource comes from, if not from the store.
+//! Sources of the status of a resource other than the store.
 
 use std::error::Error;
 
@@ -7,14 +7,14 @@ use futures_util::future::BoxFuture;
 use super::{OutboxStatus, Resource};
 use crate::user::UserId;
 
-/// Finds out how far the asynchronous work behind a resource has come.
+/// Finds out the status of the asynchronous work behind a resource.
 ///
-/// Without one, a replay reports what the store's claim brought along: with `PostgresStore` what the SQL function
-/// `tenant.idempotency_resource_status` says, in the same round trip. A resolver is asked after the claim, at each replay of
-/// a call that created a resource, and instead of the store. What it says last, `completed` or `failed`, is believed for a while
-/// ([`replay_cache_max_age`](crate::layer::IdempotencyLayerBuilder::replay_cache_max_age)).
+/// Without a resolver, a replay reports the status that the store's claim returns. `PostgresStore` gets it in the same round trip
+/// from the SQL function `tenant.idempotency_resource_status`. With a resolver, the layer asks it instead of the store, after the
+/// claim, for each replay of a call that created a resource. An answer of `completed` or `failed` is final, and the layer may use it
+/// again for [`replay_cache_max_age`](crate::layer::IdempotencyLayerBuilder::replay_cache_max_age).
 ///
-/// It fails softly: an error is logged, and the status is `processing`.
+/// An error of the resolver does not fail the call: it is logged, and the replay reports `processing`.
 ///
 /// ```
 /// use tonic_idempotency::{UserId, status::{OutboxStatus, Resource, StatusResolver}};
@@ -31,14 +31,14 @@ use crate::user::UserId;
 /// }
 /// ```
 pub trait StatusResolver: Send + Sync + 'static {
-    /// What can go wrong.
+    /// The error of the resolver.
     type Error: Into<Box<dyn Error + Send + Sync>>;
 
-    /// The newest status of the work behind the resource; `None` where nothing is known.
+    /// Returns the newest status of the work behind the resource; `None` if it is not known.
     ///
     /// # Errors
     ///
-    /// Whatever kept it from being found out.
+    /// Any error that prevents an answer.
     fn status(
         &self,
         user: UserId,
