@@ -1,4 +1,4 @@
-//! Builds a layer.
+//! The builder of the layer, with all its settings.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl IdempotencyLayer {
-    /// Builds a layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
+    /// Returns a builder for a layer of the services in these descriptors: an encoded `FileDescriptorSet` or a
     /// [`DescriptorPool`](prost_reflect::DescriptorPool).
     pub fn builder(descriptors: impl Into<Descriptors>) -> IdempotencyLayerBuilder {
         IdempotencyLayerBuilder::new(descriptors.into())
@@ -35,6 +35,38 @@ impl IdempotencyLayer {
 }
 
 /// Builds an [`IdempotencyLayer`].
+///
+/// Default, with a store:
+///
+/// ```
+/// use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
+/// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
+///
+/// let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build();
+/// // These descriptors opt in no procedure, which is an error by default.
+/// assert!(layer.is_err());
+/// ```
+///
+/// Customised:
+///
+/// ```
+/// use tonic_idempotency::{
+///     IdempotencyLayer,
+///     policy::{InProgressPolicy, Policies, ReplayedMetadata},
+///     store::MemoryStore,
+/// };
+/// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
+///
+/// let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+///     .allow_no_procedures()
+///     .store(MemoryStore::new())
+///     .policies(Policies { on_in_progress: InProgressPolicy::Wait, ..Policies::default() })
+///     .replayed_metadata(ReplayedMetadata::custom().except(["x-request-cost"]))
+///     .max_response_bytes(4 << 20)
+///     .replay_cache_bytes(0)
+///     .build();
+/// assert!(layer.is_ok());
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct IdempotencyLayerBuilder {
     descriptors: Descriptors,
@@ -81,20 +113,20 @@ impl IdempotencyLayerBuilder {
         }
     }
 
-    /// Where the records live. Defaults to nowhere: calls pass through untouched.
+    /// Sets the store of the records. Defaults to none: all calls pass through unchanged.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Opts a procedure in, in code. Wins over the proto option of the same procedure.
+    /// Opts in a procedure in code. Replaces the proto option of the same procedure.
     pub fn procedure(mut self, procedure: ProcedureBuilder) -> Self {
         self.procedures.push(procedure);
         self
     }
 
-    /// Changes what procedures say of themselves, in their proto options or in code: for an operator's switch, say. Defaults to
-    /// leaving them alone.
+    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, such as for an
+    /// operator's switch. Defaults to no changes.
     ///
     /// ```
     /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
@@ -110,119 +142,121 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Finds out how a call of this procedure ended that did not say so; the path's leading slash is optional. Needed by
-    /// procedures with the policy [`LeasePolicy::Reconcile`].
+    /// Adds the reconciler of the procedure with this path, whose leading slash is optional. Required for procedures with the policy
+    /// [`LeasePolicy::Reconcile`]. Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
     }
 
-    /// Builds a layer for which no procedure is opted in. Defaults to refusing that: it is mostly a descriptor set that lost
-    /// its options on the way.
+    /// Allows a layer without procedures. Defaults to an error, because the usual cause is a descriptor set that has lost its
+    /// options.
     pub fn allow_no_procedures(mut self) -> Self {
         self.allow_no_procedures = true;
         self
     }
 
-    /// What procedures do that do not say otherwise. Defaults to [`Policies::default`].
+    /// Sets the default policies of procedures. Defaults to [`Policies::default`].
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
         self
     }
 
-    /// Finds the authenticated user. Defaults to [`UserFromExtensions`].
+    /// Sets how the layer finds the authenticated user. Defaults to [`UserFromExtensions`].
     pub fn user_resolver(mut self, user: impl UserResolver) -> Self {
         self.user_resolver = Box::new(user);
         self
     }
 
-    /// Finds out the status of created resources. Defaults to what the store's claim brings along.
+    /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim returns.
     pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
         self.status_resolver = Some(Box::new(resolver));
         self
     }
 
-    /// The largest request message with a key, in bytes, compressed or not; above it the call is refused with
-    /// `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, as tonic's own limit, which has to be raised along with this one. (A message in
-    /// zstd may ask for a window of at most 8 MiB, whatever the limit.)
+    /// Sets the maximum size of the request message of a call with a key, in bytes, both compressed and decompressed. A larger
+    /// request is refused with `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, like tonic's own limit, which has to be raised together
+    /// with this one. (A message compressed with zstd may require a window of at most 8 MiB, regardless of this limit.)
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = bytes;
         self
     }
 
-    /// Which of the handler's response metadata a replay has. Defaults to [`ReplayedMetadata::custom`].
+    /// Selects the handler's response metadata that replays contain. Defaults to [`ReplayedMetadata::custom`].
     pub fn replayed_metadata(mut self, metadata: ReplayedMetadata) -> Self {
         self.replayed_metadata = metadata;
         self
     }
 
-    /// The size of a message, in bytes, from which on a replay is compressed: in the first of the encodings that the caller
-    /// accepts (`grpc-accept-encoding`) whose feature is enabled (`gzip`, `zstd`, `deflate`), if that makes it smaller. What the
-    /// first caller accepted does not matter, nor what it got: its response is for the handler's own server to compress.
-    /// `usize::MAX` for never. Defaults to 1 KiB.
+    /// Sets the minimum size, in bytes of the message, for compressing a replay; `usize::MAX` for never. Defaults to 1 KiB.
+    ///
+    /// The encoding is the first one that the caller accepts (`grpc-accept-encoding`) and whose feature is enabled (`gzip`, `zstd`,
+    /// `deflate`). A message that would not shrink stays uncompressed. This is independent of the first caller, whose response is
+    /// compressed by the handler's own server.
     pub fn compress_replays_from(mut self, bytes: usize) -> Self {
         self.compress_replays_from = bytes;
         self
     }
 
-    /// The largest response that is kept, in bytes of its message and its metadata together; above it the first caller gets the
-    /// response, and a retry `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
+    /// Sets the maximum size of a stored response, in bytes of its message and metadata together. If the response is larger, the
+    /// first caller gets it, and a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self
     }
 
-    /// How many calls wait at most for another that holds their key, of all procedures with
-    /// [`InProgressPolicy::Wait`](crate::InProgressPolicy::Wait) together; more are refused with `ABORTED`,
-    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call takes memory for its request, and no connection. Defaults to 4,096.
+    /// Sets the maximum number of calls that wait for a running call with their key, over all procedures with
+    /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait). Further calls are refused with `ABORTED`,
+    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call holds its request in memory, and no connection. Defaults to 4,096.
     pub fn max_waiting(mut self, calls: usize) -> Self {
         self.max_waiting = calls;
         self
     }
 
-    /// How many bytes of memory the layer may take to give replays without asking the store; 0 for none. Defaults to 8 MiB.
+    /// Sets the size of the replay cache, in bytes of memory; 0 turns it off. Defaults to 8 MiB.
     ///
-    /// A replay that will not change while its record lives is kept when the store has answered it: one whose status is
-    /// `completed` or `failed`, or of a final error ([`FinalErrors`](crate::FinalErrors)). From then on the same call (user, key,
-    /// procedure and request) gets it without a round trip, whether the store is away or not, until the record expires or
-    /// [`replay_cache_max_age`](Self::replay_cache_max_age) has passed. The bytes are those of messages, metadata and bookkeeping,
-    /// estimated rather too high; what is asked for seldom makes room, and a replay that would take more than a sixteenth of
-    /// them is not kept.
+    /// The layer caches a replay from the store if it cannot change while its record lives: its status is `completed` or `failed`,
+    /// or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the same call (user, key, procedure and
+    /// request) gets it without a round trip, even if the store is unavailable, until the record expires or
+    /// [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    ///
+    /// The size counts messages, metadata and bookkeeping, and is rather overestimated. Rarely used replays are evicted. A replay
+    /// larger than a sixteenth of the cache is not cached.
     pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
         self.replay_cache_bytes = bytes;
         self
     }
 
-    /// For how long the layer believes the store's answer when it gives a replay from memory; none is given for longer than
-    /// its record lives, either. Zero for never. Defaults to a minute.
+    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. A replay is never cached for
+    /// longer than its record lives. Defaults to 1 minute.
     ///
-    /// For so long at most it overlooks what the store says no other way: a record that somebody has changed or deleted by hand,
-    /// and a status that was final and is not any more, because a failed job was started again or the resource got newer work.
+    /// Within this time the layer can miss two kinds of changes: a record that was changed or deleted by hand, and a final status
+    /// that is no longer final, because a failed job was restarted or the resource got newer work.
     pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
         self.replay_cache_max_age = max_age;
         self
     }
 
-    /// For calls with a key over Connect in JSON, around a service of `connectrpc`'s own: as
-    /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to `false`: they are
-    /// refused.
+    /// Sets whether the layer ignores unknown fields in JSON requests with a key, around a service of `connectrpc`: see
+    /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to `false`: such
+    /// requests are refused.
     #[cfg(feature = "connect")]
     pub fn ignore_unknown_fields(mut self, ignore: bool) -> Self {
         self.ignore_unknown_fields = ignore;
         self
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] where the descriptors cannot be read, opt nothing in, or a procedure or metadata is described that cannot
-    /// be.
+    /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure or of the replayed
+    /// metadata is invalid.
     pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
         let described = read_options(&pool)?.into_iter().chain(self.procedures);
-        // The later ones, which the code gave, win.
+        // Configuration in code comes later, and replaces the options.
         let described: HashMap<_, _> = described.map(|procedure| (procedure.path().to_owned(), procedure)).collect();
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
@@ -279,7 +313,7 @@ impl fmt::Debug for IdempotencyLayerBuilder {
     }
 }
 
-/// Whether there is what the procedure's policies need. Without a store nothing is needed.
+/// Checks that the layer has the parts that the procedure's policies require. Without a store they require nothing.
 fn check_parts(
     procedure: &Procedure,
     store: Option<&dyn DynStore>,

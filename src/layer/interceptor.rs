@@ -1,13 +1,13 @@
-//! Parses the key for handlers behind no layer.
+//! The interceptor that parses keys for handlers without the layer.
 
 use tonic::{Request, Status, service::Interceptor};
 
 use crate::{key::IdempotencyKey, rejection::Rejection};
 
-/// Parses the key into the request's extensions, so that handlers can read it, and refuses a malformed one.
+/// Parses the key of a request into its extensions, so that the handler can read it, and refuses a malformed key.
 ///
-/// The layer does without it, and does the same for the procedures that it protects; this is for handlers behind no layer,
-/// or of procedures that are not opted in.
+/// The layer does the same for the procedures that it protects, and does not need the interceptor. Use it for handlers without the
+/// layer, or of procedures that are not opted in.
 ///
 /// ```
 /// use tonic::{Request, service::Interceptor};

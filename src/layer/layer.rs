@@ -11,22 +11,22 @@ use tower_service::Service;
 use super::{service::Idempotency, shared::Shared};
 use crate::{engine::shutdown::Shutdown, maintenance::Recovery, policy::Procedure};
 
-/// Protects the procedures that are opted in: wraps one generated server, or all routes of a tonic server.
+/// Protects the procedures that are opted in. Wraps one generated server, or all routes of a tonic server.
 ///
-/// Clones share everything. Put the authentication interceptor in front: with `Server::builder()`, the layer added first is
-/// the outermost.
+/// Clones share all state. The authentication interceptor has to be in front of this layer: with `Server::builder()`, the layer
+/// added first is the outermost.
 ///
 /// ```
 /// use tonic_idempotency::{IdempotencyLayer, store::MemoryStore, policy::Procedure};
 /// # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
 ///
 /// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
-/// // Default: what the descriptors opt in, with a store.
+/// // Default: the procedures that the descriptors opt in, with a store.
 /// let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build();
-/// // These descriptors opt nothing in, and that is an error rather than a layer that does nothing.
+/// // These descriptors opt in no procedure, which is an error by default.
 /// assert!(layer.is_err());
 ///
-/// // Customised: without a store, for development, calls pass through untouched.
+/// // Customised: no store, for development. Calls pass through unchanged.
 /// let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).allow_no_procedures().build()?;
 /// assert_eq!(layer.procedures().count(), 0);
 /// # Ok(())
@@ -38,26 +38,28 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// The procedures that take keys, in no particular order.
+    /// Returns the procedures that take keys, in no particular order.
     pub fn procedures(&self) -> impl Iterator<Item = &Procedure> {
         self.shared.procedures.values().map(|protected| &*protected.procedure)
     }
 
-    /// Finds out in the background how calls ended that did not say so, for the procedures with the policy
-    /// [`LeasePolicy::Reconcile`](crate::LeasePolicy::Reconcile).
+    /// Returns a background task that reconciles abandoned calls of procedures with the policy
+    /// [`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile).
     pub fn recovery(&self) -> Recovery {
         let procedures = self.shared.procedures.values().map(|protected| Arc::clone(&protected.procedure));
         Recovery::new(self.shared.engine.clone(), procedures)
     }
 
-    /// Shuts the layer down, and all its clones: refuses new calls with a key or to a transactional procedure, and those that
-    /// wait, with `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN`; waits until the calls that run have ended and their outcomes are
-    /// recorded, for at most `bound`; and says what it left behind. To be called before the process ends, while or after the
-    /// server stops.
+    /// Shuts down the layer and all its clones, and reports the calls that have not ended in time. Call it before the process ends,
+    /// while or after the server stops.
+    ///
+    /// New calls with a key, or to a transactional procedure, are refused with `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN`; so are
+    /// calls that wait for another call. Then this waits until all running calls have ended and their outcomes are recorded, for at
+    /// most `bound`.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it stops waiting. New calls stay refused; it can be called again.
+    /// If the future is dropped, new calls are still refused. It can be called again.
     pub async fn shutdown(&self, bound: Duration) -> Shutdown {
         match &self.shared.engine {
             Some(engine) => engine.tracker.shutdown(bound).await,

@@ -1,12 +1,12 @@
-//! The tower layer: how it is built, which way each call goes, and how it is shut down.
+//! The tower layer: its builder, the route of each call, and the shutdown.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | `layer`, `builder`, `shared` | [`IdempotencyLayer`](crate::IdempotencyLayer), its builder, and the state of its services |
-//! | `service` | [`Idempotency`], the service that the layer makes |
-//! | `protect`, `route` | the way of a call: passed through, protected, in a transaction without a key, refused |
-//! | `read` | the request, read and hashed |
-//! | `interceptor` | [`KeyInterceptor`], for handlers behind no layer |
+//! | `service` | [`Idempotency`], the service that the layer creates |
+//! | `protect`, `route` | the route of a call: passed through, protected, in a transaction without a key, or refused |
+//! | `read` | reading and hashing of a request |
+//! | `interceptor` | [`KeyInterceptor`], for handlers without the layer |
 
 mod builder;
 mod interceptor;

@@ -1,4 +1,4 @@
-//! The part of the service that speaks gRPC: takes each call its way.
+//! The gRPC part of the service: sends each call along its route.
 
 use std::{
     mem,
@@ -34,7 +34,7 @@ use crate::{
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Takes each call its way, which [`route`] decides.
+/// Sends each call along the route that [`route`] decides on.
 #[derive(Clone)]
 pub(super) struct Protect<S> {
     pub(super) inner: S,
@@ -46,7 +46,7 @@ impl<S> Protect<S> {
         Self { inner, shared }
     }
 
-    /// Gives back the readiness of the inner service, such as a permit that it holds.
+    /// Gives up the readiness of the inner service, such as a permit that it holds.
     #[cfg(feature = "connect")]
     pub(super) fn give_back_readiness(&mut self)
     where
@@ -55,7 +55,7 @@ impl<S> Protect<S> {
         drop(self.take_inner());
     }
 
-    /// Takes the inner service that is ready, and puts a clone in its place.
+    /// Takes the inner service, which is ready, and replaces it by a clone.
     fn take_inner(&mut self) -> S
     where
         S: Clone,
@@ -100,7 +100,7 @@ where
     }
 }
 
-/// Reads the request, and runs it under its key.
+/// Reads the request, and runs the call with its key.
 fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
@@ -117,18 +117,18 @@ where
     R::Error: Into<StdError>,
 {
     let timeout = grpc_timeout(request.headers());
-    // A server that enforced it would drop a handler that has to go on to its end.
+    // A server that enforces the timeout would drop the handler, which has to run to its end.
     request.headers_mut().remove(GRPC_TIMEOUT);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
-    // Boxed, so that its memory is free again while the handler runs.
+    // Boxed, so that its memory is freed before the handler runs.
     let read = Box::pin(read(protected, reservation, deadline, request, limit));
     async move {
         let (call, request) = match read.await {
             Ok(read) => read,
             Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
         };
-        // Dropped with this future, when the client disconnects.
+        // Dropped together with this future when the client disconnects.
         let _disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
         match dispatch(engine, call, Box::new(ReadyService { service, request }), timeout).await {
             Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
@@ -137,8 +137,8 @@ where
     }
 }
 
-/// Runs a call without a key, or without a user, in a transaction. As if the layer were not there, it is dropped with the
-/// client, and then rolled back.
+/// Runs a call without a key, or without a user, in a transaction. When the client disconnects, the future is dropped, as without
+/// the layer, and the transaction is rolled back.
 async fn without_key<E>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
@@ -148,8 +148,8 @@ async fn without_key<E>(
     run_without_key(&engine, &protected.procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
-/// Refuses a call. Over HTTP/1 its body is read first, up to the limit of any other: the connection is closed otherwise, and a
-/// client that still writes may never see the answer.
+/// Refuses a call. Over HTTP/1, reads at most `limit` bytes of the body first: otherwise the connection is closed, and a client that
+/// is still writing may never read the response.
 async fn reject<E>(rejection: Rejection, request: Request<Body>, limit: usize) -> Result<Response<Body>, E> {
     if request.version() < Version::HTTP_2 {
         drain(request.into_body(), limit).await;

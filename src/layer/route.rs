@@ -1,4 +1,4 @@
-//! The way of a call, decided by the head of its request.
+//! The route of a call, decided by the head of its request.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::{
     user::UserId,
 };
 
-/// The way of a call.
+/// The route of a call.
 pub(super) enum Route {
-    /// As if the layer were not there.
+    /// Passes the call through as if the layer were not installed.
     PassThrough,
-    /// Under its key.
+    /// Runs the call with its key.
     Protect {
         engine: Arc<Engine>,
         protected: Arc<Protected>,
@@ -27,7 +27,7 @@ pub(super) enum Route {
         user: UserId,
     },
     Reject(Rejection),
-    /// Without a record, in a transaction, because the handler needs one.
+    /// Runs the call in a transaction without a record, because the handler requires a transaction.
     WithoutKey {
         engine: Arc<Engine>,
         protected: Arc<Protected>,
@@ -35,17 +35,17 @@ pub(super) enum Route {
     },
 }
 
-/// Decides the way of a call.
+/// Decides the route of a call. The first row that applies wins.
 ///
-/// | the call | its way |
+/// | the call | its route |
 /// |---|---|
 /// | without a store, or to a procedure that is not opted in | passed through |
-/// | with a malformed key, or without a key that is required | refused |
+/// | with a malformed key, or without a required key | refused |
 /// | without a key, to a reserved procedure | passed through |
-/// | while the layer shuts down | refused |
-/// | in a protocol that cannot be checked | refused, or passed through with a warning ([`StorePolicy`]) |
+/// | during a shutdown of the layer | refused |
+/// | in a protocol that the layer cannot read | refused, or passed through with a warning ([`StorePolicy`], [`Mode`]) |
 /// | without a key, to a transactional procedure | in a transaction without a record |
-/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]) |
+/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
 /// | with a key and a user | protected |
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
@@ -71,7 +71,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return reject(procedure, Rejection::ShuttingDown);
     }
     if !is_grpc(request.headers()) {
-        // The request cannot be checked, as if the store were away.
+        // The request cannot be read, so the call is treated as if the store were unavailable.
         let malformed = MalformedRequest::Protocol;
         if policies.on_store_unavailable == StorePolicy::Reject || policies.mode == Mode::Transactional {
             return reject(procedure, Rejection::RequestMalformed(malformed));
@@ -87,7 +87,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         (Some(_), None) if policies.on_no_user == UserPolicy::Reject => reject(procedure, Rejection::NoUser),
         (Some(_), None) => {
             let error = "no authenticated user in the request; put the authentication interceptor in front of the \
-                         idempotency layer, and have it insert a UserId into the extensions";
+                         idempotency layer, and insert a UserId into the request's extensions there";
             procedure.telemetry().unprotected(Degradation::NoUser, &error);
             match policies.mode {
                 Mode::Reserved => Route::PassThrough,
@@ -98,7 +98,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
 }
 
 impl Shared {
-    /// Whether the call is in another protocol than gRPC, and would not be passed through if it were in gRPC.
+    /// Returns whether the call is in a protocol other than gRPC, and would not be passed through if it were in gRPC.
     #[cfg(feature = "connect")]
     pub(super) fn needs_translation<B>(&self, request: &Request<B>) -> bool {
         if self.engine.is_none() || is_grpc(request.headers()) {

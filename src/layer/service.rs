@@ -1,4 +1,4 @@
-//! The service that the layer makes.
+//! The service that the layer creates.
 
 use std::{
     fmt,
@@ -18,11 +18,11 @@ use super::{protect::Protect, shared::Shared};
 use crate::connect::Translated;
 use crate::future::ResponseFuture;
 
-/// A service whose create calls take idempotency keys. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+/// A service whose calls can have idempotency keys. Created by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
 pub struct Idempotency<S> {
     grpc: Protect<S>,
-    /// The same for calls in other protocols, if the inner service speaks them.
+    /// Handles calls in other protocols, if the inner service supports them.
     #[cfg(feature = "connect")]
     translated: Translated<Protect<S>>,
 }
@@ -67,7 +67,7 @@ where
         let request = request.map(Body::new);
         #[cfg(feature = "connect")]
         if self.grpc.shared.needs_translation(&request) {
-            self.grpc.give_back_readiness(); // the translated call waits for its own
+            self.grpc.give_back_readiness(); // the translated call waits for readiness itself
             return ResponseFuture::boxed(self.translated.call(request).map(Ok));
         }
         self.grpc.call(request)

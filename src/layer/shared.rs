@@ -8,21 +8,20 @@ use protobuf_canonical::Canonical;
 use crate::connect::Translator;
 use crate::{engine::state::Engine, policy::Procedure, user::UserResolver};
 
-/// The state that the services of one layer share.
 pub(super) struct Shared {
     /// By path.
     pub(super) procedures: HashMap<String, Arc<Protected>>,
-    /// `None` without a store: every call passes through.
+    /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) user_resolver: Box<dyn UserResolver>,
-    /// The largest request message, in bytes.
+    /// The maximum size of a request message, in bytes.
     pub(super) max_request_bytes: usize,
-    /// For calls in other protocols than gRPC, if the inner service speaks them.
+    /// Translates calls in protocols other than gRPC, if the inner service supports them.
     #[cfg(feature = "connect")]
     pub(super) translator: Translator,
 }
 
-/// A procedure that takes keys, with the encoder that hashes its requests.
+/// A procedure that takes keys, and the encoder that hashes its requests.
 #[derive(Debug)]
 pub(super) struct Protected {
     pub(super) procedure: Arc<Procedure>,
