@@ -1,10 +1,11 @@
-//! The descriptors of services.
+//! The descriptors that a layer is built with.
 
 use std::fmt;
 
 use prost_reflect::{DescriptorError, DescriptorPool};
 
-/// The descriptors of the services: an encoded `FileDescriptorSet`, or a pool.
+/// The descriptors of the services, from an encoded `FileDescriptorSet` or from a
+/// [`DescriptorPool`](prost_reflect::DescriptorPool).
 pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
 
 impl Descriptors {
@@ -31,7 +32,7 @@ impl From<DescriptorPool> for Descriptors {
     }
 }
 
-/// Prints the names of the services alone: a pool's own `Debug` overflows the stack on messages that contain themselves.
+/// Prints only the names of the services: the `Debug` of a pool overflows the stack on recursive message types.
 impl fmt::Debug for Descriptors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let services =

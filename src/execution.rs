@@ -1,3 +1,5 @@
+//! The communication between a handler and the layer.
+
 use std::{
     fmt,
     sync::{
@@ -11,8 +13,8 @@ use http::Extensions;
 use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
-/// What a handler and the layer have to tell each other while the handler runs: in the extensions of every request with a
-/// key. Clones are the same.
+/// The state that a running handler shares with the layer. Every request with a key has one in its extensions. Clones share the
+/// state.
 ///
 /// ```
 /// use tonic::{Request, Response, Status};
@@ -24,14 +26,14 @@ use tonic::Request;
 /// async fn charge(request: Request<ChargeRequest>) -> Result<Response<ChargeResponse>, Status> {
 ///     let execution = Execution::from_request(&request);
 ///     charge_the_card().await?;
-///     // From here on an error says nothing of the charge: a retry must not charge again.
+///     // An error from here on does not undo the charge: a retry must not charge again.
 ///     execution.effect_committed();
 ///     Ok(Response::new(write_the_receipt().await?))
 /// }
 /// ```
 #[derive(Clone, Default)]
 pub struct Execution {
-    said: Arc<Said>,
+    state: Arc<State>,
     deadline: Option<Instant>,
 }
 
@@ -40,62 +42,61 @@ impl Execution {
         Self { deadline, ..Self::default() }
     }
 
-    /// Of the call that this request belongs to. A call without a key has one too, which does nothing.
+    /// Returns the execution of the call that this request belongs to. For a call without a key it has no effect.
     pub fn from_request<T>(request: &Request<T>) -> Self {
         Self::from_extensions(request.extensions())
     }
 
-    /// The same for a handler that has no tonic request: in the extensions of its `http::Request`, or of the `RequestContext` that
-    /// `connectrpc` gives it.
+    /// Returns the execution for a handler without a tonic request, from the extensions of its `http::Request` or of the
+    /// `RequestContext` of `connectrpc`.
     pub fn from_extensions(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
 
-    /// Until when the caller waits, by its `grpc-timeout` or `connect-timeout-ms`; `None` where it does not say. The call goes on
-    /// after that, and a retry gets its response; what is done meanwhile for this caller alone can be left out.
+    /// Returns the caller's deadline from its `grpc-timeout` or `connect-timeout-ms`; `None` if the caller sent none. The call goes
+    /// on after the deadline, and a retry gets its response. Work for this caller alone can be skipped then.
     ///
-    /// The handler of a call with a key does not see `grpc-timeout` itself: some servers, `connectrpc`'s among them, drop the
-    /// handler when it has passed, wherever it stands. That of a call without a key does, and has no deadline here.
+    /// The layer removes `grpc-timeout` from requests with a key, because some servers, such as `connectrpc`'s, drop the handler
+    /// at any point when it has passed. Requests without a key keep the header, and have no deadline here.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Cancelled when the lease of the call's reservation is lost: it was taken over, or could not be renewed in time. From
-    /// then on another call may run the same operation, and this one's outcome is not recorded any more; a handler that can
-    /// still stop should. Never cancelled for a transactional call: its statements fail instead.
+    /// Returns a token that is cancelled when the call loses the lease of its reservation: another call took it over, or it could
+    /// not be renewed in time. From then on another call may run the same operation, and the outcome of this one is not recorded.
+    /// The handler should stop if it still can. Never cancelled for a transactional call: its statements fail instead.
     pub fn lease_lost(&self) -> &CancellationToken {
-        self.said.lease_lost.get_or_init(CancellationToken::new)
+        self.state.lease_lost.get_or_init(CancellationToken::new)
     }
 
-    /// Says that the effect is there, and cannot be taken back. From here on an error or a panic of the handler does not free
-    /// the key: a retry is refused with `IDEMPOTENCY_OUTCOME_UNKNOWN`, or reconciled if that is the procedure's policy
-    /// ([`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile)), and never run again. Nothing is written yet: a crash after
-    /// this is a crash like any other.
+    /// Tells the layer that the effect has happened and cannot be undone. From then on an error or a panic of the handler does not
+    /// free the key. A retry never runs the handler again: it is reconciled if that is the procedure's policy
+    /// ([`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile)), and refused with `IDEMPOTENCY_OUTCOME_UNKNOWN` otherwise.
+    /// Nothing is recorded at this point, so a crash afterwards is handled like any other crash.
     ///
-    /// In a transactional call it changes nothing: what was written in its transaction is rolled back by an error.
+    /// Has no effect in a transactional call: an error rolls back everything that was written in its transaction.
     pub fn effect_committed(&self) {
-        self.said.effect_committed.store(true, Ordering::SeqCst);
+        self.state.effect_committed.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_effect_committed(&self) -> bool {
-        self.said.effect_committed.load(Ordering::SeqCst)
+        self.state.effect_committed.load(Ordering::SeqCst)
     }
 }
 
 impl fmt::Debug for Execution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Execution")
-            .field("lease_lost", &self.said.lease_lost.get().is_some_and(CancellationToken::is_cancelled))
+            .field("lease_lost", &self.state.lease_lost.get().is_some_and(CancellationToken::is_cancelled))
             .field("effect_committed", &self.is_effect_committed())
             .field("deadline", &self.deadline)
             .finish()
     }
 }
 
-/// What the two have told each other.
 #[derive(Default)]
-struct Said {
+struct State {
     effect_committed: AtomicBool,
-    /// Made for the first who asks: most handlers do not.
+    /// Created at first use, as most handlers never use it.
     lease_lost: OnceLock<CancellationToken>,
 }

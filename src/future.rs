@@ -1,3 +1,5 @@
+//! The future of the services.
+
 use std::{
     fmt,
     pin::Pin,
@@ -10,7 +12,7 @@ use pin_project_lite::pin_project;
 use tonic::{body::Body, codegen::StdError};
 
 pin_project! {
-    /// The future of the services of this crate.
+    /// The future of [`Idempotency`](crate::layer::Idempotency) and of the Connect service.
     pub struct ResponseFuture<F, E> {
         #[pin]
         kind: Kind<F, E>,
@@ -26,7 +28,7 @@ pin_project! {
 }
 
 impl<F, E> ResponseFuture<F, E> {
-    /// What the inner service answers.
+    /// Returns the response of the inner service.
     pub(crate) fn pass_through(inner: F) -> Self {
         Self { kind: Kind::PassThrough { inner } }
     }

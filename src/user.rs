@@ -1,28 +1,30 @@
+//! The user of a call, and how the layer finds it.
+
 use std::fmt;
 
 use http::{Extensions, HeaderMap};
 use uuid::Uuid;
 
-/// The authenticated user that a key belongs to. Two users may use the same key without knowing of one another.
+/// The authenticated user that a key belongs to. Two users can use the same key without affecting each other.
 ///
-/// Never taken from what the client claims: an authentication interceptor in front of the layer puts it into the request's
-/// extensions.
+/// The id must not come from unauthenticated input. An authentication interceptor in front of the layer inserts it into the
+/// request's extensions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UserId(Uuid);
 
 impl UserId {
-    /// The user with this id.
+    /// Creates the user with this id.
     pub fn new(id: Uuid) -> Self {
         Self(id)
     }
 
-    /// The user's id as it is stored.
+    /// Returns the user's id as it is stored.
     pub fn as_uuid(&self) -> &Uuid {
         &self.0
     }
 }
 
-/// Shows nothing of the user: logs are read by others.
+/// Omits the id, to keep it out of logs.
 impl fmt::Debug for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UserId(..)")
@@ -31,7 +33,7 @@ impl fmt::Debug for UserId {
 
 /// Finds the authenticated user of a request.
 ///
-/// Default, [`UserFromExtensions`]: the [`UserId`] in the request's extensions.
+/// Default: [`UserFromExtensions`], which returns the [`UserId`] in the request's extensions.
 ///
 /// ```
 /// use tonic_idempotency::{UserId, layer::{UserFromExtensions, UserResolver}};
@@ -42,7 +44,7 @@ impl fmt::Debug for UserId {
 /// assert_eq!(UserFromExtensions.user(&http::HeaderMap::new(), &extensions), Some(alice));
 /// ```
 ///
-/// Customised, with what an application's own interceptor left there:
+/// Customised: a closure that reads what the application's own interceptor inserted.
 ///
 /// ```
 /// use tonic_idempotency::{UserId, layer::UserResolver};
@@ -60,7 +62,7 @@ impl fmt::Debug for UserId {
 /// assert_eq!(from_claims.user(&http::HeaderMap::new(), &extensions), Some(UserId::new(uuid::Uuid::from_u128(7))));
 /// ```
 pub trait UserResolver: Send + Sync + 'static {
-    /// The user, or `None` where nobody is authenticated.
+    /// Returns the user; `None` if no user is authenticated.
     fn user(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<UserId>;
 }
 
@@ -73,7 +75,7 @@ where
     }
 }
 
-/// Takes the [`UserId`] that an authentication interceptor put into the request's extensions.
+/// Returns the [`UserId`] that an authentication interceptor inserted into the request's extensions. The default.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "a unit struct, used as a value")]
 pub struct UserFromExtensions;
