@@ -1,23 +1,25 @@
+//! Collects a body.
+
 use bytes::{Bytes, BytesMut};
 
-/// Bytes that come in pieces. Mostly there is one, and nothing to copy.
+/// A buffer for the chunks of a body. A single chunk, the usual case, is not copied.
 #[derive(Debug, Default)]
 pub(super) struct BodyBuffer {
     first: Bytes,
-    /// All of them; empty while the first is all there is.
+    /// All chunks; empty while there is only the first.
     joined: BytesMut,
 }
 
 impl BodyBuffer {
-    pub(super) fn push(&mut self, piece: Bytes) {
+    pub(super) fn push(&mut self, chunk: Bytes) {
         if self.first.is_empty() {
-            self.first = piece;
+            self.first = chunk;
             return;
         }
         if self.joined.is_empty() {
             self.joined.extend_from_slice(&self.first);
         }
-        self.joined.extend_from_slice(&piece);
+        self.joined.extend_from_slice(&chunk);
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
@@ -33,25 +35,25 @@ impl BodyBuffer {
 mod tests {
     use super::*;
 
-    fn joined(pieces: &[&'static [u8]]) -> Bytes {
+    fn joined(chunks: &[&'static [u8]]) -> Bytes {
         let mut joined = BodyBuffer::default();
-        for (index, piece) in pieces.iter().enumerate() {
-            joined.push(Bytes::from_static(piece));
-            assert_eq!(joined.as_slice(), pieces[..=index].concat());
+        for (index, chunk) in chunks.iter().enumerate() {
+            joined.push(Bytes::from_static(chunk));
+            assert_eq!(joined.as_slice(), chunks[..=index].concat());
         }
         joined.into_bytes()
     }
 
     #[test]
-    fn one_piece_is_not_copied() {
-        let piece = b"abc".as_slice();
-        for pieces in [vec![piece], vec![b"", b"", piece]] {
-            assert_eq!(joined(&pieces).as_ptr(), piece.as_ptr(), "{pieces:?}");
+    fn does_not_copy_a_single_chunk() {
+        let chunk = b"abc".as_slice();
+        for chunks in [vec![chunk], vec![b"", b"", chunk]] {
+            assert_eq!(joined(&chunks).as_ptr(), chunk.as_ptr(), "{chunks:?}");
         }
     }
 
     #[test]
-    fn several_are_joined_in_their_order() {
+    fn joins_several_chunks_in_order() {
         assert_eq!(joined(&[b"a", b"", b"bc", b"d"]), b"abcd".as_slice());
         assert_eq!(joined(&[]), b"".as_slice());
     }

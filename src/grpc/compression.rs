@@ -1,4 +1,4 @@
-//! Compresses a message, and undoes that, never into more than a limit.
+//! Compresses messages, and decompresses them up to a limit.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::HeaderName};
@@ -6,17 +6,16 @@ use http::{HeaderMap, HeaderValue, header::HeaderName};
 use super::WireError;
 
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-/// Not compressed.
 const IDENTITY: &str = "identity";
 
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
-/// The largest window that zstd may ask for, as a power of two: 8 MiB, what RFC 8878 has every decoder support. It is
-/// allocated before anything is read.
+/// The maximum window of zstd as a power of two: 8 MiB, which RFC 8878 recommends that every decoder supports. The window is
+/// allocated before anything is decompressed.
 #[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// A way to compress messages that is enabled here.
+/// A compression of messages whose feature is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     #[cfg(feature = "deflate")]
@@ -28,7 +27,6 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// All of them.
     const ENABLED: &[Self] = &[
         #[cfg(feature = "gzip")]
         Self::Gzip,
@@ -57,13 +55,13 @@ impl Encoding {
         HeaderValue::from_static(self.as_str())
     }
 
-    /// Those that a caller accepts and that are enabled, in its own order.
+    /// Returns the enabled encodings that a caller accepts, in the caller's order.
     pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Self> {
         let values = headers.get_all(GRPC_ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|names| names.split(',')).filter_map(|name| Self::parse(name.trim()))
     }
 
-    /// Whether a caller accepts nothing but what is enabled, and says so as [`names`](Self::names) would.
+    /// Returns whether a caller accepts only enabled encodings, and lists them in a single header as [`names`](Self::names) does.
     pub(super) fn all_enabled(headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
         let Some(names) = values.next() else { return true };
@@ -72,29 +70,29 @@ impl Encoding {
         values.next().is_none() && names.to_str().is_ok_and(are_enabled)
     }
 
-    /// What a caller may send, for a header.
+    /// Returns the encodings that a caller may use, as a header value.
     pub(crate) fn enabled() -> HeaderValue {
         Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static(IDENTITY))
     }
 
-    /// Their names for a header, in one value: tonic reads no more. `None` where there are none.
+    /// Returns the names of the encodings as a single header value, because tonic reads only one; `None` without encodings.
     pub(super) fn names(encodings: impl Iterator<Item = Self>) -> Option<HeaderValue> {
         let names: Vec<_> = encodings.map(Self::as_str).collect();
         (!names.is_empty()).then(|| names.join(",").try_into().ok()).flatten()
     }
 
-    /// What makes less of a message; `None` where nothing is won.
+    /// Compresses the message; `None` if that would not shrink it.
     #[cfg_attr(not(any(feature = "deflate", feature = "gzip", feature = "zstd")), expect(unused_variables))]
     pub(super) fn compress(self, message: &[u8]) -> Option<Vec<u8>> {
         match self {
             #[cfg(feature = "deflate")]
-            Self::Deflate => less(message, flate2::read::ZlibEncoder::new(message, flate2::Compression::default())),
+            Self::Deflate => shrunk(message, flate2::read::ZlibEncoder::new(message, flate2::Compression::default())),
             #[cfg(feature = "gzip")]
-            Self::Gzip => less(message, flate2::read::GzEncoder::new(message, flate2::Compression::default())),
+            Self::Gzip => shrunk(message, flate2::read::GzEncoder::new(message, flate2::Compression::default())),
             #[cfg(feature = "zstd")]
             Self::Zstd => {
                 let encoder = zstd::stream::read::Encoder::new(message, zstd::DEFAULT_COMPRESSION_LEVEL);
-                less(message, encoder.ok()?)
+                shrunk(message, encoder.ok()?)
             }
         }
     }
@@ -107,7 +105,7 @@ impl Encoding {
             #[cfg(feature = "gzip")]
             Self::Gzip => read(flate2::read::MultiGzDecoder::new(message), limit),
             #[cfg(feature = "zstd")]
-            Self::Zstd => read(zstd_decoder(message).map_err(|_| CANNOT)?, limit),
+            Self::Zstd => read(zstd_decoder(message).map_err(|_| CANNOT_DECOMPRESS)?, limit),
         }
     }
 }
@@ -119,7 +117,7 @@ pub(super) enum DecompressError {
     Wire(WireError),
 }
 
-/// The message without its compression, which the headers name.
+/// Decompresses a message with the encoding in the headers.
 pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> Result<Bytes, DecompressError> {
     let encoding = match headers.get(GRPC_ENCODING).map(|encoding| encoding.as_bytes()) {
         None | Some(b"identity") => return Err(DecompressError::Wire(WireError::NotCompressed)),
@@ -130,7 +128,7 @@ pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> R
 }
 
 #[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]
-const CANNOT: DecompressError = DecompressError::Wire(WireError::Compression);
+const CANNOT_DECOMPRESS: DecompressError = DecompressError::Wire(WireError::Compression);
 
 #[cfg(feature = "zstd")]
 fn zstd_decoder(message: &[u8]) -> std::io::Result<impl std::io::Read> {
@@ -140,7 +138,7 @@ fn zstd_decoder(message: &[u8]) -> std::io::Result<impl std::io::Read> {
 }
 
 #[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]
-fn less(message: &[u8], mut encoder: impl std::io::Read) -> Option<Vec<u8>> {
+fn shrunk(message: &[u8], mut encoder: impl std::io::Read) -> Option<Vec<u8>> {
     let mut compressed = Vec::new();
     encoder.read_to_end(&mut compressed).ok()?;
     (compressed.len() < message.len()).then_some(compressed)
@@ -151,12 +149,12 @@ fn read(decoder: impl std::io::Read, limit: usize) -> Result<Bytes, DecompressEr
     use std::io::Read as _;
 
     let mut message = Vec::new();
-    // One byte more, to tell what fills the limit from what is over it.
+    // One byte more than the limit, to detect a message that exceeds it.
     let read = decoder.take((limit as u64).saturating_add(1)).read_to_end(&mut message);
     match read {
         Ok(read) if read > limit => Err(DecompressError::TooLarge),
         Ok(_) => Ok(message.into()),
-        Err(_) => Err(CANNOT),
+        Err(_) => Err(CANNOT_DECOMPRESS),
     }
 }
 
@@ -169,16 +167,17 @@ mod tests {
     }
 
     #[test]
-    fn undoes_each_encoding_up_to_the_limit() {
+    fn decompresses_each_encoding_up_to_the_limit() {
         for encoding in Encoding::ENABLED {
-            let (headers, compressed) = (headers(encoding.as_str()), encoding.compress(&[7; 1000]).expect("less"));
+            let (headers, compressed) =
+                (headers(encoding.as_str()), encoding.compress(&[7; 1000]).expect("it shrinks"));
             assert_eq!(decompress(&headers, &compressed, 1000).as_deref(), Ok([7; 1000].as_slice()), "{encoding:?}");
             assert_eq!(decompress(&headers, &compressed, 999), Err(DecompressError::TooLarge), "{encoding:?}");
         }
     }
 
     #[test]
-    fn does_not_compress_what_would_grow() {
+    fn does_not_compress_a_message_that_would_grow() {
         for encoding in Encoding::ENABLED {
             assert_eq!(encoding.compress(b"a"), None, "{encoding:?}");
             assert_eq!(encoding.compress(b""), None, "{encoding:?}");
@@ -186,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn does_not_unpack_a_bomb() {
+    fn does_not_decompress_a_bomb() {
         for encoding in Encoding::ENABLED {
-            let bomb = encoding.compress(&vec![0; 1 << 24]).expect("less");
+            let bomb = encoding.compress(&vec![0; 1 << 24]).expect("it shrinks");
             assert!(bomb.len() < 1 << 16, "{encoding:?}");
             let headers = headers(encoding.as_str());
             assert_eq!(decompress(&headers, &bomb, 1 << 20), Err(DecompressError::TooLarge), "{encoding:?}");
@@ -196,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn does_not_read_more_than_the_limit_of_what_has_no_end() {
+    fn does_not_read_an_endless_message_beyond_the_limit() {
         assert_eq!(read(std::io::repeat(0), 1000), Err(DecompressError::TooLarge));
     }
 
     #[test]
     #[cfg(feature = "zstd")]
-    fn does_not_make_room_for_more_than_every_decoder_has_to() {
+    fn does_not_accept_a_window_larger_than_every_decoder_supports() {
         let compress = |window_log| {
             let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("a level");
             encoder.window_log(window_log).expect("a window");
@@ -210,17 +209,17 @@ mod tests {
             encoder.finish().expect("memory takes all")
         };
         assert!(decompress(&headers("zstd"), &compress(23), 1000).is_ok());
-        assert_eq!(decompress(&headers("zstd"), &compress(24), 1000), Err(CANNOT));
+        assert_eq!(decompress(&headers("zstd"), &compress(24), 1000), Err(CANNOT_DECOMPRESS));
     }
 
     #[test]
-    fn does_not_take_what_is_not_compressed_so() {
+    fn does_not_decompress_a_message_that_is_not_in_its_encoding() {
         for encoding in Encoding::ENABLED {
             let headers = headers(encoding.as_str());
-            assert_eq!(decompress(&headers, b"plain", 1000), Err(CANNOT), "{encoding:?}");
-            let compressed = encoding.compress(&[7; 1000]).expect("less");
+            assert_eq!(decompress(&headers, b"plain", 1000), Err(CANNOT_DECOMPRESS), "{encoding:?}");
+            let compressed = encoding.compress(&[7; 1000]).expect("it shrinks");
             let cut_off = &compressed[..compressed.len() - 4];
-            assert_eq!(decompress(&headers, cut_off, 1000), Err(CANNOT), "{encoding:?}");
+            assert_eq!(decompress(&headers, cut_off, 1000), Err(CANNOT_DECOMPRESS), "{encoding:?}");
         }
         let error = |error| Err(DecompressError::Wire(error));
         assert_eq!(decompress(&headers("br"), b"", 1000), error(WireError::UnsupportedCompression));
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     #[cfg(all(feature = "gzip", feature = "zstd"))]
-    fn tells_callers_who_accept_what_is_not_enabled() {
+    fn detects_callers_that_accept_disabled_encodings() {
         for (values, expected) in [
             (&[] as &[&'static str], true),
             (&["zstd, gzip"], true),
@@ -246,7 +245,7 @@ mod tests {
 
     #[test]
     #[cfg(all(feature = "gzip", feature = "zstd"))]
-    fn takes_the_callers_order() {
+    fn keeps_the_order_of_the_caller() {
         let accepted = |values: &[&'static str]| {
             let values = values.iter().map(|value| (GRPC_ACCEPT_ENCODING, HeaderValue::from_static(value)));
             Encoding::accepted(&values.collect()).collect::<Vec<_>>()

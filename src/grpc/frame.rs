@@ -1,24 +1,24 @@
-//! The length-prefixed message of gRPC over HTTP/2: a flag, a length of four bytes, the message.
+//! The length-prefixed message of gRPC over HTTP/2: a flag, a length in four bytes, and the message.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
-/// The size of what stands in front of each message.
+/// The size of the header of a message, in bytes.
 pub(super) const HEADER_LEN: usize = 5;
 
 const UNCOMPRESSED: u8 = 0;
 const COMPRESSED: u8 = 1;
 
-/// What stands in front of a message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     compressed: bool,
-    /// The size of the message, as it says.
+    /// The size of the message according to its header, in bytes.
     pub(super) length: usize,
 }
 
 impl Header {
-    /// What a body starts with; `None` where it is too short to tell.
+    /// Parses the header at the start of a body; `None` if the body is too short.
     pub(super) fn of(body: &[u8]) -> Result<Option<Self>, WireError> {
         let Some((&[flag, length @ ..], _)) = body.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let compressed = match flag {
@@ -29,7 +29,7 @@ impl Header {
         Ok(Some(Self { compressed, length: u32::from_be_bytes(length) as usize }))
     }
 
-    /// Whether a body of so many bytes says enough of what follows its first message.
+    /// Returns whether a body of this size also contains the header of a second message.
     pub(super) fn is_followed(&self, body: usize) -> bool {
         body >= self.length.saturating_add(2 * HEADER_LEN)
     }
@@ -43,7 +43,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Takes a body apart that has to hold one message and nothing else.
+    /// Decodes a body, which has to contain exactly one message.
     pub(super) fn decode(mut body: Bytes) -> Result<Self, WireError> {
         let Some(Header { compressed, length }) = Header::of(&body)? else {
             return Err(if body.is_empty() { WireError::NoMessage } else { WireError::Truncated });
@@ -60,12 +60,12 @@ impl Frame {
         }
     }
 
-    /// The body that holds one uncompressed message.
+    /// Encodes a body with one uncompressed message.
     pub(crate) fn encode(message: &[u8]) -> Result<Bytes, WireError> {
         Self::put(UNCOMPRESSED, message)
     }
 
-    /// The body that holds one message that is compressed.
+    /// Encodes a body with one compressed message.
     pub(super) fn encode_compressed(message: &[u8]) -> Result<Bytes, WireError> {
         Self::put(COMPRESSED, message)
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_apart_what_it_put_together() {
+    fn decodes_what_it_encoded() {
         for message in [b"".as_slice(), b"a", &[7; 70_000]] {
             let frame = Frame::decode(Frame::encode(message).expect("it fits")).expect("a frame");
             assert!(!frame.compressed);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_take_what_is_not_one_message() {
+    fn does_not_decode_a_body_that_is_not_one_message() {
         for (body, error) in [
             (b"".as_slice(), WireError::NoMessage),
             (b"\0\0\0\0", WireError::Truncated),

@@ -1,4 +1,4 @@
-//! The names of the layer's own headers.
+//! The names of the layer's headers.
 
 pub(crate) const KEY: &str = "idempotency-key";
 pub(crate) const STATUS: &str = "idempotency-status";

@@ -1,4 +1,4 @@
-//! Response metadata as it is kept in the record, and what of it never is.
+//! Response metadata as it is stored in the record, and the metadata that is never replayed.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use prost::Message;
 
 use super::{WireError, headers};
 
-/// Metadata that is never kept: of the connection, of the response's own making, or for the first caller alone.
-const NEVER_KEPT: [&str; 29] = [
+/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, or to the first caller alone.
+const NEVER_REPLAYED: [&str; 29] = [
     "accept-encoding",
     "age",
     "alt-svc",
@@ -41,14 +41,13 @@ const NEVER_KEPT: [&str; 29] = [
     headers::REPLAYED,
 ];
 
-/// What the names of whole families start with that are never kept: gRPC's and Connect's own, what describes a body, and what
-/// a browser is told.
-const NEVER_KEPT_PREFIXES: [&str; 4] = ["access-control-", "connect-", "content-", "grpc-"];
+/// Prefixes of metadata that is never stored or replayed: for browsers, of Connect, of the body, and of gRPC.
+const NEVER_REPLAYED_PREFIXES: [&str; 4] = ["access-control-", "connect-", "content-", "grpc-"];
 
-/// Which metadata of the handler's is kept, and replayed.
+/// Selects the handler's metadata that is stored and replayed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MetadataFilter {
-    /// These alone; `None` for any.
+    /// Only these; `None` for all.
     only: Option<HashSet<HeaderName>>,
     except: HashSet<HeaderName>,
 }
@@ -58,14 +57,14 @@ impl MetadataFilter {
         Self { only, except }
     }
 
-    fn keeps(&self, name: &HeaderName) -> bool {
+    fn selects(&self, name: &HeaderName) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(name))
             && !self.except.contains(name)
             && !is_never_replayed(name)
     }
 }
 
-/// The metadata of a response, as it is kept: neutral, so that it can be replayed over any protocol.
+/// The metadata of a response as it is stored, independent of the protocol.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Metadata {
     #[prost(message, repeated, tag = "1")]
@@ -78,12 +77,12 @@ pub(super) struct Metadata {
 struct Field {
     #[prost(string, tag = "1")]
     name: String,
-    /// As it is in the header.
+    /// The value as in the header.
     #[prost(bytes = "bytes", tag = "2")]
     value: Bytes,
 }
 
-/// Metadata in its places.
+/// Metadata split into headers and trailers.
 #[derive(Debug, Default)]
 pub(super) struct HeadersAndTrailers {
     pub(super) headers: HeaderMap,
@@ -91,12 +90,12 @@ pub(super) struct HeadersAndTrailers {
 }
 
 impl Metadata {
-    /// What is kept of a response's metadata.
+    /// Returns the metadata of a response to store.
     pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, filter: &MetadataFilter) -> Self {
         Self { headers: fields(headers, filter), trailers: fields(trailers, filter) }
     }
 
-    /// The metadata in its bytes; `None` where there is none.
+    /// Encodes the metadata; `None` if there is none.
     pub(super) fn to_bytes(&self) -> Option<Bytes> {
         (!self.headers.is_empty() || !self.trailers.is_empty()).then(|| self.encode_to_vec().into())
     }
@@ -105,26 +104,26 @@ impl Metadata {
         Self::decode(stored).map_err(|_| WireError::NoMetadata)
     }
 
-    /// The metadata in its places again, without what is not kept any more.
+    /// Splits the metadata into headers and trailers again, without metadata that the filter no longer selects.
     pub(super) fn into_headers_and_trailers(self, filter: &MetadataFilter) -> Result<HeadersAndTrailers, WireError> {
         Ok(HeadersAndTrailers { headers: map(self.headers, filter)?, trailers: map(self.trailers, filter)? })
     }
 }
 
-/// Whether metadata of this name is never kept, whatever the settings say.
+/// Returns whether metadata with this name is never stored or replayed, regardless of the settings.
 pub(crate) fn is_never_replayed(name: &HeaderName) -> bool {
     let name = name.as_str();
-    NEVER_KEPT.contains(&name) || NEVER_KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    NEVER_REPLAYED.contains(&name) || NEVER_REPLAYED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn fields(metadata: &HeaderMap, filter: &MetadataFilter) -> Vec<Field> {
     let connection: Vec<_> = metadata.get_all(header::CONNECTION).iter().filter_map(|it| it.to_str().ok()).collect();
-    let is_of_the_connection = |name: &HeaderName| {
+    let belongs_to_connection = |name: &HeaderName| {
         connection.iter().flat_map(|names| names.split(',')).any(|it| it.trim().eq_ignore_ascii_case(name.as_str()))
     };
     metadata
         .iter()
-        .filter(|(name, _)| filter.keeps(name) && !is_of_the_connection(name))
+        .filter(|(name, _)| filter.selects(name) && !belongs_to_connection(name))
         .map(|(name, value)| Field { name: name.as_str().to_owned(), value: Bytes::copy_from_slice(value.as_bytes()) })
         .collect()
 }
@@ -134,7 +133,7 @@ fn map(fields: Vec<Field>, filter: &MetadataFilter) -> Result<HeaderMap, WireErr
     for Field { name, value } in fields {
         let name: HeaderName = name.parse().map_err(|_| WireError::NoMetadata)?;
         let value = HeaderValue::from_maybe_shared(value).map_err(|_| WireError::NoMetadata)?;
-        if filter.keeps(&name) {
+        if filter.selects(&name) {
             map.try_append(name, value).map_err(|_| WireError::NoMetadata)?;
         }
     }
@@ -154,18 +153,18 @@ mod tests {
     }
 
     #[test]
-    fn comes_back_in_its_places_with_repeated_values_in_their_order() {
+    fn restores_headers_and_trailers_with_repeated_values_in_order() {
         let sent = headers(&[("shop-note", "one"), ("shop-trace-bin", "AHRyYWNl"), ("shop-note", "two")]);
         let trailers = headers(&[("shop-note", "three"), ("shop-cost", "7")]);
         let filter = MetadataFilter::default();
         let stored = Metadata::of(&sent, &trailers, &filter).to_bytes().expect("there is some");
-        let places =
+        let restored =
             Metadata::from_bytes(&stored).and_then(|it| it.into_headers_and_trailers(&filter)).expect("metadata");
-        assert_eq!((places.headers, places.trailers), (sent, trailers));
+        assert_eq!((restored.headers, restored.trailers), (sent, trailers));
     }
 
     #[test]
-    fn of_the_connection_the_protocol_or_the_first_caller_is_not_kept() {
+    fn does_not_store_metadata_of_the_connection_the_protocol_or_the_first_caller() {
         let sent = headers(&[
             ("content-type", "application/grpc"),
             ("grpc-status", "0"),
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn that_is_not_kept_any_more_is_not_given_back() {
+    fn does_not_restore_metadata_that_is_no_longer_selected() {
         let metadata = Metadata::of(
             &headers(&[("a", "1"), ("b", "2"), ("c", "3")]),
             &HeaderMap::new(),
@@ -192,18 +191,18 @@ mod tests {
         );
         let names = |names: &[&'static str]| names.iter().copied().map(HeaderName::from_static).collect();
         let filter = MetadataFilter { only: Some(names(&["a", "b"])), except: names(&["b"]) };
-        let places = metadata.into_headers_and_trailers(&filter).expect("metadata");
-        assert_eq!(places.headers, headers(&[("a", "1")]));
+        let restored = metadata.into_headers_and_trailers(&filter).expect("metadata");
+        assert_eq!(restored.headers, headers(&[("a", "1")]));
 
-        // Whoever wrote it.
+        // Even if another server has stored it.
         let field = |name: &str| Field { name: name.to_owned(), value: "5".into() };
         let written = Metadata { headers: vec![], trailers: vec![field("grpc-status"), field("shop-cost")] };
-        let places = written.into_headers_and_trailers(&MetadataFilter::default()).expect("metadata");
-        assert_eq!(places.trailers, headers(&[("shop-cost", "5")]));
+        let restored = written.into_headers_and_trailers(&MetadataFilter::default()).expect("metadata");
+        assert_eq!(restored.trailers, headers(&[("shop-cost", "5")]));
     }
 
     #[test]
-    fn that_is_none_is_told() {
+    fn does_not_restore_invalid_metadata() {
         assert_eq!(Metadata::from_bytes(b"\xff").err(), Some(WireError::NoMetadata));
         for (name, value) in [("", "1"), ("no name", "1"), ("name", "a\r\nb: c")] {
             let field = Field { name: name.to_owned(), value: value.into() };

@@ -1,4 +1,4 @@
-//! Unary gRPC as bytes: framing, compression, and responses taken apart and put together.
+//! Unary gRPC messages as bytes: framing, compression, metadata, requests and responses.
 
 mod body_buffer;
 mod compression;

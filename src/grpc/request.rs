@@ -1,3 +1,5 @@
+//! Unary gRPC requests.
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,17 +14,17 @@ use super::{
     frame::{Frame, Header},
 };
 
-/// A unary request with its one message, read whole.
+/// A unary request, read completely.
 #[derive(Debug)]
 pub(crate) struct UnaryRequest {
     parts: Parts,
     message: Bytes,
-    /// The body as it came, where it was not compressed.
+    /// The body as received if it was not compressed.
     body: Option<Bytes>,
 }
 
 impl UnaryRequest {
-    /// Reads a request whose message has at most `limit` bytes, compressed or not.
+    /// Reads a request whose message has at most `limit` bytes, both compressed and decompressed.
     pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
         let (parts, body) = request.into_parts();
         let body = collect(body, limit).await?;
@@ -37,13 +39,13 @@ impl UnaryRequest {
         }
     }
 
-    /// The encoded request message.
+    /// Returns the encoded request message.
     pub(crate) fn message(&self) -> &Bytes {
         &self.message
     }
 
-    /// The request for the handler, uncompressed, and to be answered so that what is stored can be neutral: compressed only in
-    /// ways that can be undone here.
+    /// Returns the uncompressed request for the handler. It accepts only enabled encodings, so that the layer can decompress the
+    /// response and store it uncompressed.
     pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
         let Self { mut parts, message, body } = self;
         parts.headers.remove(GRPC_ENCODING);
@@ -69,10 +71,10 @@ impl UnaryRequest {
     }
 }
 
-/// A request that is not read.
+/// The reason why a request cannot be read.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The body broke off.
+    /// The body failed.
     Body(Status),
     TooLarge {
         limit: usize,
@@ -86,7 +88,7 @@ impl From<WireError> for RequestError {
     }
 }
 
-/// Whether the request is gRPC with protobuf messages, the one protocol that the layer takes apart.
+/// Returns whether the request is gRPC with protobuf messages, the only protocol that the layer reads.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes());
     let Some(rest) = content_type.and_then(|value| value.strip_prefix(b"application/grpc")) else {
@@ -95,11 +97,11 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
 }
 
-/// How long the caller waits, by its `grpc-timeout`; `None` where it does not say, or not so that it can be understood.
+/// Parses `grpc-timeout`; `None` if it is missing or invalid.
 pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    // At most eight digits, none of them a sign.
+    // At most eight digits, and no sign, which `parse` would accept.
     if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
@@ -115,7 +117,7 @@ pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Reads a body of which nothing is wanted, to its end or until it has more than so many bytes.
+/// Reads and discards a body, until its end or until it has more than `limit` bytes.
 pub(crate) async fn drain(mut body: Body, limit: usize) {
     let mut read = 0_usize;
     while let Some(Ok(frame)) = body.frame().await {
@@ -126,22 +128,22 @@ pub(crate) async fn drain(mut body: Body, limit: usize) {
     }
 }
 
-/// The whole of a body that has one message of at most `limit` bytes; of any other, no more than it takes to tell.
+/// Collects a body with one message of at most `limit` bytes. Stops early in any other body, as soon as that is certain.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
-    let mut pieces = BodyBuffer::default();
+    let mut buffer = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
-        pieces.push(data);
-        let so_far = pieces.as_slice();
-        let Some(header) = Header::of(so_far)? else { continue };
+        buffer.push(data);
+        let received = buffer.as_slice();
+        let Some(header) = Header::of(received)? else { continue };
         if header.length > limit {
             return Err(RequestError::TooLarge { limit });
         }
-        if header.is_followed(so_far.len()) {
+        if header.is_followed(received.len()) {
             break;
         }
     }
-    Ok(pieces.into_bytes())
+    Ok(buffer.into_bytes())
 }
 
 #[cfg(test)]
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_grpc_from_what_is_not() {
+    fn distinguishes_grpc_from_other_protocols() {
         for (content_type, expected) in [
             ("application/grpc", true),
             ("application/grpc+proto", true),
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_timeouts_as_the_specification_has_them() {
+    fn parses_timeouts_as_specified() {
         for (value, expected) in [
             ("2H", Some(Duration::from_secs(7200))),
             ("3M", Some(Duration::from_secs(180))),

@@ -1,3 +1,5 @@
+//! Unary gRPC responses: of handlers, of rejections, and replayed.
+
 use std::{convert::Infallible, pin::pin};
 
 use bytes::Bytes;
@@ -21,35 +23,35 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
 
-/// About what a place for a header takes, in bytes.
+/// The approximate size of a header in a map, without its text, in bytes.
 const HEADER: usize = 112;
 
-/// About what each further value of a header takes, in bytes.
+/// The approximate size of each further value of a header, without its text, in bytes.
 const FURTHER_VALUE: usize = 80;
 
-/// About what a status among a response's extensions takes beside its text and its metadata, in bytes.
+/// The approximate size of a status in a response's extensions, without its text and its metadata, in bytes.
 const EXTENSIONS: usize = 512;
 
-/// A unary response, read whole.
+/// A unary response, read completely.
 #[derive(Clone, Debug)]
 pub(crate) struct UnaryResponse {
     parts: Parts,
     body: Bytes,
     trailers: HeaderMap,
-    /// Made of what is stored.
+    /// Restored from a record.
     replayed: bool,
 }
 
-/// A response made of what is stored.
+/// A response restored from a record.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) response: UnaryResponse,
-    /// Its metadata cannot be read, and is missing.
+    /// The stored metadata could not be decoded and is missing.
     pub(crate) metadata_lost: bool,
 }
 
 impl UnaryResponse {
-    /// Reads what a handler answered.
+    /// Reads the response of a handler.
     pub(crate) async fn read<B>(response: Response<B>) -> Result<Self, Status>
     where
         B: http_body::Body<Data = Bytes>,
@@ -60,20 +62,20 @@ impl UnaryResponse {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Status::from_error(error.into()))?;
             match frame.into_data() {
-                Ok(piece) => data.push(piece),
+                Ok(chunk) => data.push(chunk),
                 Err(frame) => trailers = frame.into_trailers().unwrap_or(trailers),
             }
         }
         Ok(Self { parts, body: data.into_bytes(), trailers, replayed: false })
     }
 
-    /// The response that says that a call failed.
+    /// Creates the response of a failed call.
     pub(crate) fn failed(status: Status) -> Self {
         let (parts, ()) = status.into_http().into_parts();
         Self { parts, body: Bytes::new(), trailers: HeaderMap::new(), replayed: false }
     }
 
-    /// The response that gives a stored message back. The message counts for more than its metadata.
+    /// Restores the response with a stored message. If the stored metadata is invalid, the message is replayed without it.
     pub(crate) fn replay(
         message: &[u8],
         metadata: Option<&[u8]>,
@@ -81,16 +83,16 @@ impl UnaryResponse {
         status: HeaderValue,
     ) -> Result<Replayed, WireError> {
         let metadata = metadata.map_or(Ok(Metadata::default()), Metadata::from_bytes);
-        let places = metadata.and_then(|metadata| metadata.into_headers_and_trailers(filter));
-        let metadata_lost = places.is_err();
-        let HeadersAndTrailers { headers, mut trailers } = places.unwrap_or_default();
+        let split = metadata.and_then(|metadata| metadata.into_headers_and_trailers(filter));
+        let metadata_lost = split.is_err();
+        let HeadersAndTrailers { headers, mut trailers } = split.unwrap_or_default();
         trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
         let body = Frame::encode(message)?;
         let response = Self { parts: replayed_parts(headers), body, trailers, replayed: true }.with_status(status);
         Ok(Replayed { response, metadata_lost })
     }
 
-    /// The response that gives a stored error back.
+    /// Restores the response with a stored error.
     pub(crate) fn replay_error(stored: &[u8], filter: &MetadataFilter) -> Result<Replayed, WireError> {
         let Restored { status, headers, metadata_lost } = stored_error::decode(stored, filter)?;
         let response = match headers {
@@ -108,12 +110,12 @@ impl UnaryResponse {
         Ok(Replayed { response, metadata_lost })
     }
 
-    /// What is kept of the metadata of a response that says that the call succeeded; `None` where there is none.
+    /// Returns the metadata of a successful response to store; `None` if there is none.
     pub(crate) fn to_stored_metadata(&self, filter: &MetadataFilter) -> Option<Bytes> {
         Metadata::of(&self.parts.headers, &self.trailers, filter).to_bytes()
     }
 
-    /// What is kept of a response that says that the call failed.
+    /// Returns a failed response to store.
     pub(crate) fn to_stored_error(&self, filter: &MetadataFilter) -> Bytes {
         let (headers, trailers) = match self.trailers.contains_key(GRPC_STATUS) {
             true => (Some(&self.parts.headers), &self.trailers),
@@ -122,30 +124,30 @@ impl UnaryResponse {
         stored_error::encode(&self.status(), headers, trailers, filter)
     }
 
-    /// The status of a response that says that the call failed.
+    /// Returns the code of a failed response.
     pub(crate) fn code(&self) -> Code {
         self.status().code()
     }
 
-    /// In the trailers or, of a response without a body, in the headers.
+    /// Returns the status, from the trailers or, in a response without a body, from the headers.
     pub(crate) fn status(&self) -> Status {
         let status = Status::from_header_map(&self.trailers).or_else(|| Status::from_header_map(&self.parts.headers));
-        status.unwrap_or_else(|| Status::unknown("the response has no status"))
+        status.unwrap_or_else(|| Status::unknown("the response has no grpc-status"))
     }
 
-    /// The headers and the trailers, as they are.
+    /// Returns the headers and the trailers unchanged.
     #[cfg(feature = "connect")]
     pub(crate) fn into_metadata(self) -> (HeaderMap, HeaderMap) {
         (self.parts.headers, self.trailers)
     }
 
-    /// Whether the handler succeeded: `grpc-status` is 0, in the trailers or, of a response without a body, in the headers.
+    /// Returns whether the handler succeeded: `grpc-status` is 0 in the trailers or, in a response without a body, in the headers.
     pub(crate) fn is_success(&self) -> bool {
         let status = self.trailers.get(GRPC_STATUS).or_else(|| self.parts.headers.get(GRPC_STATUS));
         status.is_some_and(|status| status == "0")
     }
 
-    /// About how many bytes it takes in memory, rather too many.
+    /// Returns the approximate size in memory, in bytes, rather overestimated.
     pub(crate) fn size(&self) -> usize {
         let status = self.parts.extensions.get::<Status>().map_or(0, |status| {
             let metadata = headers_size(status.metadata().as_ref());
@@ -154,7 +156,7 @@ impl UnaryResponse {
         size_of::<Self>() + self.body.len() + headers_size(&self.parts.headers) + headers_size(&self.trailers) + status
     }
 
-    /// The encoded response message; of one that is compressed, at most so many bytes are read.
+    /// Returns the encoded response message. A compressed message is decompressed up to `limit` bytes.
     pub(crate) fn message(&self, limit: usize) -> Result<Bytes, WireError> {
         let frame = Frame::decode(self.body.clone())?;
         if !frame.compressed {
@@ -166,8 +168,8 @@ impl UnaryResponse {
         })
     }
 
-    /// A replay of at least so many bytes as a caller takes it who accepts this encoding. What a handler answered is for its
-    /// server to compress.
+    /// Compresses a replay with the encoding that the caller accepts if its message has at least `from` bytes. The response of a
+    /// handler is left to the handler's server.
     pub(crate) fn compressed(mut self, encoding: Option<Encoding>, from: usize) -> Self {
         if let (true, Some(encoding)) = (self.replayed, encoding)
             && let Some(body) = self.compressed_body(encoding, from)
@@ -178,7 +180,7 @@ impl UnaryResponse {
         self
     }
 
-    /// The body with its message compressed; `None` where that is not worth it.
+    /// Returns the body with its message compressed; `None` if the message is too small or would not shrink.
     fn compressed_body(&self, encoding: Encoding, from: usize) -> Option<Bytes> {
         if self.body.len() < from.saturating_add(HEADER_LEN) {
             return None;
@@ -192,12 +194,12 @@ impl UnaryResponse {
         self
     }
 
-    /// Made of frames, not of a sized body with trailers, which tonic-web takes to end with its data.
+    /// Builds the body from frames: tonic-web would end a sized body after its data, without the trailers.
     pub(crate) fn into_response(self) -> Response<Body> {
         let Self { parts, body, trailers, .. } = self;
         if body.is_empty() && trailers.is_empty() {
-            // Trailers-Only: the status is in the headers, and only a body that says beforehand that it is empty lets the
-            // HEADERS frame end the stream. grpc-go takes an empty DATA frame after it for missing trailers.
+            // Trailers-Only: the status is in the headers. The HEADERS frame ends the stream only if the body declares in advance
+            // that it is empty. grpc-go would treat an empty DATA frame after it as missing trailers.
             return Response::from_parts(parts, Body::empty());
         }
         let data = (!body.is_empty()).then(|| BodyFrame::data(body));
@@ -207,13 +209,13 @@ impl UnaryResponse {
     }
 }
 
-/// About how many bytes such headers take outside of their map's own struct.
+/// Returns the approximate size of headers in memory, in bytes, without the map itself.
 fn headers_size(headers: &HeaderMap) -> usize {
     let text: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     headers.capacity() * HEADER + (headers.len() - headers.keys_len()) * FURTHER_VALUE + text
 }
 
-/// What goes before a replay.
+/// Returns the head of a replay.
 fn replayed_parts(headers: HeaderMap) -> Parts {
     let mut parts = Response::new(()).into_parts().0;
     parts.headers = headers;
@@ -228,13 +230,13 @@ mod tests {
 
     use super::*;
 
-    /// grpc-go takes a stream that goes on after such headers for one without trailers.
+    /// grpc-go would treat a stream that goes on after these headers as one without trailers.
     #[tokio::test]
-    async fn a_failure_ends_its_stream_with_its_headers() {
+    async fn ends_the_stream_of_a_failure_with_its_headers() {
         let response = UnaryResponse::failed(Status::aborted("in progress")).into_response();
         assert!(response.body().is_end_stream());
 
-        // Nor does it once it was read, as a handler's failure is.
+        // The same after the response was read, as a handler's failure is.
         let again = UnaryResponse::read(response).await.expect("a body without errors");
         assert!(!again.is_success());
         let again = again.into_response();
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replay_is_a_message_and_its_trailers() {
+    async fn sends_a_replay_as_a_message_and_its_trailers() {
         let (filter, status) = (MetadataFilter::default(), HeaderValue::from_static("failed"));
         let replayed = UnaryResponse::replay(b"abc", None, &filter, status).expect("it fits");
         let response = replayed.response.into_response();

@@ -1,4 +1,4 @@
-//! An error as it is kept in the record: neutral, so that it can be replayed over any protocol.
+//! Errors as they are stored in the record, independent of the protocol.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -21,12 +21,13 @@ struct StoredError {
     details: Bytes,
     #[prost(message, optional, tag = "4")]
     metadata: Option<Metadata>,
-    /// Headers went before the status. Else it was all that there was, and its metadata is in the trailers.
+    /// Whether the response had headers before its status. If not, the status came in the headers, and their metadata is stored as
+    /// trailers.
     #[prost(bool, tag = "5")]
     has_headers: bool,
 }
 
-/// What is kept of an error: its code, message, details, and metadata. The headers are those that went before it.
+/// Encodes an error with its code, message, details and metadata. `headers` are the headers before the status, if there were any.
 pub(super) fn encode(
     status: &Status,
     headers: Option<&HeaderMap>,
@@ -43,17 +44,17 @@ pub(super) fn encode(
     stored.encode_to_vec().into()
 }
 
-/// An error again.
+/// An error restored from a record.
 pub(super) struct Restored {
-    /// With the metadata that goes along with it.
+    /// The status with its metadata.
     pub(super) status: Status,
-    /// What went before it.
+    /// The headers before the status; `None` if the status came in the headers.
     pub(super) headers: Option<HeaderMap>,
-    /// Its metadata cannot be read, and is missing.
+    /// The stored metadata could not be decoded and is missing.
     pub(super) metadata_lost: bool,
 }
 
-/// The error again; its code, message and details count for more than its metadata.
+/// Decodes an error. If its stored metadata is invalid, the error is restored without it.
 pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored, WireError> {
     let StoredError { code, message, details, metadata, has_headers } =
         StoredError::decode(stored).map_err(|_| WireError::NoError)?;
@@ -61,9 +62,9 @@ pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored,
     if code == Code::Ok {
         return Err(WireError::NoError);
     }
-    let places = metadata.unwrap_or_default().into_headers_and_trailers(filter);
-    let metadata_lost = places.is_err();
-    let HeadersAndTrailers { headers, trailers } = places.unwrap_or_default();
+    let split = metadata.unwrap_or_default().into_headers_and_trailers(filter);
+    let metadata_lost = split.is_err();
+    let HeadersAndTrailers { headers, trailers } = split.unwrap_or_default();
     let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
     Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost })
 }
