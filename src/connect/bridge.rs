@@ -1,4 +1,4 @@
-//! Makes translated calls.
+//! Forwards Connect calls to a gRPC service.
 
 use std::{
     future::ready,
@@ -21,9 +21,9 @@ use super::{
     request, response,
 };
 
-/// Turns unary calls into gRPC calls of a service, and the answers back.
+/// Translates unary calls into gRPC calls of a service, and the responses back.
 pub(super) struct Bridge<S> {
-    /// Cloned for each call. Behind a lock, because a service need not be `Sync`.
+    /// Cloned for each call. In a mutex, because services are not required to be `Sync`.
     service: Mutex<S>,
     methods: Arc<Methods>,
     json: Arc<Json>,
@@ -49,7 +49,7 @@ where
     }
 
     fn call_unary(&self, path: &str, context: RequestContext, message: Payload, format: CodecFormat) -> UnaryResult {
-        // Called for streaming procedures, too.
+        // Also called for streaming procedures.
         let unary = self.methods.get(path).filter(|method| method.route.kind == MethodKind::Unary);
         let Some(method) = unary.cloned() else { return not_bridged(path) };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -94,23 +94,24 @@ where
     let response = service.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error.into())))?;
     let mut response = response::connect(response, errors).await?;
     if format == CodecFormat::Json {
-        let message = json.encode(method.descriptor.output(), response.body.into_contiguous()).map_err(unwritable)?;
+        let message =
+            json.encode(method.descriptor.output(), response.body.into_contiguous()).map_err(not_encodable)?;
         response.body = message.into();
     }
     Ok(response)
 }
 
 fn invalid(error: JsonError) -> ConnectError {
-    ConnectError::invalid_argument(format!("the request is {error}"))
+    ConnectError::invalid_argument(format!("malformed request: {error}"))
 }
 
-fn unwritable(error: JsonError) -> ConnectError {
-    ConnectError::internal(format!("the response cannot be written as JSON: {error}"))
+fn not_encodable(error: JsonError) -> ConnectError {
+    ConnectError::internal(format!("the response cannot be encoded as JSON: {error}"))
 }
 
 fn not_bridged<T: Send + 'static>(path: &str) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
     let error = ConnectError::unimplemented(format!(
-        "{path} is a streaming procedure, and only unary ones can be called over Connect here; use gRPC or gRPC-Web"
+        "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or gRPC-Web"
     ));
     Box::pin(ready(Err(error)))
 }

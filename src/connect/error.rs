@@ -1,3 +1,5 @@
+//! Translates errors of gRPC into errors of Connect.
+
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use connectrpc::{ConnectError, ErrorCode, ErrorDetail};
 use prost::Message as _;
@@ -6,10 +8,10 @@ use tonic::{Code, Status};
 
 use crate::rejection::Reason;
 
-/// Turns statuses into errors of Connect.
+/// Translates statuses into errors of Connect.
 #[derive(Debug)]
 pub(super) struct Errors {
-    /// The types of details that can be shown.
+    /// The types of details that are also shown as JSON.
     pools: Vec<DescriptorPool>,
 }
 
@@ -19,10 +21,10 @@ impl Errors {
         Self { pools: google.into_iter().chain([pool]).collect() }
     }
 
-    /// The error, with its details, without metadata.
+    /// Returns the error with its details and without metadata.
     pub(super) fn connect(&self, status: Status) -> ConnectError {
         let code = match Reason::of(&status) {
-            // What gRPC calls INTERNAL is the caller's mistake to Connect.
+            // gRPC specifies INTERNAL for malformed requests, Connect specifies invalid_argument.
             Some(Reason::RequestMalformed) if status.code() == Code::Internal => ErrorCode::InvalidArgument,
             _ => ErrorCode::from_grpc_code(code_number(status.code())).unwrap_or(ErrorCode::Unknown),
         };
@@ -37,14 +39,14 @@ impl Errors {
         })
     }
 
-    /// A detail as JSON, for people; `None` where its type is not known.
+    /// Converts a detail to JSON for people to read; `None` if its type is unknown.
     fn readable(&self, name: &str, value: &[u8]) -> Option<serde_json::Value> {
         let message = self.pools.iter().find_map(|pool| pool.get_message_by_name(name))?;
         serde_json::to_value(DynamicMessage::decode(message, value).ok()?).ok()
     }
 }
 
-/// As the `Status` of the same error.
+/// Converts the error as its conversion to `Status` does.
 #[cfg(feature = "postgres")]
 impl From<crate::store::TransactionError> for ConnectError {
     fn from(error: crate::store::TransactionError) -> Self {

@@ -1,4 +1,4 @@
-//! The layer that lets a tonic server answer Connect.
+//! The layer that adds Connect to a tonic server.
 
 use std::{fmt, time::Duration};
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{build_error::BuildError, descriptors::Descriptors};
 
-/// Lets a tonic server answer Connect: unary calls in binary and JSON, and GET for procedures without side effects.
+/// Adds Connect to a tonic server: unary calls in binary and JSON, and GET for procedures without side effects.
 ///
-/// Goes in front of everything that is to see gRPC: of tonic-web, of authentication, of the idempotency layer. The server has
-/// to accept HTTP/1.1, which browsers and curl speak.
+/// The layer has to be in front of all layers that expect gRPC: of tonic-web, of authentication, and of the idempotency layer. The
+/// server has to accept HTTP/1.1, which browsers and curl use.
 ///
 /// Default:
 ///
@@ -57,44 +57,44 @@ pub struct ConnectLayer {
 }
 
 impl ConnectLayer {
-    /// For the services in these descriptors: an encoded `FileDescriptorSet` or a
-    /// [`DescriptorPool`](prost_reflect::DescriptorPool). Types that are in an `Any` have to be among them.
+    /// Creates a layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
+    /// [`DescriptorPool`](prost_reflect::DescriptorPool). The descriptors have to include the types that messages contain in an `Any`.
     ///
     /// # Errors
     ///
-    /// [`BuildError::Descriptors`] if they cannot be read.
+    /// [`BuildError::Descriptors`] if the descriptors are invalid.
     pub fn new(descriptors: impl Into<Descriptors>) -> Result<Self, BuildError> {
         Ok(Self { pool: descriptors.into().pool()?, settings: Settings::default() })
     }
 
-    /// Responses of at least so many bytes are compressed for callers that accept it, in an encoding whose feature is enabled.
-    /// Defaults to 1 KiB; `usize::MAX` for never.
+    /// Sets the minimum size of a response to compress, in bytes; `usize::MAX` for never. Responses are compressed if the caller
+    /// accepts an encoding whose feature is enabled. Defaults to 1 KiB.
     #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
         self.settings.compress_from = bytes;
         self
     }
 
-    /// Whether fields that a message's type does not have are left out of JSON requests, as connect-go does. Defaults to
-    /// `false`: they are refused with `invalid_argument`. Left out, they are not in the request hash either, so that two
-    /// requests that differ in them alone are the same.
+    /// Sets whether unknown fields in JSON requests are ignored, as in connect-go. Ignored fields are not part of the request hash:
+    /// two requests that differ only in unknown fields are the same request. Defaults to `false`: such requests are refused with
+    /// `invalid_argument`.
     #[must_use]
     pub fn ignore_unknown_fields(mut self, ignore: bool) -> Self {
         self.settings.ignore_unknown_fields = ignore;
         self
     }
 
-    /// The largest request body, and the largest message in it, in bytes; above it the call is refused with
-    /// `resource_exhausted`. Defaults to 4 MiB, as tonic's own limit, which has to be raised along with this one.
+    /// Sets the maximum size of a request body and of the message in it, in bytes. A larger request is refused with
+    /// `resource_exhausted`. Defaults to 4 MiB, like tonic's own limit, which has to be raised together with this one.
     #[must_use]
     pub fn max_message_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_message_bytes = bytes;
         self
     }
 
-    /// How long a call may take, whatever its `connect-timeout-ms` says; then it is answered with `deadline_exceeded`. Defaults
-    /// to what the caller says. (The timeout of `tonic::transport::Server` answers in gRPC, which a Connect client does not
-    /// understand.)
+    /// Sets the maximum duration of a call, even if its `connect-timeout-ms` is longer or missing. After that the caller gets
+    /// `deadline_exceeded`. Defaults to the caller's timeout. (The timeout of `tonic::transport::Server` answers in gRPC, which
+    /// Connect clients cannot read.)
     #[must_use]
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.settings.max_timeout = Some(timeout);
@@ -118,7 +118,7 @@ where
     }
 }
 
-/// Without the descriptors, whose own `Debug` follows messages that contain themselves until the stack is used up.
+/// Omits the descriptors: their `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for ConnectLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectLayer").field("settings", &self.settings).finish_non_exhaustive()

@@ -1,9 +1,11 @@
+//! The methods of the services, by path.
+
 use std::collections::HashMap;
 
 use connectrpc::{MethodKind, dispatcher::MethodDescriptor as Route};
 use prost_reflect::{DescriptorPool, MethodDescriptor, prost_types::method_options::IdempotencyLevel};
 
-/// The procedures that calls can be translated to, by path without its leading slash.
+/// The procedures of the descriptors, by path without the leading slash.
 #[derive(Debug)]
 pub(super) struct Methods {
     by_path: HashMap<String, Method>,
@@ -30,7 +32,7 @@ impl Methods {
     }
 }
 
-/// Without the descriptor, whose own `Debug` follows messages that contain themselves until the stack is used up.
+/// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl std::fmt::Debug for Method {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Method").field("descriptor", &self.descriptor.full_name()).field("route", &self.route).finish()

@@ -1,41 +1,40 @@
-//! The Connect protocol for gRPC services: turns unary Connect calls into gRPC ones, and the answers back.
+//! The Connect protocol for gRPC services: translates unary Connect calls into gRPC calls, and the responses back.
 //!
-//! A tonic server speaks gRPC alone. [`ConnectLayer`] in front of it answers Connect as well, on the same port: unary calls
-//! with binary or JSON messages, and GET for procedures without side effects. What is behind it, the idempotency layer
-//! included, sees gRPC.
+//! A tonic server supports only gRPC. [`ConnectLayer`] in front of it adds Connect on the same port: unary calls with binary or JSON
+//! messages, and GET for procedures without side effects. Everything behind it, including the idempotency layer, gets gRPC.
 //!
 //! | the request | goes to |
 //! |---|---|
-//! | `application/grpc…`, gRPC-Web included | the inner service, untouched |
-//! | to a path that is no procedure of the descriptors | the inner service, untouched |
-//! | `OPTIONS` | the inner service, untouched: CORS belongs in front |
+//! | `application/grpc…`, including gRPC-Web | the inner service, unchanged |
+//! | to a path that is not a procedure of the descriptors | the inner service, unchanged |
+//! | `OPTIONS` | the inner service, unchanged: a CORS layer belongs in front |
 //! | `POST` with `application/json` or `application/proto` | the inner service, as gRPC |
 //! | `GET` to a procedure with `idempotency_level = NO_SIDE_EFFECTS` | the inner service, as gRPC |
-//! | of another method or content type | answered with 405 or 415 |
-//! | to a streaming procedure | answered with `unimplemented`: streams are for gRPC and gRPC-Web |
+//! | with another method or content type | refused with 405 or 415 |
+//! | to a streaming procedure | refused with `unimplemented`: use gRPC or gRPC-Web |
 //!
 //! | of a Connect call | becomes |
 //! |---|---|
 //! | `connect-timeout-ms` | `grpc-timeout`; when it has passed, `deadline_exceeded`; a call with a key goes on to its end |
-//! | `content-encoding`, `accept-encoding` | undone and done here, with the encodings whose features are enabled |
-//! | JSON | binary, by the descriptors |
-//! | other headers | metadata, as they are |
+//! | `content-encoding`, `accept-encoding` | decompressed and compressed here, in the encodings whose features are enabled |
+//! | JSON | binary, according to the descriptors |
+//! | other headers | metadata, unchanged |
 //! | response metadata | headers |
 //! | trailers | headers with the prefix `trailer-` |
 //! | a status with its details | an error in JSON, under its HTTP status; details of known types are readable in `debug` |
 //!
-//! A JSON message has to be exact: a field that its type does not have, one given twice, a number that does not fit is
-//! `invalid_argument`. Otherwise two requests that differ could be one, and share an idempotency key. Numbers are read as they are
-//! written, so that the same message is the same request in JSON and in binary.
+//! JSON messages are parsed strictly: an unknown field, a duplicate field, or a number out of range is `invalid_argument`. Otherwise
+//! two different requests could become the same message, and share an idempotency key. Numbers are parsed exactly, so that a
+//! message is the same request in JSON and in binary.
 //!
-//! Built on [`connectrpc`](https://docs.rs/connectrpc), which holds the protocol's details. A service of its own, around
-//! which the idempotency layer is put, needs no `ConnectLayer`: calls with a key, and all to transactional procedures, reach it
-//! as gRPC with binary messages, whatever they came as; the others reach it as they came. Its handlers find what a call has to
-//! tell them in their `RequestContext`: [`Execution::from_extensions`](crate::execution::Execution::from_extensions), and where the store is
-//! PostgreSQL `Transaction::from_extensions`, whose errors `?` turns into a `ConnectError`.
+//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the idempotency layer
+//! around it needs no `ConnectLayer`. Its calls with a key, and all calls to transactional procedures, reach it as gRPC with binary
+//! messages, whatever their protocol. Other calls reach it unchanged. Its handlers get the call's state from their `RequestContext`:
+//! with [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore` also with
+//! `Transaction::from_extensions`. `?` converts the errors of the transaction to `ConnectError`.
 //!
-//! A timeout that such a service has of its own (`ConnectRpcService::with_deadline_policy`) drops the handler wherever it stands, and
-//! its error frees the key: where that is not harmless, give it none, or have the handler say `effect_committed`.
+//! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and its error frees the
+//! key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
 
 mod bridge;
 mod error;

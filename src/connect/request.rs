@@ -1,3 +1,5 @@
+//! Builds gRPC requests.
+
 use std::time::{Duration, Instant};
 
 use connectrpc::{ConnectError, RequestContext};
@@ -8,8 +10,8 @@ use tonic::body::Body;
 
 use crate::grpc::Frame;
 
-/// Headers of the connection, of the other protocol, and of a body that is not this one.
-const LEFT_OUT: [HeaderName; 20] = [
+/// Headers that are not forwarded: of the connection, of the protocols, and of the original body.
+const NOT_FORWARDED: [HeaderName; 20] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -32,7 +34,7 @@ const LEFT_OUT: [HeaderName; 20] = [
     HeaderName::from_static("x-grpc-web"),
 ];
 
-/// The gRPC request of a call.
+/// Builds the gRPC request of a call.
 pub(super) fn grpc(
     method: &MethodDescriptor,
     mut context: RequestContext,
@@ -45,7 +47,7 @@ pub(super) fn grpc(
     let deadline = context.deadline();
     let headers = request.headers_mut();
     *headers = std::mem::take(context.headers_mut());
-    for name in &LEFT_OUT {
+    for name in &NOT_FORWARDED {
         headers.remove(name);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -57,7 +59,7 @@ pub(super) fn grpc(
     Ok(request)
 }
 
-/// As `grpc-timeout` has it: at most eight digits and a unit.
+/// Formats a timeout for `grpc-timeout`: at most eight digits and a unit.
 fn timeout(left: Duration) -> String {
     match left.as_millis() {
         millis @ ..100_000_000 => format!("{millis}m"),
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_has_at_most_eight_digits() {
+    fn formats_timeouts_with_at_most_eight_digits() {
         for (left, expected) in [
             (Duration::ZERO, "0m"),
             (Duration::from_micros(1500), "1m"),

@@ -1,3 +1,5 @@
+//! Translates gRPC responses.
+
 use bytes::Bytes;
 use connectrpc::{ConnectError, EncodedBody, Response};
 use http::{HeaderMap, HeaderName, StatusCode, header};
@@ -6,8 +8,8 @@ use tonic::{Code, Status, codegen::StdError};
 use super::error::Errors;
 use crate::grpc::UnaryResponse;
 
-/// Headers of gRPC, and of a body that is not this one.
-const LEFT_OUT: [HeaderName; 7] = [
+/// Headers that are not forwarded: of gRPC, and of the original body.
+const NOT_FORWARDED: [HeaderName; 7] = [
     header::CONTENT_LENGTH,
     header::CONTENT_TYPE,
     HeaderName::from_static("grpc-accept-encoding"),
@@ -17,7 +19,7 @@ const LEFT_OUT: [HeaderName; 7] = [
     HeaderName::from_static("grpc-status-details-bin"),
 ];
 
-/// The message and the metadata of a gRPC response, or its status as an error.
+/// Translates a gRPC response: returns its message and metadata, or its status as an error.
 pub(super) async fn connect<B>(
     response: http::Response<B>,
     errors: &Errors,
@@ -31,15 +33,15 @@ where
     let outcome = match http {
         StatusCode::OK if response.is_success() => Ok(response.message(usize::MAX)),
         StatusCode::OK => Err(response.status()),
-        http => Err(Status::new(code(http), format!("the server answered {http}"))),
+        http => Err(Status::new(code(http), format!("unexpected HTTP status from the service: {http}"))),
     };
     let (mut headers, mut trailers) = response.into_metadata();
     for metadata in [&mut headers, &mut trailers] {
-        leave_out(metadata);
+        remove_not_forwarded(metadata);
     }
     match outcome {
         Err(status) => Err(errors.connect(status).with_headers(headers).with_trailers(trailers)),
-        Ok(Err(error)) => Err(ConnectError::internal(format!("the response cannot be read: {error}"))),
+        Ok(Err(error)) => Err(ConnectError::internal(format!("malformed response: {error}"))),
         Ok(Ok(message)) => {
             let mut response = Response::new(EncodedBody::from(message));
             (response.headers, response.trailers) = (headers, trailers);
@@ -48,7 +50,7 @@ where
     }
 }
 
-/// What an answer means that did not come from a gRPC server, but from something in front of it; as gRPC's own clients take it.
+/// Maps the HTTP status of a response that is not gRPC, such as one of a proxy, as gRPC specifies for clients.
 fn code(http: StatusCode) -> Code {
     match http {
         StatusCode::BAD_REQUEST => Code::Internal,
@@ -63,8 +65,8 @@ fn code(http: StatusCode) -> Code {
     }
 }
 
-fn leave_out(metadata: &mut HeaderMap) {
-    for name in &LEFT_OUT {
+fn remove_not_forwarded(metadata: &mut HeaderMap) {
+    for name in &NOT_FORWARDED {
         metadata.remove(name);
     }
 }

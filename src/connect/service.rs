@@ -1,4 +1,4 @@
-//! The service that answers Connect.
+//! The service that adds Connect.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::translator::{Translated, Translator};
 use crate::future::ResponseFuture;
 
-/// A gRPC service that answers Connect as well. Made by [`ConnectLayer`](super::ConnectLayer).
+/// A gRPC service that also supports Connect. Created by [`ConnectLayer`](super::ConnectLayer).
 #[derive(Clone)]
 pub struct Connect<S> {
     inner: S,
@@ -51,7 +51,7 @@ where
         if !self.translator.is_connect(&request) {
             return ResponseFuture::pass_through(self.inner.call(request));
         }
-        // Gives back the readiness of the inner service: the translated call waits for its own.
+        // Gives up the readiness of the inner service: the translated call waits for readiness itself.
         self.inner = self.inner.clone();
         ResponseFuture::boxed(self.translated.call(request).map(Ok))
     }

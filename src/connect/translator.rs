@@ -1,4 +1,4 @@
-//! Translates calls in other protocols into gRPC, and the answers back.
+//! Translates calls in other protocols into gRPC calls, and the responses back.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tower::Service;
 
 use super::{bridge::Bridge, error::Errors, methods::Methods};
 
-/// Translates calls in other protocols into gRPC. Composed with a service once, by [`around`](Self::around).
+/// Translates calls in other protocols into gRPC calls. [`around`](Self::around) wraps a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
     methods: Arc<Methods>,
@@ -22,7 +22,7 @@ pub(crate) struct Translator {
     settings: Settings,
 }
 
-/// The settings of a translator.
+/// The settings of a translator. The sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) compress_from: usize,
@@ -47,20 +47,20 @@ impl Translator {
         }
     }
 
-    /// Whether the request is a Connect call, valid or not, of a known procedure.
+    /// Returns whether the request is a Connect call of a known procedure, valid or not.
     pub(super) fn is_connect<B>(&self, request: &Request<B>) -> bool {
         *request.method() != Method::OPTIONS
             && !content_type(request.headers()).starts_with(b"application/grpc")
             && self.methods.get(request.uri().path()).is_some()
     }
 
-    /// Whether the request is a call in one of the protocols that can be translated. A call that cannot be turned into a unary
-    /// gRPC call, such as a stream over Connect, is then refused in its own protocol.
+    /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC call, such as a
+    /// stream over Connect, is then refused in its own protocol.
     pub(crate) fn translates<B>(&self, request: &Request<B>) -> bool {
         Protocol::detect(request.headers()).is_some() || *request.method() == Method::GET
     }
 
-    /// Puts the translation around a service that speaks gRPC.
+    /// Wraps a gRPC service.
     pub(crate) fn around<S, R>(&self, service: S) -> Translated<S>
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
@@ -85,13 +85,13 @@ impl Translator {
     }
 }
 
-/// A gRPC service that answers calls in other protocols.
+/// A gRPC service that also answers calls in other protocols.
 pub(crate) struct Translated<S> {
     service: ConnectRpcService<Bridge<S>>,
 }
 
 impl<S> Translated<S> {
-    /// Translates the call, waits until the gRPC service is ready, and makes the call there.
+    /// Translates the call, waits until the gRPC service is ready, and calls it.
     pub(crate) fn call<R>(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>>
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
@@ -105,7 +105,7 @@ impl<S> Translated<S> {
     }
 }
 
-/// Shares the service: every call clones it anyway.
+/// Written by hand, as a derive would require `S: Clone`.
 impl<S> Clone for Translated<S> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone() }
