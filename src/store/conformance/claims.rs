@@ -1,0 +1,125 @@
+//! Claims of keys: absent, in use, of another call, and of another user.
+
+use std::sync::Arc;
+
+use protobuf_canonical::RequestHash;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::{
+    Harness,
+    support::{
+        HOUR, NONE, acquire, again, assert_in_flight, claim, claimed, complete, completed, completion, released, replay,
+    },
+};
+use crate::{
+    rejection::Mismatch,
+    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse},
+    user::UserId,
+};
+
+/// An absent key is the caller's.
+pub async fn acquires_a_key_that_is_absent(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    acquire(&store, &claim()).await;
+}
+
+/// A claim whose answer was lost is asked again, and answered the same.
+pub async fn acquires_a_key_again_with_the_token_that_holds_it(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let claim = claim();
+    acquire(&store, &claim).await;
+    acquire(&store, &claim).await;
+    assert_in_flight(&store, &again(&claim)).await;
+}
+
+/// Of many concurrent claims exactly one acquires; the others find it in flight.
+pub async fn acquires_a_key_for_one_of_many_at_once(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let claim = Arc::new(claim());
+    let mut claims = JoinSet::new();
+    for _ in 0..32 {
+        let (store, claim) = (store.clone(), again(&claim));
+        claims.spawn(async move { claimed(&store, &claim).await });
+    }
+    let outcomes = claims.join_all().await;
+    let acquired = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::Acquired)).count();
+    let in_flight = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::InFlight { .. })).count();
+    assert_eq!((acquired, in_flight), (1, 31), "{outcomes:?}");
+}
+
+/// An expired record is no record, swept or not, whatever it was of.
+pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
+    let (store, fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    let resource = harness.resource(&store, &fixture, None).await;
+    complete(&store, &first, &Completion { resource: Some(resource), retention: NONE, ..completion(b"first") }).await;
+
+    let other = Claim { request_hash: RequestHash::from([8; 32]), ..again(&first) };
+    acquire(&store, &other).await;
+    complete(&store, &other, &completion(b"second")).await;
+    let replay = replay(&store, &again(&other)).await;
+    assert_eq!(replay.response, StoredResponse::message("second"));
+    assert_eq!(replay.resource, None, "what the expired record had created is not this one's");
+}
+
+/// A running call keeps its key, and says for how long.
+pub async fn does_not_acquire_a_key_in_flight(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    match claimed(&store, &again(&first)).await {
+        ClaimOutcome::InFlight { lease_left } => assert!(lease_left <= HOUR && lease_left > HOUR / 2, "{lease_left:?}"),
+        other => panic!("not in flight but {other:?}"),
+    }
+}
+
+/// A key is of one procedure.
+pub async fn does_not_acquire_a_key_of_another_procedure(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, &completion(b"first")).await;
+    let procedure = "/organization.v1.ClusterService/CreateCluster".to_owned();
+    let outcome = claimed(&store, &Claim { procedure, ..again(&first) }).await;
+    assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
+}
+
+/// A key is of one request.
+pub async fn does_not_acquire_a_key_of_another_request(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, &completion(b"first")).await;
+    let request_hash = RequestHash::from([8; 32]);
+    let outcome = claimed(&store, &Claim { request_hash, ..again(&first) }).await;
+    assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
+}
+
+/// Whether the first call runs, or ended its lease, does not matter to another call with its key.
+pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
+    for lease in [HOUR, NONE] {
+        let (store, _fixture) = harness.store().await;
+        let first = Claim { lease, ..claim() };
+        acquire(&store, &first).await;
+        let request_hash = RequestHash::from([8; 32]);
+        let outcome = claimed(&store, &Claim { request_hash, ..again(&first) }).await;
+        assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
+        complete(&store, &first, &completion(b"untouched")).await;
+    }
+}
+
+/// Two users use one key, and do not meet.
+pub async fn keeps_the_keys_of_two_users_apart(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let alice = claim();
+    let bob =
+        Claim { reservation: Reservation { user: UserId::new(Uuid::new_v4()), ..alice.reservation }, ..alice.clone() };
+    acquire(&store, &alice).await;
+    complete(&store, &alice, &completion(b"alice")).await;
+    acquire(&store, &bob).await;
+    assert_eq!(released(&store, &bob).await, ReleaseOutcome::Released);
+    assert_eq!(completed(&store, &bob, &completion(b"bob")).await, CompleteOutcome::Fenced);
+    assert_eq!(replay(&store, &again(&alice)).await.response, StoredResponse::message("alice"));
+}

@@ -1,0 +1,155 @@
+//! The tests that every store must pass: the contract of [`Store`] as code.
+//!
+//! [`store_suite!`](crate::store_suite) makes a test of each case:
+//!
+//! ```
+//! use tonic_idempotency::{store::{MemoryStore, conformance::Harness}, status::{OutboxStatus, Resource}};
+//!
+//! struct Memory;
+//!
+//! impl Harness for Memory {
+//!     type Store = MemoryStore;
+//!     type Fixture = ();
+//!
+//!     async fn store(&self) -> (MemoryStore, ()) {
+//!         (MemoryStore::new(), ())
+//!     }
+//!
+//!     async fn resource(&self, store: &MemoryStore, _: &(), status: Option<OutboxStatus>) -> Resource {
+//!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4() };
+//!         if let Some(status) = status {
+//!             store.set_status(resource.id, status);
+//!         }
+//!         resource
+//!     }
+//! }
+//!
+//! # #[cfg(test)]
+//! tonic_idempotency::store_suite!(Memory);
+//! ```
+
+mod claims;
+mod completion;
+mod leases;
+mod matrix;
+mod recovery;
+mod release;
+mod replay;
+mod support;
+mod sweep;
+
+pub use self::{
+    claims::{
+        acquires_a_key_again_with_the_token_that_holds_it, acquires_a_key_for_one_of_many_at_once,
+        acquires_a_key_that_is_absent, acquires_a_key_whose_record_expired, does_not_acquire_a_key_in_flight,
+        does_not_acquire_a_key_of_another_procedure, does_not_acquire_a_key_of_another_request,
+        keeps_the_keys_of_two_users_apart, tells_a_mismatch_before_anything_else,
+    },
+    completion::{
+        completes_a_reservation_held_by_the_caller, completes_once, completes_with_an_error,
+        does_not_complete_after_the_lease_was_taken_over, does_not_complete_what_was_not_claimed,
+        does_not_complete_what_was_released,
+    },
+    leases::{
+        does_not_extend_after_the_lease_was_taken_over, does_not_extend_what_has_ended,
+        does_not_take_over_a_key_whose_lease_ended_with_refuse, extends_a_lease_held_by_the_caller,
+        extends_a_lease_that_has_ended_and_was_not_taken_over, takes_over_a_key_again_with_the_token_that_holds_it,
+        takes_over_a_key_whose_lease_ended,
+    },
+    matrix::full_matrix,
+    recovery::{
+        abandons_a_reservation_held_by_the_caller, does_not_abandon_a_completed_record,
+        does_not_abandon_after_the_lease_was_taken_over, does_not_find_what_is_not_abandoned,
+        finds_abandoned_reservations_oldest_first,
+    },
+    release::{
+        does_not_release_a_completed_record, does_not_release_after_the_lease_was_taken_over,
+        releases_a_reservation_held_by_the_caller, releases_a_reservation_that_was_taken_over_without_forgetting_it,
+    },
+    replay::{
+        completes_with_a_resource_and_its_status, completes_with_an_empty_response, completes_with_metadata,
+        completes_without_keeping_a_response, knows_the_status_of_a_resource, tells_how_long_a_completed_record_lives,
+    },
+    sweep::{does_not_sweep_what_has_not_expired, sweeps_what_expired_in_batches},
+};
+use super::Store;
+use crate::status::{OutboxStatus, Resource};
+
+/// Makes stores for the suite.
+pub trait Harness: Send + Sync {
+    /// The store under test. Its clones share their records.
+    type Store: Store + Clone;
+    /// What has to live as long as the store: a database, say.
+    type Fixture: Send + Sync;
+
+    /// A store without records, of its own.
+    fn store(&self) -> impl Future<Output = (Self::Store, Self::Fixture)> + Send;
+
+    /// A resource that exists, so that a completion can refer to it, and the status of the work behind it.
+    fn resource(
+        &self,
+        store: &Self::Store,
+        fixture: &Self::Fixture,
+        status: Option<OutboxStatus>,
+    ) -> impl Future<Output = Resource> + Send;
+}
+
+/// Makes a `#[tokio::test]` of each case of the suite, for the [`Harness`] that the expression gives.
+///
+/// The crate that calls it needs tokio with the features `macros`, `rt-multi-thread` and `time`.
+#[macro_export]
+macro_rules! store_suite {
+    ($harness:expr) => {
+        $crate::store_suite! {
+            @tests $harness;
+            full_matrix
+            acquires_a_key_that_is_absent
+            acquires_a_key_again_with_the_token_that_holds_it
+            acquires_a_key_for_one_of_many_at_once
+            acquires_a_key_whose_record_expired
+            takes_over_a_key_whose_lease_ended
+            takes_over_a_key_again_with_the_token_that_holds_it
+            does_not_take_over_a_key_whose_lease_ended_with_refuse
+            does_not_acquire_a_key_in_flight
+            does_not_acquire_a_key_of_another_procedure
+            does_not_acquire_a_key_of_another_request
+            tells_a_mismatch_before_anything_else
+            keeps_the_keys_of_two_users_apart
+            completes_a_reservation_held_by_the_caller
+            completes_once
+            completes_with_an_empty_response
+            completes_with_a_resource_and_its_status
+            completes_with_metadata
+            completes_without_keeping_a_response
+            completes_with_an_error
+            tells_how_long_a_completed_record_lives
+            does_not_complete_after_the_lease_was_taken_over
+            does_not_complete_what_was_not_claimed
+            does_not_complete_what_was_released
+            releases_a_reservation_held_by_the_caller
+            releases_a_reservation_that_was_taken_over_without_forgetting_it
+            does_not_release_a_completed_record
+            does_not_release_after_the_lease_was_taken_over
+            extends_a_lease_held_by_the_caller
+            extends_a_lease_that_has_ended_and_was_not_taken_over
+            does_not_extend_after_the_lease_was_taken_over
+            does_not_extend_what_has_ended
+            abandons_a_reservation_held_by_the_caller
+            does_not_abandon_after_the_lease_was_taken_over
+            does_not_abandon_a_completed_record
+            finds_abandoned_reservations_oldest_first
+            does_not_find_what_is_not_abandoned
+            sweeps_what_expired_in_batches
+            does_not_sweep_what_has_not_expired
+            knows_the_status_of_a_resource
+        }
+    };
+    (@tests $harness:expr; $($case:ident)*) => {
+        $(
+            #[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::store::conformance::$case(&$harness).await;
+            }
+        )*
+    };
+}

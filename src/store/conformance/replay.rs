@@ -1,0 +1,101 @@
+//! What a completed record answers with.
+
+use uuid::Uuid;
+
+use super::{
+    Harness,
+    support::{HOUR, acquire, again, claim, complete, completion, failure, replay},
+};
+use crate::{
+    status::{OutboxStatus, Resource},
+    store::{Claim, Completion, Store as _, StoredMessage, StoredResponse},
+};
+
+/// An empty message is a response.
+pub async fn completes_with_an_empty_response(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, &completion(b"")).await;
+    assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message(""));
+}
+
+/// The metadata of a response comes back with it, byte for byte; and that there is none.
+pub async fn completes_with_metadata(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    for (message, metadata) in [
+        (b"a".as_slice(), Some(b"\x0a\x00\xff".as_slice())),
+        (b"", Some(b"m")),
+        (b"a", Some(b"")),
+        (b"a", None),
+        (b"", None),
+    ] {
+        let first = claim();
+        let response = StoredMessage { message: message.into(), metadata: metadata.map(Into::into) };
+        let response = StoredResponse::Message(response);
+        acquire(&store, &first).await;
+        complete(&store, &first, &Completion { response: response.clone(), ..completion(b"") }).await;
+        for _ in 0..2 {
+            assert_eq!(replay(&store, &again(&first)).await.response, response);
+        }
+    }
+}
+
+/// A response too large to keep leaves its resource.
+pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
+    let (store, fixture) = harness.store().await;
+    let resource = harness.resource(&store, &fixture, None).await;
+    let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
+    acquire(&store, &first).await;
+    let not_stored =
+        Completion { response: StoredResponse::NotStored, resource: Some(resource.clone()), retention: HOUR };
+    complete(&store, &first, &not_stored).await;
+    let replay = replay(&store, &again(&first)).await;
+    assert_eq!((replay.response, replay.resource), (StoredResponse::NotStored, Some(resource.id)));
+}
+
+/// A replay brings the created resource along, and its newest status.
+pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
+    let statuses = [
+        None,
+        Some(OutboxStatus::Pending),
+        Some(OutboxStatus::Retrying),
+        Some(OutboxStatus::Completed),
+        Some(OutboxStatus::Failed),
+    ];
+    let (store, fixture) = harness.store().await;
+    for status in statuses {
+        let resource = harness.resource(&store, &fixture, status).await;
+        let first = Claim { resource_type: Some(resource.resource_type.clone()), ..claim() };
+        acquire(&store, &first).await;
+        complete(&store, &first, &Completion { resource: Some(resource.clone()), ..completion(b"a") }).await;
+        let replay = replay(&store, &again(&first)).await;
+        assert_eq!(replay.resource, Some(resource.id));
+        assert_eq!(replay.status.expect("a status"), status);
+    }
+}
+
+/// A replay says how long its record still lives, whatever it is of: a little less than its retention.
+pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let not_stored = Completion { response: StoredResponse::NotStored, ..completion(b"") };
+    for completion in [completion(b"first"), failure(b"first"), not_stored] {
+        for retention in [HOUR, 2 * HOUR] {
+            let first = Claim { retention, ..claim() };
+            acquire(&store, &first).await;
+            complete(&store, &first, &Completion { retention, ..completion.clone() }).await;
+            let left = replay(&store, &again(&first)).await.expires_in;
+            assert!(left <= retention && left > retention - HOUR / 2, "{left:?} of {retention:?}");
+        }
+    }
+}
+
+/// The status of a resource can be asked for on its own.
+pub async fn knows_the_status_of_a_resource(harness: &impl Harness) {
+    let (store, fixture) = harness.store().await;
+    let user = claim().reservation.user;
+    let failed = harness.resource(&store, &fixture, Some(OutboxStatus::Failed)).await;
+    assert_eq!(store.status(user, &failed).await.expect("the store answers"), Some(OutboxStatus::Failed));
+    let unknown = Resource { id: Uuid::new_v4(), ..failed };
+    assert_eq!(store.status(user, &unknown).await.expect("the store answers"), None);
+}
