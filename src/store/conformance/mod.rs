@@ -1,9 +1,12 @@
 //! The tests that every store must pass: the contract of [`Store`] as code.
 //!
-//! [`store_suite!`](crate::store_suite) makes a test of each case:
+//! [`conformance_tests!`] makes a test of each case:
 //!
 //! ```
-//! use tonic_idempotency::{store::{MemoryStore, conformance::Harness}, status::{OutboxStatus, Resource}};
+//! use tonic_idempotency::{
+//!     status::{OutboxStatus, Resource},
+//!     store::{MemoryStore, conformance::{Harness, conformance_tests}},
+//! };
 //!
 //! struct Memory;
 //!
@@ -25,7 +28,7 @@
 //! }
 //!
 //! # #[cfg(test)]
-//! tonic_idempotency::store_suite!(Memory);
+//! conformance_tests!(Memory);
 //! ```
 
 mod claims;
@@ -38,40 +41,7 @@ mod replay;
 mod support;
 mod sweep;
 
-pub use self::{
-    claims::{
-        acquires_a_key_again_with_the_token_that_holds_it, acquires_a_key_for_one_of_many_at_once,
-        acquires_a_key_that_is_absent, acquires_a_key_whose_record_expired, does_not_acquire_a_key_in_flight,
-        does_not_acquire_a_key_of_another_procedure, does_not_acquire_a_key_of_another_request,
-        keeps_the_keys_of_two_users_apart, tells_a_mismatch_before_anything_else,
-    },
-    completion::{
-        completes_a_reservation_held_by_the_caller, completes_once, completes_with_an_error,
-        does_not_complete_after_the_lease_was_taken_over, does_not_complete_what_was_not_claimed,
-        does_not_complete_what_was_released,
-    },
-    leases::{
-        does_not_extend_after_the_lease_was_taken_over, does_not_extend_what_has_ended,
-        does_not_take_over_a_key_whose_lease_ended_with_refuse, extends_a_lease_held_by_the_caller,
-        extends_a_lease_that_has_ended_and_was_not_taken_over, takes_over_a_key_again_with_the_token_that_holds_it,
-        takes_over_a_key_whose_lease_ended,
-    },
-    matrix::full_matrix,
-    recovery::{
-        abandons_a_reservation_held_by_the_caller, does_not_abandon_a_completed_record,
-        does_not_abandon_after_the_lease_was_taken_over, does_not_find_what_is_not_abandoned,
-        finds_abandoned_reservations_oldest_first,
-    },
-    release::{
-        does_not_release_a_completed_record, does_not_release_after_the_lease_was_taken_over,
-        releases_a_reservation_held_by_the_caller, releases_a_reservation_that_was_taken_over_without_forgetting_it,
-    },
-    replay::{
-        completes_with_a_resource_and_its_status, completes_with_an_empty_response, completes_with_metadata,
-        completes_without_keeping_a_response, knows_the_status_of_a_resource, tells_how_long_a_completed_record_lives,
-    },
-    sweep::{does_not_sweep_what_has_not_expired, sweeps_what_expired_in_batches},
-};
+pub use self::{claims::*, completion::*, leases::*, matrix::*, recovery::*, release::*, replay::*, sweep::*};
 use super::Store;
 use crate::status::{OutboxStatus, Resource};
 
@@ -94,13 +64,12 @@ pub trait Harness: Send + Sync {
     ) -> impl Future<Output = Resource> + Send;
 }
 
-/// Makes a `#[tokio::test]` of each case of the suite, for the [`Harness`] that the expression gives.
-///
-/// The crate that calls it needs tokio with the features `macros`, `rt-multi-thread` and `time`.
+/// [`conformance_tests!`]: an exported macro is always at the crate's root.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! store_suite {
+macro_rules! __conformance_tests {
     ($harness:expr) => {
-        $crate::store_suite! {
+        $crate::__conformance_tests! {
             @tests $harness;
             full_matrix
             acquires_a_key_that_is_absent
@@ -153,3 +122,9 @@ macro_rules! store_suite {
         )*
     };
 }
+
+/// Makes a `#[tokio::test]` of each case of the suite, for the [`Harness`] that the expression gives.
+///
+/// The crate that calls it needs tokio with the features `macros`, `rt-multi-thread` and `time`.
+#[doc(inline)]
+pub use __conformance_tests as conformance_tests;

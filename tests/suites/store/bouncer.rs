@@ -9,7 +9,10 @@ use tokio::task::JoinSet;
 use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::{ClaimOutcome, Completion, PostgresStore, Store, StoreErrorKind, conformance::Harness},
+    store::{
+        ClaimOutcome, Completion, PostgresStore, Store, StoreErrorKind,
+        conformance::{Harness, conformance_tests},
+    },
 };
 use tonic_idempotency_tests::{API_LOGIN, Database, until};
 use uuid::Uuid;
@@ -46,7 +49,7 @@ impl Harness for Bouncer {
     }
 }
 
-tonic_idempotency::store_suite!(Bouncer);
+conformance_tests!(Bouncer);
 
 /// A database and a pool that reaches it through a PgBouncer; `None` if PgBouncer is missing.
 async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {

@@ -2,7 +2,10 @@
 
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::{MemoryStore, conformance::Harness},
+    store::{
+        MemoryStore,
+        conformance::{Harness, conformance_tests},
+    },
 };
 use uuid::Uuid;
 
@@ -25,4 +28,4 @@ impl Harness for Memory {
     }
 }
 
-tonic_idempotency::store_suite!(Memory);
+conformance_tests!(Memory);

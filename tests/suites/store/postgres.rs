@@ -2,7 +2,10 @@
 
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::{PostgresStore, conformance::Harness},
+    store::{
+        PostgresStore,
+        conformance::{Harness, conformance_tests},
+    },
 };
 use tonic_idempotency_tests::Database;
 
@@ -22,4 +25,4 @@ impl Harness for Postgres {
     }
 }
 
-tonic_idempotency::store_suite!(Postgres);
+conformance_tests!(Postgres);

@@ -7,7 +7,7 @@ use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
         ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, ReleaseOutcome, Store,
-        conformance::Harness,
+        conformance::{Harness, conformance_tests},
     },
 };
 use tonic_idempotency_tests::Database;
@@ -31,7 +31,7 @@ impl Harness for Prepared {
     }
 }
 
-tonic_idempotency::store_suite!(Prepared);
+conformance_tests!(Prepared);
 
 fn store(pool: &Pool) -> PostgresStore {
     PostgresStore::new(pool.clone(), organization::resource_types())
