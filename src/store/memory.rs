@@ -28,79 +28,6 @@ pub struct MemoryStore {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    records: HashMap<(UserId, IdempotencyKey), Record>,
-    statuses: HashMap<Uuid, OutboxStatus>,
-}
-
-#[derive(Debug)]
-struct Record {
-    token: Uuid,
-    procedure: String,
-    request_hash: RequestHash,
-    attempts: u32,
-    created: Instant,
-    /// `None` where it ended for good.
-    lease_expires: Option<Instant>,
-    expires: Instant,
-    /// A call that held it has ended, and nobody knows whether it took effect.
-    unknown: bool,
-    outcome: Option<(StoredResponse, Option<Resource>)>,
-}
-
-impl Record {
-    fn reserved(claim: &Claim, now: Instant) -> Self {
-        Self {
-            token: claim.reservation.token,
-            procedure: claim.procedure.clone(),
-            request_hash: claim.request_hash,
-            attempts: 1,
-            created: now,
-            lease_expires: Some(now + claim.lease),
-            expires: now + claim.lease.max(claim.retention),
-            unknown: false,
-            outcome: None,
-        }
-    }
-
-    fn take_over(&mut self, claim: &Claim, now: Instant) {
-        let Self { attempts, created, unknown, .. } = *self;
-        *self = Self { attempts: attempts + 1, created, unknown, ..Self::reserved(claim, now) };
-    }
-
-    /// What a claim of the same request comes to, while there is no outcome.
-    fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
-        match claim.on_lease_ended {
-            _ if self.token == claim.reservation.token => Claimed::Held,
-            _ if self.lease_left(now) > Duration::ZERO => Claimed::InFlight { lease_left: self.lease_left(now) },
-            LeasePolicy::Reconcile => Claimed::TakeOver,
-            LeasePolicy::Rerun if !self.unknown => Claimed::TakeOver,
-            LeasePolicy::Refuse | LeasePolicy::Rerun => Claimed::Refused,
-        }
-    }
-
-    fn lease_left(&self, now: Instant) -> Duration {
-        self.lease_expires.map_or(Duration::ZERO, |expires| expires.saturating_duration_since(now))
-    }
-
-    fn is_held_by(&self, reservation: &Reservation) -> bool {
-        self.token == reservation.token && self.outcome.is_none()
-    }
-
-    fn is_live(&self, now: Instant) -> bool {
-        self.expires > now
-    }
-}
-
-/// What a claim of a reserved key comes to.
-enum Claimed {
-    Held,
-    InFlight { lease_left: Duration },
-    Refused,
-    TakeOver,
-}
-
 impl MemoryStore {
     /// A store without records.
     pub fn new() -> Self {
@@ -266,4 +193,77 @@ impl Store for MemoryStore {
     async fn status(&self, _user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         Ok(self.lock().statuses.get(&resource.id).copied())
     }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: HashMap<(UserId, IdempotencyKey), Record>,
+    statuses: HashMap<Uuid, OutboxStatus>,
+}
+
+#[derive(Debug)]
+struct Record {
+    token: Uuid,
+    procedure: String,
+    request_hash: RequestHash,
+    attempts: u32,
+    created: Instant,
+    /// `None` where it ended for good.
+    lease_expires: Option<Instant>,
+    expires: Instant,
+    /// A call that held it has ended, and nobody knows whether it took effect.
+    unknown: bool,
+    outcome: Option<(StoredResponse, Option<Resource>)>,
+}
+
+impl Record {
+    fn reserved(claim: &Claim, now: Instant) -> Self {
+        Self {
+            token: claim.reservation.token,
+            procedure: claim.procedure.clone(),
+            request_hash: claim.request_hash,
+            attempts: 1,
+            created: now,
+            lease_expires: Some(now + claim.lease),
+            expires: now + claim.lease.max(claim.retention),
+            unknown: false,
+            outcome: None,
+        }
+    }
+
+    fn take_over(&mut self, claim: &Claim, now: Instant) {
+        let Self { attempts, created, unknown, .. } = *self;
+        *self = Self { attempts: attempts + 1, created, unknown, ..Self::reserved(claim, now) };
+    }
+
+    /// What a claim of the same request comes to, while there is no outcome.
+    fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
+        match claim.on_lease_ended {
+            _ if self.token == claim.reservation.token => Claimed::Held,
+            _ if self.lease_left(now) > Duration::ZERO => Claimed::InFlight { lease_left: self.lease_left(now) },
+            LeasePolicy::Reconcile => Claimed::TakeOver,
+            LeasePolicy::Rerun if !self.unknown => Claimed::TakeOver,
+            LeasePolicy::Refuse | LeasePolicy::Rerun => Claimed::Refused,
+        }
+    }
+
+    fn lease_left(&self, now: Instant) -> Duration {
+        self.lease_expires.map_or(Duration::ZERO, |expires| expires.saturating_duration_since(now))
+    }
+
+    fn is_held_by(&self, reservation: &Reservation) -> bool {
+        self.token == reservation.token && self.outcome.is_none()
+    }
+
+    fn is_live(&self, now: Instant) -> bool {
+        self.expires > now
+    }
+}
+
+/// What a claim of a reserved key comes to.
+enum Claimed {
+    Held,
+    InFlight { lease_left: Duration },
+    Refused,
+    TakeOver,
 }

@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 
 use crate::store::{
     CommitOutcome, Reservation, StoreError, StoreErrorKind,
-    postgres::{column, connection::Connections},
+    postgres::{connection::Connections, row::column},
 };
 
 /// How long to wait before the first second look, and at most.

@@ -17,9 +17,9 @@ use crate::{
         BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError, StoreErrorKind,
         StoreTransaction, StoredResponse, TransactionOptions,
         postgres::{
-            Columns, claim_outcome,
+            columns::{Columns, on_lease_ended, resource_column},
             connection::{ATTEMPTS, Connections, connection_lost, kind},
-            on_lease_ended, resource_column,
+            row::claim_outcome,
             statement::{Parameters, Statements},
         },
     },
@@ -40,13 +40,6 @@ pub(in crate::store::postgres) struct Open {
     session: Arc<Session>,
     connections: Connections,
     claimed: Option<Claimed>,
-}
-
-/// The claim that the transaction holds, and what its record needs.
-#[derive(Debug)]
-struct Claimed {
-    claim: Claim,
-    resource_types: Arc<ResourceTypes>,
 }
 
 impl Open {
@@ -177,6 +170,13 @@ impl StoreTransaction for Open {
             }
         })
     }
+}
+
+/// The claim that the transaction holds, and what its record needs.
+#[derive(Debug)]
+struct Claimed {
+    claim: Claim,
+    resource_types: Arc<ResourceTypes>,
 }
 
 impl Claimed {

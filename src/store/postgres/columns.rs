@@ -1,0 +1,47 @@
+//! Values as the parameters of the store's functions.
+
+use uuid::Uuid;
+
+use crate::{
+    policy::LeasePolicy,
+    store::{Claim, Completion, ResourceTypes, StoredMessage, StoredResponse},
+};
+
+/// What of a response goes into which column.
+pub(super) struct Columns<'a> {
+    pub(super) response: Option<&'a [u8]>,
+    pub(super) not_stored: bool,
+    pub(super) error: Option<&'a [u8]>,
+    pub(super) metadata: Option<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn of(response: &'a StoredResponse) -> Self {
+        let none = Self { response: None, not_stored: false, error: None, metadata: None };
+        match response {
+            StoredResponse::Error(error) => Self { error: Some(error), ..none },
+            StoredResponse::Message(StoredMessage { message, metadata }) => {
+                Self { response: Some(message), metadata: metadata.as_deref(), ..none }
+            }
+            StoredResponse::NotStored => Self { response: Some(&[]), not_stored: true, ..none },
+        }
+    }
+}
+
+/// The column of the created resource, and its id.
+pub(super) fn resource_column<'a>(
+    resource_types: &'a ResourceTypes,
+    completion: &Completion,
+) -> Option<(&'a str, Uuid)> {
+    let resource = completion.resource.as_ref()?;
+    Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+}
+
+/// The policy as the SQL functions have it.
+pub(super) fn on_lease_ended(claim: &Claim) -> &'static str {
+    match claim.on_lease_ended {
+        LeasePolicy::Reconcile => "reconcile",
+        LeasePolicy::Refuse => "refuse",
+        LeasePolicy::Rerun => "rerun",
+    }
+}

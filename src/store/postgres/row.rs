@@ -1,0 +1,92 @@
+//! Rows as values.
+
+use std::time::Duration;
+
+use protobuf_canonical::RequestHash;
+use tokio_postgres::{Row, types::FromSql};
+use uuid::Uuid;
+
+use crate::{
+    key::IdempotencyKey,
+    rejection::Mismatch,
+    status::OutboxStatus,
+    store::{
+        AbandonedKey, Claim, ClaimOutcome, Replay, StatusError, StoreError, StoreErrorKind, StoredMessage,
+        StoredResponse,
+    },
+    user::UserId,
+};
+
+/// What `tenant.idempotency_claim` or `tenant.idempotency_begin` answered, held against the claim.
+pub(super) fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
+    let state: &str = column(row, "state")?;
+    match state {
+        "acquired" => return Ok(ClaimOutcome::Acquired),
+        "running" => return in_flight(row),
+        "running_procedure" => return Ok(ClaimOutcome::Mismatch(Mismatch::Procedure)),
+        "running_request" => return Ok(ClaimOutcome::Mismatch(Mismatch::Request)),
+        "taken_over" => return Ok(ClaimOutcome::TakenOver),
+        _ => {}
+    }
+    if let Some(mismatch) = claim.mismatch(column(row, "recorded_procedure")?, column(row, "recorded_hash")?) {
+        return Ok(ClaimOutcome::Mismatch(mismatch));
+    }
+    match state {
+        "abandoned" | "unknown" => Ok(ClaimOutcome::OutcomeUnknown),
+        "completed" => {
+            let message: &[u8] = column(row, "response")?;
+            let metadata: Option<&[u8]> = column(row, "metadata")?;
+            let metadata = metadata.map(|metadata| metadata.to_vec().into());
+            replay(row, StoredResponse::Message(StoredMessage { message: message.to_vec().into(), metadata }))
+        }
+        "failed" => {
+            let error: &[u8] = column(row, "error")?;
+            replay(row, StoredResponse::Error(error.to_vec().into()))
+        }
+        "reserved" => in_flight(row),
+        "not_stored" => replay(row, StoredResponse::NotStored),
+        other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
+    }
+}
+
+fn in_flight(row: &Row) -> Result<ClaimOutcome, StoreError> {
+    Ok(ClaimOutcome::InFlight { lease_left: milliseconds(column(row, "lease_left_ms")?) })
+}
+
+fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreError> {
+    let status = match (column(row, "status")?, column(row, "status_error")?) {
+        (_, Some(code)) => Err(StatusError::Lookup(code)),
+        (Some(status), None) => parse_status(status).map(Some),
+        (None, None) => Ok(None),
+    };
+    let expires_in = milliseconds(column(row, "expires_in_ms")?);
+    Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status, expires_in }))
+}
+
+pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
+    let hash: &[u8] = column(row, "request_hash")?;
+    let hash: [u8; 32] = hash.try_into().map_err(corrupt)?;
+    Ok(AbandonedKey {
+        user: UserId::new(column(row, "user_id")?),
+        key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
+        procedure: column(row, "procedure")?,
+        request_hash: RequestHash::from(hash),
+    })
+}
+
+/// What is left of a time; nothing where it is over.
+fn milliseconds(left: i64) -> Duration {
+    Duration::from_millis(left.max(0).unsigned_abs())
+}
+
+pub(super) fn parse_status(status: &str) -> Result<OutboxStatus, StatusError> {
+    status.parse().map_err(StatusError::Unknown)
+}
+
+pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, StoreError> {
+    row.try_get(name).map_err(corrupt)
+}
+
+pub(super) fn corrupt(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, error)
+}
