@@ -21,7 +21,7 @@
 //! # }
 //! ```
 
-use std::{error, fmt, time::Duration};
+use std::{error::Error, time::Duration};
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
@@ -121,7 +121,7 @@ pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
 
 /// Whether another server may have been first.
 fn was_first(error: &refinery::Error) -> bool {
-    let mut source = error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         if let Some(code) = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code) {
             return [
@@ -144,21 +144,10 @@ fn was_first(error: &refinery::Error) -> bool {
 }
 
 /// Migrations that did not run.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the database could not be migrated")]
 pub struct MigrationError {
-    source: Box<dyn error::Error + Send + Sync>,
-}
-
-impl fmt::Display for MigrationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the database could not be migrated")
-    }
-}
-
-impl error::Error for MigrationError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        Some(&*self.source)
-    }
+    source: Box<dyn Error + Send + Sync>,
 }
 
 impl From<refinery::Error> for MigrationError {

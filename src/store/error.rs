@@ -1,9 +1,10 @@
-use std::{error, fmt};
+use std::error::Error;
 
-type BoxError = Box<dyn error::Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A store that did not do what it was asked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .kind.message())]
 pub struct StoreError {
     kind: StoreErrorKind,
     source: Option<BoxError>,
@@ -32,24 +33,6 @@ impl From<StoreErrorKind> for StoreError {
     }
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            StoreErrorKind::Conflict => "the transaction lost against another",
-            StoreErrorKind::Corrupt => "the idempotency store holds something that it should not",
-            StoreErrorKind::Interrupted => "the idempotency store's answer was lost",
-            StoreErrorKind::Refused => "the idempotency store refused the statement",
-            StoreErrorKind::Unreachable => "the idempotency store cannot be reached",
-        })
-    }
-}
-
-impl error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
-
 /// What went wrong in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -75,6 +58,16 @@ impl StoreErrorKind {
             Self::Interrupted => "interrupted",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
+        }
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::Conflict => "the transaction lost against another",
+            Self::Corrupt => "the idempotency store holds something that it should not",
+            Self::Interrupted => "the idempotency store's answer was lost",
+            Self::Refused => "the idempotency store refused the statement",
+            Self::Unreachable => "the idempotency store cannot be reached",
         }
     }
 }

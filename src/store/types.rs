@@ -117,25 +117,16 @@ pub struct Replay {
 }
 
 /// A status that could not be found out. The replay that it belongs to stands.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusError {
     /// The look-up failed, with this SQLSTATE or other code.
+    #[error("the status look-up failed with {0}")]
     Lookup(String),
     /// The outbox has a status that means nothing here.
+    #[error(transparent)]
     Unknown(UnknownOutboxStatus),
 }
-
-impl std::fmt::Display for StatusError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Lookup(code) => write!(f, "the status look-up failed with {code}"),
-            Self::Unknown(unknown) => unknown.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for StatusError {}
 
 /// A response as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

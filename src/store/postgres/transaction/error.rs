@@ -1,4 +1,4 @@
-use std::{error, fmt};
+//! Errors of a handler's statements.
 
 use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
@@ -31,27 +31,11 @@ use crate::{
 /// | `Conflict` | `ABORTED` |
 /// | `Ended`, `Missing`, `Refused` | `INTERNAL` |
 /// | `Lost` | `UNAVAILABLE` |
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .kind.message())]
 pub struct TransactionError {
     kind: TransactionErrorKind,
     source: Option<tokio_postgres::Error>,
-}
-
-/// Why a statement failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TransactionErrorKind {
-    /// It lost against another transaction: a serialization failure or a deadlock. The whole call may succeed if it is tried
-    /// again; the layer tells the client so, whatever the handler answers.
-    Conflict,
-    /// The call that the transaction belongs to has ended.
-    Ended,
-    /// The connection is gone, and with it all that was written.
-    Lost,
-    /// The request came with no transaction: its procedure is not transactional, or the layer has no store.
-    Missing,
-    /// The server refused the statement, or it cannot be sent.
-    Refused,
 }
 
 impl TransactionError {
@@ -88,26 +72,6 @@ impl From<tokio_postgres::Error> for TransactionError {
     }
 }
 
-impl fmt::Display for TransactionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            TransactionErrorKind::Conflict => "the transaction lost against another",
-            TransactionErrorKind::Ended => "the call that this transaction belongs to has ended",
-            TransactionErrorKind::Lost => "the connection of the transaction was lost",
-            TransactionErrorKind::Missing => {
-                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
-            }
-            TransactionErrorKind::Refused => "the statement failed",
-        })
-    }
-}
-
-impl error::Error for TransactionError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
-    }
-}
-
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
         let (code, message) = match error.kind {
@@ -121,5 +85,36 @@ impl From<TransactionError> for Status {
         let mut status = Self::new(code, message);
         status.set_source(std::sync::Arc::new(error));
         status
+    }
+}
+
+/// Why a statement failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransactionErrorKind {
+    /// It lost against another transaction: a serialization failure or a deadlock. The whole call may succeed if it is tried
+    /// again; the layer tells the client so, whatever the handler answers.
+    Conflict,
+    /// The call that the transaction belongs to has ended.
+    Ended,
+    /// The connection is gone, and with it all that was written.
+    Lost,
+    /// The request came with no transaction: its procedure is not transactional, or the layer has no store.
+    Missing,
+    /// The server refused the statement, or it cannot be sent.
+    Refused,
+}
+
+impl TransactionErrorKind {
+    fn message(self) -> &'static str {
+        match self {
+            Self::Conflict => "the transaction lost against another",
+            Self::Ended => "the call that this transaction belongs to has ended",
+            Self::Lost => "the connection of the transaction was lost",
+            Self::Missing => {
+                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
+            }
+            Self::Refused => "the statement failed",
+        }
     }
 }
