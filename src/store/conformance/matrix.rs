@@ -1,4 +1,4 @@
-//! The table of [`ClaimOutcome`], row by row.
+//! The table of [`ClaimOutcome`].
 
 use std::time::Duration;
 
@@ -11,25 +11,16 @@ use super::{
 use crate::{
     policy::LeasePolicy,
     rejection::Mismatch,
-    store::{AbandonOutcome, Claim, ClaimOutcome, Completion},
+    store::{AbandonOutcome, Claim, ClaimOutcome, Completion, Store},
 };
 
-/// Every row of the table of [`ClaimOutcome`], for a second claim with this policy.
+/// Every row of the table of [`ClaimOutcome`].
 pub async fn full_matrix(harness: &impl Harness) {
-    #[derive(Clone, Copy, Debug)]
-    enum Record {
-        Absent,
-        Abandoned,
-        Completed { lease: Duration },
-        Expired,
-        Failed,
-        Reserved { lease: Duration },
-    }
     let records = [
         Record::Absent,
         Record::Abandoned,
         Record::Completed { lease: HOUR },
-        // Completed late, or a while ago: whether the lease still runs is all the same.
+        // Whether the lease still runs makes no difference once the call is completed.
         Record::Completed { lease: NONE },
         Record::Expired,
         Record::Failed,
@@ -40,28 +31,8 @@ pub async fn full_matrix(harness: &impl Harness) {
     for record in records {
         for same_request in [true, false] {
             for policy in [LeasePolicy::Reconcile, LeasePolicy::Refuse, LeasePolicy::Rerun] {
-                let case = format!("{record:?}, same request: {same_request}, {policy:?}");
                 let first = claim();
-                match record {
-                    Record::Absent => {}
-                    Record::Abandoned => {
-                        acquire(&store, &first).await;
-                        assert_eq!(abandoned(&store, &first).await, AbandonOutcome::Abandoned);
-                    }
-                    Record::Completed { lease } => {
-                        acquire(&store, &Claim { lease, ..first.clone() }).await;
-                        complete(&store, &first, &completion(b"first")).await;
-                    }
-                    Record::Expired => {
-                        acquire(&store, &first).await;
-                        complete(&store, &first, &Completion { retention: NONE, ..completion(b"old") }).await;
-                    }
-                    Record::Failed => {
-                        acquire(&store, &first).await;
-                        complete(&store, &first, &failure(b"first")).await;
-                    }
-                    Record::Reserved { lease } => acquire(&store, &Claim { lease, ..first.clone() }).await,
-                }
+                record.make(&store, &first).await;
                 let second = Claim { on_lease_ended: policy, ..again(&first) };
                 let second = match same_request {
                     true => second,
@@ -70,22 +41,64 @@ pub async fn full_matrix(harness: &impl Harness) {
 
                 let outcome = claimed(&store, &second).await;
 
-                let as_documented = match (record, same_request, policy) {
-                    (Record::Absent | Record::Expired, _, _) => matches!(outcome, ClaimOutcome::Acquired),
-                    (_, false, _) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
-                    (Record::Completed { .. } | Record::Failed, true, _) => matches!(outcome, ClaimOutcome::Replay(_)),
-                    (Record::Reserved { lease: HOUR }, true, _) => matches!(outcome, ClaimOutcome::InFlight { .. }),
-                    (Record::Abandoned | Record::Reserved { .. }, true, LeasePolicy::Reconcile)
-                    | (Record::Reserved { .. }, true, LeasePolicy::Rerun) => {
-                        matches!(outcome, ClaimOutcome::TakenOver)
-                    }
-                    (Record::Abandoned, true, LeasePolicy::Refuse | LeasePolicy::Rerun)
-                    | (Record::Reserved { .. }, true, LeasePolicy::Refuse) => {
-                        matches!(outcome, ClaimOutcome::OutcomeUnknown)
-                    }
-                };
-                assert!(as_documented, "{case}: {outcome:?}");
+                let as_documented = is_documented(record, same_request, policy, &outcome);
+                assert!(as_documented, "{record:?}, same request: {same_request}, {policy:?}: {outcome:?}");
             }
+        }
+    }
+}
+
+/// The record that a second claim finds.
+#[derive(Clone, Copy, Debug)]
+enum Record {
+    Absent,
+    Abandoned,
+    Completed { lease: Duration },
+    Expired,
+    Failed,
+    Reserved { lease: Duration },
+}
+
+impl Record {
+    /// Makes the record of this claim.
+    async fn make(self, store: &impl Store, first: &Claim) {
+        match self {
+            Self::Absent => {}
+            Self::Abandoned => {
+                acquire(store, first).await;
+                assert_eq!(abandoned(store, first).await, AbandonOutcome::Abandoned);
+            }
+            Self::Completed { lease } => {
+                acquire(store, &Claim { lease, ..first.clone() }).await;
+                complete(store, first, &completion(b"first")).await;
+            }
+            Self::Expired => {
+                acquire(store, first).await;
+                complete(store, first, &Completion { retention: NONE, ..completion(b"old") }).await;
+            }
+            Self::Failed => {
+                acquire(store, first).await;
+                complete(store, first, &failure(b"first")).await;
+            }
+            Self::Reserved { lease } => acquire(store, &Claim { lease, ..first.clone() }).await,
+        }
+    }
+}
+
+/// Returns whether the outcome of the second claim is the one in the table.
+fn is_documented(record: Record, same_request: bool, policy: LeasePolicy, outcome: &ClaimOutcome) -> bool {
+    match (record, same_request, policy) {
+        (Record::Absent | Record::Expired, _, _) => matches!(outcome, ClaimOutcome::Acquired),
+        (_, false, _) => matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)),
+        (Record::Completed { .. } | Record::Failed, true, _) => matches!(outcome, ClaimOutcome::Replay(_)),
+        (Record::Reserved { lease: HOUR }, true, _) => matches!(outcome, ClaimOutcome::InFlight { .. }),
+        (Record::Abandoned | Record::Reserved { .. }, true, LeasePolicy::Reconcile)
+        | (Record::Reserved { .. }, true, LeasePolicy::Rerun) => {
+            matches!(outcome, ClaimOutcome::TakenOver)
+        }
+        (Record::Abandoned, true, LeasePolicy::Refuse | LeasePolicy::Rerun)
+        | (Record::Reserved { .. }, true, LeasePolicy::Refuse) => {
+            matches!(outcome, ClaimOutcome::OutcomeUnknown)
         }
     }
 }
