@@ -1,4 +1,4 @@
-//! Claims of keys: absent, in use, of another call, and of another user.
+//! Claims of keys that are absent, expired, in use, or used by another call or user.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::{
     user::UserId,
 };
 
-/// An absent key is the caller's.
+/// The first claim acquires the key.
 pub async fn acquires_a_key_that_is_absent(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     acquire(&store, &claim()).await;
 }
 
-/// A claim whose answer was lost is asked again, and answered the same.
+/// A claim that is repeated because its answer was lost has the same outcome.
 pub async fn acquires_a_key_again_with_the_token_that_holds_it(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let claim = claim();
@@ -33,7 +33,7 @@ pub async fn acquires_a_key_again_with_the_token_that_holds_it(harness: &impl Ha
     assert_in_flight(&store, &again(&claim)).await;
 }
 
-/// Of many concurrent claims exactly one acquires; the others find it in flight.
+/// Exactly one of many concurrent claims acquires the key. The others find it in flight.
 pub async fn acquires_a_key_for_one_of_many_at_once(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let claim = Arc::new(claim());
@@ -48,7 +48,7 @@ pub async fn acquires_a_key_for_one_of_many_at_once(harness: &impl Harness) {
     assert_eq!((acquired, in_flight), (1, 31), "{outcomes:?}");
 }
 
-/// An expired record is no record, swept or not, whatever it was of.
+/// An expired record counts as absent before it is swept, whatever call it belonged to.
 pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;
     let first = claim();
@@ -64,7 +64,7 @@ pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
     assert_eq!(replay.resource, None, "what the expired record had created is not this one's");
 }
 
-/// A running call keeps its key, and says for how long.
+/// A claim of a key in flight returns the time that is left of the lease.
 pub async fn does_not_acquire_a_key_in_flight(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -75,7 +75,7 @@ pub async fn does_not_acquire_a_key_in_flight(harness: &impl Harness) {
     }
 }
 
-/// A key is of one procedure.
+/// A claim with another procedure is a mismatch.
 pub async fn does_not_acquire_a_key_of_another_procedure(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -86,7 +86,7 @@ pub async fn does_not_acquire_a_key_of_another_procedure(harness: &impl Harness)
     assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
 }
 
-/// A key is of one request.
+/// A claim with another request is a mismatch.
 pub async fn does_not_acquire_a_key_of_another_request(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -97,7 +97,7 @@ pub async fn does_not_acquire_a_key_of_another_request(harness: &impl Harness) {
     assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
 }
 
-/// Whether the first call runs, or ended its lease, does not matter to another call with its key.
+/// A claim with another request is a mismatch while the first call is running, and after its lease has ended.
 pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
     for lease in [HOUR, NONE] {
         let (store, _fixture) = harness.store().await;
@@ -110,7 +110,7 @@ pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
     }
 }
 
-/// Two users use one key, and do not meet.
+/// Two users can use the same key. Neither sees or changes the record of the other.
 pub async fn keeps_the_keys_of_two_users_apart(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let alice = claim();

@@ -1,4 +1,4 @@
-//! Completion, and its fence.
+//! Completion, and its fencing.
 
 use super::{
     Harness,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::store::{Claim, CompleteOutcome, ReleaseOutcome, StoredResponse};
 
-/// A completed call is replayed, as often as one likes.
+/// A completed call is replayed any number of times.
 pub async fn completes_a_reservation_held_by_the_caller(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -33,7 +33,7 @@ pub async fn completes_once(harness: &impl Harness) {
     assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message("first"));
 }
 
-/// An error that ended the operation is a final outcome like a response.
+/// A final error is an outcome like a response: it is replayed, and neither completed again nor released.
 pub async fn completes_with_an_error(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -47,7 +47,7 @@ pub async fn completes_with_an_error(harness: &impl Harness) {
     }
 }
 
-/// A worker whose lease was taken over cannot complete, and the new owner can.
+/// After a takeover, the late call cannot complete, and the new owner can.
 pub async fn does_not_complete_after_the_lease_was_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let late = Claim { lease: NONE, ..claim() };
@@ -61,7 +61,7 @@ pub async fn does_not_complete_after_the_lease_was_taken_over(harness: &impl Har
     assert_eq!(replay(&store, &again(&late)).await.response, StoredResponse::message("owner"));
 }
 
-/// A completion without a claim records nothing.
+/// A completion without a claim is fenced, and records nothing.
 pub async fn does_not_complete_what_was_not_claimed(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let never = claim();
@@ -69,7 +69,7 @@ pub async fn does_not_complete_what_was_not_claimed(harness: &impl Harness) {
     acquire(&store, &again(&never)).await;
 }
 
-/// A released key is not completed by who released it.
+/// A completion after the release of the key is fenced.
 pub async fn does_not_complete_what_was_released(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();

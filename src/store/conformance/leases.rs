@@ -1,4 +1,4 @@
-//! Leases: takeover and extension.
+//! Takeover after the end of a lease, and extension of leases.
 
 use super::{
     Harness,
@@ -12,7 +12,7 @@ use crate::{
     store::{AbandonOutcome, Claim, ClaimOutcome, ExtendOutcome, ReleaseOutcome},
 };
 
-/// A reservation whose lease ended without an outcome is taken over, and the new owner told.
+/// A claim takes over a reservation whose lease ended without an outcome, and the new owner can complete it.
 pub async fn takes_over_a_key_whose_lease_ended(harness: &impl Harness) {
     for policy in [LeasePolicy::Rerun, LeasePolicy::Reconcile] {
         let (store, _fixture) = harness.store().await;
@@ -25,8 +25,8 @@ pub async fn takes_over_a_key_whose_lease_ended(harness: &impl Harness) {
     }
 }
 
-/// A takeover whose answer was lost is asked again, and answered the same: the new owner may not forget that there was
-/// another.
+/// A takeover that is repeated because its answer was lost has the same outcome: the new owner must not miss that
+/// another call held the key.
 pub async fn takes_over_a_key_again_with_the_token_that_holds_it(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, ..claim() };
@@ -36,7 +36,7 @@ pub async fn takes_over_a_key_again_with_the_token_that_holds_it(harness: &impl 
     take_over(&store, &owner).await;
 }
 
-/// Where the policy is to refuse, it is not.
+/// With [`LeasePolicy::Refuse`], a claim does not take over, and the first call can still complete.
 pub async fn does_not_take_over_a_key_whose_lease_ended_with_refuse(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, on_lease_ended: LeasePolicy::Refuse, ..claim() };
@@ -47,7 +47,7 @@ pub async fn does_not_take_over_a_key_whose_lease_ended_with_refuse(harness: &im
     complete(&store, &first, &completion(b"late, and nobody took it over")).await;
 }
 
-/// A lease that is extended runs anew.
+/// An extension renews the lease, and the lifetime of the record if it would end before the lease.
 pub async fn extends_a_lease_held_by_the_caller(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: HOUR / 2, retention: HOUR / 4, ..claim() };
@@ -60,7 +60,7 @@ pub async fn extends_a_lease_held_by_the_caller(harness: &impl Harness) {
     complete(&store, &first, &completion(b"done")).await;
 }
 
-/// A late heartbeat finds the reservation where it was, as long as nobody else has.
+/// A late heartbeat still renews a lease that was not taken over.
 pub async fn extends_a_lease_that_has_ended_and_was_not_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, ..claim() };
@@ -69,7 +69,7 @@ pub async fn extends_a_lease_that_has_ended_and_was_not_taken_over(harness: &imp
     assert_in_flight(&store, &again(&first)).await;
 }
 
-/// A worker whose lease was taken over cannot extend the new owner's.
+/// A late call cannot extend the lease of the new owner.
 pub async fn does_not_extend_after_the_lease_was_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let late = Claim { lease: NONE, ..claim() };
@@ -79,7 +79,7 @@ pub async fn does_not_extend_after_the_lease_was_taken_over(harness: &impl Harne
     take_over(&store, &Claim { lease: HOUR, ..again(&late) }).await;
 }
 
-/// What is completed, released or abandoned has no lease.
+/// A completed, released or abandoned reservation has no lease to extend.
 pub async fn does_not_extend_what_has_ended(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let done = claim();

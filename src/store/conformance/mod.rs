@@ -1,6 +1,6 @@
-//! The tests that every store must pass: the contract of [`Store`] as code.
+//! The tests that every [`Store`] must pass.
 //!
-//! [`conformance_tests!`] makes a test of each case:
+//! [`conformance_tests!`] defines a test for each case:
 //!
 //! ```
 //! use tonic_idempotency::{
@@ -45,17 +45,18 @@ pub use self::{claims::*, completion::*, leases::*, matrix::*, recovery::*, rele
 use super::Store;
 use crate::status::{OutboxStatus, Resource};
 
-/// Makes stores for the suite.
+/// Makes the stores for the tests.
 pub trait Harness: Send + Sync {
     /// The store under test. Its clones share their records.
     type Store: Store + Clone;
-    /// What has to live as long as the store: a database, say.
+    /// A value that has to live as long as the store, such as a database.
     type Fixture: Send + Sync;
 
-    /// A store without records, of its own.
+    /// Makes a store without records. It shares nothing with the stores of other tests.
     fn store(&self) -> impl Future<Output = (Self::Store, Self::Fixture)> + Send;
 
-    /// A resource that exists, so that a completion can refer to it, and the status of the work behind it.
+    /// Makes a resource to which a completion can refer, with this status of the work behind it; `None`: without a
+    /// status.
     fn resource(
         &self,
         store: &Self::Store,
@@ -64,7 +65,7 @@ pub trait Harness: Send + Sync {
     ) -> impl Future<Output = Resource> + Send;
 }
 
-/// [`conformance_tests!`]: an exported macro is always at the crate's root.
+// An exported macro is always at the crate's root: hidden there, and re-exported below.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_tests {
@@ -123,8 +124,8 @@ macro_rules! __conformance_tests {
     };
 }
 
-/// Makes a `#[tokio::test]` of each case of the suite, for the [`Harness`] that the expression gives.
+/// Defines a `#[tokio::test]` for each case, with the case's name. The argument is an expression of a [`Harness`].
 ///
-/// The crate that calls it needs tokio with the features `macros`, `rt-multi-thread` and `time`.
+/// The calling crate needs tokio with the features `macros`, `rt-multi-thread` and `time`.
 #[doc(inline)]
 pub use __conformance_tests as conformance_tests;

@@ -1,4 +1,4 @@
-//! Calls whose outcome is unknown: abandonment, and the search for them.
+//! Abandonment of reservations, and the search for those whose lease ended without an outcome.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::{
     store::{AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, CompleteOutcome, Reservation, Store},
 };
 
-/// What was abandoned is reconciled, or refused; never run again. Its call may still say how it ended.
+/// An abandoned call is reconciled or refused, never run again. Until it is taken over, the call itself can still
+/// complete.
 pub async fn abandons_a_reservation_held_by_the_caller(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -35,7 +36,7 @@ pub async fn abandons_a_reservation_held_by_the_caller(harness: &impl Harness) {
     complete(&store, &second, &completion(b"found out itself")).await;
 }
 
-/// A worker whose lease was taken over cannot end the new owner's.
+/// A late call cannot abandon the reservation of the new owner.
 pub async fn does_not_abandon_after_the_lease_was_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let late = Claim { lease: NONE, ..claim() };
@@ -45,7 +46,7 @@ pub async fn does_not_abandon_after_the_lease_was_taken_over(harness: &impl Harn
     assert_in_flight(&store, &again(&late)).await;
 }
 
-/// A completed record is final.
+/// An abandonment does not change a completed record.
 pub async fn does_not_abandon_a_completed_record(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -55,7 +56,7 @@ pub async fn does_not_abandon_a_completed_record(harness: &impl Harness) {
     replay(&store, &again(&first)).await;
 }
 
-/// Reservations of all users whose leases ended are found, no more than a batch at a time.
+/// The search finds the reservations of all users whose leases ended, within the lookback and at most one batch.
 pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let mut expected = Vec::new();
@@ -67,7 +68,7 @@ pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
         }
         let Claim { reservation: Reservation { user, key, .. }, procedure, request_hash, .. } = claim;
         expected.push(AbandonedKey { user, key, procedure, request_hash });
-        // The order is by the millisecond.
+        // Stores may order by milliseconds.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let procedure = claim().procedure;
@@ -78,7 +79,8 @@ pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
     assert_eq!(found(&store, &AbandonedQuery { lookback: Some(NONE), ..all }).await, []);
 }
 
-/// Nothing else is found: neither what runs nor what has ended, nor other procedures, nor what was tried often enough.
+/// The search does not find running, completed or expired records, other procedures, or reservations with too many
+/// attempts.
 pub async fn does_not_find_what_is_not_abandoned(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let running = claim();

@@ -12,7 +12,7 @@ use crate::{
     store::{AbandonOutcome, Claim, ExtendOutcome, ReleaseOutcome, StoredResponse},
 };
 
-/// A released key can be claimed again; a second release changes nothing.
+/// A released key can be claimed again. A second release changes nothing.
 pub async fn releases_a_reservation_held_by_the_caller(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -23,8 +23,9 @@ pub async fn releases_a_reservation_held_by_the_caller(harness: &impl Harness) {
     assert_in_flight(&store, &again(&first)).await;
 }
 
-/// Whoever took a reservation over may release it without knowing that it did, its claim's answer lost. That somebody held it
-/// before is not forgotten.
+/// A release after a takeover does not delete the reservation: the record of an earlier call without an outcome must
+/// not be lost. (A call can release a reservation without knowing that it took it over, if the answer to its claim was
+/// lost.)
 pub async fn releases_a_reservation_that_was_taken_over_without_forgetting_it(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = Claim { lease: NONE, ..claim() };
@@ -36,7 +37,7 @@ pub async fn releases_a_reservation_that_was_taken_over_without_forgetting_it(ha
     assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Refuse, ..again(&first) }).await;
     take_over(&store, &Claim { lease: HOUR, ..again(&first) }).await;
 
-    // Nor that nobody knows whether it took effect.
+    // The same after an abandonment: the outcome stays unknown.
     let first = claim();
     acquire(&store, &first).await;
     assert_eq!(abandoned(&store, &first).await, AbandonOutcome::Abandoned);
@@ -45,11 +46,11 @@ pub async fn releases_a_reservation_that_was_taken_over_without_forgetting_it(ha
     assert_eq!(released(&store, &reconciler).await, ReleaseOutcome::Released);
     assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&first) }).await;
     take_over(&store, &Claim { lease: NONE, ..again(&reconciler) }).await;
-    // A server with another policy, after that one died.
+    // Also for a server with another policy, after the lease of the reconciler has ended.
     assert_unknown(&store, &Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&first) }).await;
 }
 
-/// A completed record is final.
+/// A release does not change a completed record.
 pub async fn does_not_release_a_completed_record(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -59,7 +60,7 @@ pub async fn does_not_release_a_completed_record(harness: &impl Harness) {
     assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message("first"));
 }
 
-/// A worker whose lease was taken over cannot release the new owner's reservation.
+/// A late call cannot release the reservation of the new owner.
 pub async fn does_not_release_after_the_lease_was_taken_over(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let late = Claim { lease: NONE, ..claim() };

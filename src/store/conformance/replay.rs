@@ -1,4 +1,4 @@
-//! What a completed record answers with.
+//! The contents of replays, and the status of resources.
 
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use crate::{
     store::{Claim, Completion, Store as _, StoredMessage, StoredResponse},
 };
 
-/// An empty message is a response.
+/// An empty message is replayed as an empty message.
 pub async fn completes_with_an_empty_response(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let first = claim();
@@ -20,7 +20,7 @@ pub async fn completes_with_an_empty_response(harness: &impl Harness) {
     assert_eq!(replay(&store, &again(&first)).await.response, StoredResponse::message(""));
 }
 
-/// The metadata of a response comes back with it, byte for byte; and that there is none.
+/// The metadata of a response is replayed byte for byte. No metadata differs from empty metadata.
 pub async fn completes_with_metadata(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     for (message, metadata) in [
@@ -41,7 +41,7 @@ pub async fn completes_with_metadata(harness: &impl Harness) {
     }
 }
 
-/// A response too large to keep leaves its resource.
+/// A completion without a stored response still stores the resource.
 pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;
     let resource = harness.resource(&store, &fixture, None).await;
@@ -54,7 +54,7 @@ pub async fn completes_without_keeping_a_response(harness: &impl Harness) {
     assert_eq!((replay.response, replay.resource), (StoredResponse::NotStored, Some(resource.id)));
 }
 
-/// A replay brings the created resource along, and its newest status.
+/// A replay contains the created resource and its newest status.
 pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
     let statuses = [
         None,
@@ -75,7 +75,8 @@ pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
     }
 }
 
-/// A replay says how long its record still lives, whatever it is of: a little less than its retention.
+/// A replay contains the time that the record still lives: a little less than its retention, for every kind of
+/// response.
 pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let not_stored = Completion { response: StoredResponse::NotStored, ..completion(b"") };
@@ -90,7 +91,7 @@ pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
     }
 }
 
-/// The status of a resource can be asked for on its own.
+/// The store returns the status of a resource on its own.
 pub async fn knows_the_status_of_a_resource(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;
     let user = claim().reservation.user;

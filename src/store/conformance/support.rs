@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
-/// A time so short that it is over as soon as it has begun.
+/// A lease or retention that is over at once.
 pub(super) const NONE: Duration = Duration::ZERO;
 
 pub(super) fn claim() -> Claim {
@@ -32,7 +32,7 @@ pub(super) fn claim() -> Claim {
     }
 }
 
-/// The same call by somebody else: another token.
+/// Returns the same call with another token.
 pub(super) fn again(claim: &Claim) -> Claim {
     let Reservation { user, key, .. } = claim.reservation;
     Claim { reservation: Reservation::new(user, key), ..claim.clone() }

@@ -9,7 +9,7 @@ use crate::{
     store::{Claim, Completion, Store as _},
 };
 
-/// Expired records go, of all users, no more than a batch at a time.
+/// A sweep deletes expired records of all users, at most one batch.
 pub async fn sweeps_what_expired_in_batches(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     for _ in 0..5 {
@@ -24,7 +24,7 @@ pub async fn sweeps_what_expired_in_batches(harness: &impl Harness) {
     assert_eq!(swept, [2, 2, 1, 0]);
 }
 
-/// What has not expired stays: reservations, leases that ended, completed records.
+/// A sweep deletes neither reservations, with or without a running lease, nor completed records that have not expired.
 pub async fn does_not_sweep_what_has_not_expired(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let done = claim();
