@@ -1,7 +1,8 @@
-//! The table `tenant.idempotency_keys` with its row-level security and its functions.
+//! Migrations of the table `tenant.idempotency_keys`, its row-level security and its functions.
 //!
-//! Run from here, or as plain SQL: the files are in the crate's `migrations/core/`, to be run in their order as the role that
-//! is to own the table. They fit any database of PostgreSQL 14 or later, and adopt a table that FUN-15's own migrations made.
+//! Run them from here, or as plain SQL: the files are in `migrations/core/` of the crate, and have to be run in order.
+//! In either case, the role that runs them owns the table. They need PostgreSQL 14 or later, and adopt a table made by
+//! the Go interceptor's migrations.
 //!
 //! ```no_run
 //! use tonic_idempotency::{
@@ -31,13 +32,13 @@ mod embedded {
     refinery::embed_migrations!("migrations/core");
 }
 
-/// Where refinery records what it has run, beside the application's own history.
+/// The table in which refinery records the migrations that it has run, apart from the application's own history.
 const HISTORY: &str = "idempotency_core_migrations";
 
-/// Lets one server register at a time, while others read.
+/// Allows one server at a time to register types. Other servers can still read.
 const LOCK_RESOURCE_TYPES: &str = "LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE";
 
-/// Registers the types that are not registered yet, or not with this column and this table.
+/// Registers the types that are not registered yet with this column and this table.
 const REGISTER: &str = "
     SELECT tenant.idempotency_register_resource(t.name, t.resource_column, t.resource_table)
     FROM unnest($1::text[], $2::text[]::name[], $3::text[]::regclass[]) AS t (name, resource_column, resource_table)
@@ -48,24 +49,24 @@ const REGISTER: &str = "
         WHERE r.name = t.name AND r.resource_column = t.resource_column AND c.confrelid = t.resource_table
     )";
 
-/// How often to try while others are first, and the pauses between the attempts.
+/// The number of attempts while other servers are first, and the first and the longest pause between two attempts.
 const ATTEMPTS: u32 = 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Makes the table, or brings it up to date. Doing so again changes nothing.
+/// Creates the table, or brings it up to date. Idempotent.
 ///
-/// Servers may start together. Each migration and its record in the history are one transaction, so that one server is first
-/// with it, and the others find it done on their next attempt. (No lock: one that outlives a transaction does not work
-/// through PgBouncer.)
+/// Several servers may run it at once. Each migration and its record in the history are one transaction, so that one
+/// server is first with it, and the others find it done on their next attempt. (It takes no lock: one that outlives a
+/// transaction does not work through PgBouncer.)
 ///
 /// # Errors
 ///
-/// [`MigrationError`] where the database refuses, or has migrations that are not this crate's.
+/// [`MigrationError`] if the database refuses, or if its history contains migrations that this crate does not.
 ///
 /// # Cancel safety
 ///
-/// Each migration is a transaction. Dropped, it stops after some of them.
+/// Each migration is one transaction. If the future is dropped, some migrations may have run, and the others not.
 pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name(HISTORY);
@@ -82,19 +83,19 @@ pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
     Ok(())
 }
 
-/// Registers resource types: for each, adds its column to the table, the foreign key, and the check that at most one such
-/// column is set. Needs the resources' own tables. Registers all of them or none.
+/// Registers resource types: adds the column of each to the table, its foreign key, and the check that at most one such
+/// column is set. The tables of the resources have to exist. Registers either all types or none.
 ///
-/// A type that is registered already is left alone. To register a new one locks the table of keys while PostgreSQL checks its
-/// rows. Types that are no longer listed stay registered.
+/// A registered type is not changed. A new type locks the table of keys while PostgreSQL checks its rows. Types that
+/// are no longer listed stay registered.
 ///
 /// # Errors
 ///
-/// [`MigrationError`] where the database refuses: a table does not exist, or two types share a column.
+/// [`MigrationError`] if the database refuses: a table does not exist, or two types share a column.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it registers either all types or none.
+/// If the future is dropped, either all types are registered or none.
 pub async fn register(client: &mut Client, types: &ResourceTypes) -> Result<(), MigrationError> {
     let names: Vec<_> = types.iter().map(ResourceType::name).collect();
     let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
@@ -108,18 +109,22 @@ pub async fn register(client: &mut Client, types: &ResourceTypes) -> Result<(), 
     Ok(())
 }
 
-/// Grants a role what the store needs, and no more: the role as which the API logs in, neither a superuser nor the owner of
-/// the table.
+/// Grants a role the privileges that the store needs, and no others. The role is the one that the API logs in as:
+/// neither a superuser nor the owner of the table. Idempotent.
 ///
 /// # Errors
 ///
-/// [`MigrationError`] where the database refuses.
+/// [`MigrationError`] if the database refuses.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, either all privileges are granted or none.
 pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
     client.query_typed("SELECT tenant.idempotency_grant($1)", &[(&role, Type::NAME)]).await?;
     Ok(())
 }
 
-/// Whether another server may have been first.
+/// Returns whether the error may mean that another server was first.
 fn was_first(error: &refinery::Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -143,9 +148,9 @@ fn was_first(error: &refinery::Error) -> bool {
     false
 }
 
-/// Migrations that did not run.
+/// The error of failed migrations, of a registration or of a grant. Its source is the database's error.
 #[derive(Debug, thiserror::Error)]
-#[error("the database could not be migrated")]
+#[error("the migrations of the idempotency store failed")]
 pub struct MigrationError {
     source: Box<dyn Error + Send + Sync>,
 }
