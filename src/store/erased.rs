@@ -1,3 +1,5 @@
+//! [`DynStore`].
+
 use std::{pin::Pin, time::Duration};
 
 use super::{
@@ -8,7 +10,7 @@ use crate::user::UserId;
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A [`Store`] whose type is not known: so that the layer's type does not name it.
+/// An object-safe [`Store`], so that the type of the layer does not depend on the type of its store.
 pub(crate) trait DynStore: Send + Sync {
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, ClaimOutcome>;
 

@@ -1,8 +1,10 @@
+//! [`StoreError`].
+
 use std::error::Error;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A store that did not do what it was asked.
+/// The error of a failed store operation.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .kind.message())]
 pub struct StoreError {
@@ -11,17 +13,17 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error of this kind, with its cause.
+    /// Makes an error of this kind with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether the store may have done what it was asked all the same, its answer lost.
+    /// Returns whether the operation may have been carried out although it failed, because only its answer was lost.
     pub fn may_have_happened(&self) -> bool {
         self.kind == StoreErrorKind::Interrupted
     }
@@ -33,24 +35,25 @@ impl From<StoreErrorKind> for StoreError {
     }
 }
 
-/// What went wrong in a store.
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// A transaction lost against another. It was not done, and may succeed if it is tried again.
+    /// The transaction lost against another one. The operation was not carried out, and may succeed if it is tried
+    /// again.
     Conflict,
-    /// What was read makes no sense.
+    /// The store returned invalid data.
     Corrupt,
-    /// The answer did not come, or not in time. Whether it was done is not known.
+    /// The answer was lost, or did not come in time. It is not known whether the operation was carried out.
     Interrupted,
-    /// The store said no. It was not done.
+    /// The store refused the operation, and did not carry it out.
     Refused,
-    /// There was no connection to be had. It was not done.
+    /// There was no connection to the store. The operation was not carried out.
     Unreachable,
 }
 
 impl StoreErrorKind {
-    /// The kind as it is in metrics: `conflict`, `corrupt`, `interrupted`, `refused` or `unreachable`.
+    /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `refused` or `unreachable`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -63,10 +66,10 @@ impl StoreErrorKind {
 
     fn message(self) -> &'static str {
         match self {
-            Self::Conflict => "the transaction lost against another",
-            Self::Corrupt => "the idempotency store holds something that it should not",
-            Self::Interrupted => "the idempotency store's answer was lost",
-            Self::Refused => "the idempotency store refused the statement",
+            Self::Conflict => "the transaction lost against another transaction",
+            Self::Corrupt => "the idempotency store returned invalid data",
+            Self::Interrupted => "the idempotency store did not answer; the operation may have been carried out",
+            Self::Refused => "the idempotency store refused the operation",
             Self::Unreachable => "the idempotency store cannot be reached",
         }
     }

@@ -1,3 +1,5 @@
+//! [`MemoryStore`].
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,37 +21,38 @@ use crate::{
 };
 use protobuf_canonical::RequestHash;
 
-/// Keeps records in this process, for tests and for trying things out: they are gone with it, and no other process sees
-/// them. Clones share their records.
+/// A store that keeps records in this process, for tests and first steps. They are lost when the process ends, and
+/// other processes cannot see them. Clones share their records.
 ///
-/// Its clock is tokio's, so that a test with paused time can move it.
+/// It has no transactions, and its operations never fail. Its clock is that of tokio, so that tests can pause and
+/// advance it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
 }
 
 impl MemoryStore {
-    /// A store without records.
+    /// Makes a store without records.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what a replay reports of a resource.
+    /// Sets the status that replays report for a resource.
     pub fn set_status(&self, resource: Uuid, status: OutboxStatus) {
         self.lock().statuses.insert(resource, status);
     }
 
-    /// How many records there are, expired ones included.
+    /// Returns the number of records. Expired records count until they are swept or replaced.
     pub fn len(&self) -> usize {
         self.lock().records.len()
     }
 
-    /// Whether there are no records.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// No operation leaves the state half changed, so one that panicked does not matter to the next.
+    /// Locks the state. A poisoned lock is valid: no operation leaves the state half changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +137,7 @@ impl Store for MemoryStore {
                 if entry.get().attempts == 1 && !entry.get().unknown {
                     entry.remove();
                 } else {
-                    // The next claim decides as this one's could have.
+                    // The policy of the next claim decides, as if this call had not taken the key over.
                     entry.get_mut().lease_expires = None;
                 }
                 Ok(ReleaseOutcome::Released)
@@ -208,10 +211,10 @@ struct Record {
     request_hash: RequestHash,
     attempts: u32,
     created: Instant,
-    /// `None` where it ended for good.
+    /// `None` after a release or an abandonment.
     lease_expires: Option<Instant>,
     expires: Instant,
-    /// A call that held it has ended, and nobody knows whether it took effect.
+    /// Whether the reservation was abandoned: the call may have taken effect.
     unknown: bool,
     outcome: Option<(StoredResponse, Option<Resource>)>,
 }
@@ -236,7 +239,7 @@ impl Record {
         *self = Self { attempts: attempts + 1, created, unknown, ..Self::reserved(claim, now) };
     }
 
-    /// What a claim of the same request comes to, while there is no outcome.
+    /// Decides a claim of the same request while there is no outcome.
     fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
         match claim.on_lease_ended {
             _ if self.token == claim.reservation.token => Claimed::Held,
@@ -260,7 +263,7 @@ impl Record {
     }
 }
 
-/// What a claim of a reserved key comes to.
+/// The decision about a claim of a reserved key.
 enum Claimed {
     Held,
     InFlight { lease_left: Duration },

@@ -1,7 +1,8 @@
-//! Where the records live: the contract of a store, and two stores.
+//! Stores of records: the trait [`Store`], and two implementations.
 //!
-//! [`PostgresStore`] keeps records in PostgreSQL, [`MemoryStore`] in the process, for tests and first steps. The contract of a
-//! store of your own is [`Store`]; `conformance` (feature `conformance`) has the tests that it must pass.
+//! `PostgresStore` (feature `postgres`) keeps records in PostgreSQL. [`MemoryStore`] keeps them in the process, for
+//! tests and first steps. A store of your own implements [`Store`] and has to pass the tests in `conformance` (feature
+//! `conformance`).
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -1,7 +1,7 @@
 //! The resource types that a store can record.
 
-/// A type of resource whose creation is recorded: its name, its column in `tenant.idempotency_keys`, and the table whose
-/// `id` that column references.
+/// A type of resource that calls can create. A record refers to the created resource in a column of
+/// `tenant.idempotency_keys`, which references the `id` of the resource's own table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceType {
     name: String,
@@ -10,7 +10,8 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
-    /// A resource type. None of the names has to be quoted; the table's carries its schema.
+    /// Makes a resource type from its name, its column and its table. Give the table with its schema, and quote
+    /// nothing.
     ///
     /// ```
     /// use tonic_idempotency::store::ResourceType;
@@ -25,31 +26,32 @@ impl ResourceType {
         Self { name: name.into(), column: column.into(), table: table.into() }
     }
 
-    /// The name, as procedures give it.
+    /// Returns the name, as it is in the options of procedures.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The column in `tenant.idempotency_keys`.
+    /// Returns the column in `tenant.idempotency_keys`.
     pub fn column(&self) -> &str {
         &self.column
     }
 
-    /// The table whose `id` the column references.
+    /// Returns the table whose `id` the column references.
     pub fn table(&self) -> &str {
         &self.table
     }
 
-    /// The SQL that registers the type, for a migration tool of the application's own: adds the column, the foreign key and the
-    /// check that at most one such column is set. The owner of the table runs it, after the core migrations; running it again
-    /// changes nothing. `migrations::register` (feature `postgres`) does the same for all types at once.
+    /// Returns the SQL that registers the type, for the application's own migration tool. It adds the column, the
+    /// foreign key and the check that at most one such column is set. The owner of the table runs it after the core
+    /// migrations; running it again changes nothing. `migrations::register` (feature `postgres`) does the same for all
+    /// types at once.
     pub fn registration_sql(&self) -> String {
         let [name, column, table] = [&self.name, &self.column, &self.table].map(|text| text.replace('\'', "''"));
         format!("SELECT tenant.idempotency_register_resource('{name}', '{column}', '{table}');")
     }
 }
 
-/// The resource types that a store can record. An application lists its own, registers them once in its database
+/// The resource types that a store can record. An application lists its types, registers them in its database
 /// (`migrations::register`, feature `postgres`), and passes them to its store.
 ///
 /// ```
@@ -68,7 +70,7 @@ pub struct ResourceTypes {
 }
 
 impl ResourceTypes {
-    /// These types. Of two with one name the first counts.
+    /// Makes a list of types. If two types have the same name, the first one counts.
     pub fn new(types: impl IntoIterator<Item = ResourceType>) -> Self {
         let mut known = Self::none();
         for resource_type in types {
@@ -79,17 +81,17 @@ impl ResourceTypes {
         known
     }
 
-    /// No type at all: keys are recorded without what they created.
+    /// Makes an empty list: records do not refer to what their calls created.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The type with this name.
+    /// Returns the type with this name.
     pub fn get(&self, name: &str) -> Option<&ResourceType> {
         self.types.iter().find(|known| known.name == name)
     }
 
-    /// All of them.
+    /// Iterates over the types, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &ResourceType> {
         self.types.iter()
     }

@@ -1,4 +1,4 @@
-//! A store as a status resolver.
+//! [`StatusFromStore`].
 
 use super::{Store, StoreError};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     user::UserId,
 };
 
-/// Asks a [`Store`] for statuses in a round trip of its own: for records that live in one store while the outbox is in
-/// another.
+/// A [`StatusResolver`] that reads statuses from a [`Store`], in one more round trip for each replay: for an outbox
+/// that is in a different store from the records.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a wrapper of a store and nothing else")]
 pub struct StatusFromStore<S>(pub S);

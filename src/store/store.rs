@@ -1,4 +1,4 @@
-//! The contract of a store.
+//! The trait [`Store`].
 
 use std::time::Duration;
 
@@ -12,42 +12,44 @@ use crate::{
     user::UserId,
 };
 
-/// Keeps the records of idempotency keys, at most one for a user and a key.
+/// A store of the records of idempotency keys: at most one record for each user and key.
 ///
 /// ```text
 ///             claim                    complete
 ///  (absent) ─────────▶ reserved ───────────────────▶ completed ──expires──▶ (absent)
 ///     ▲                  │  │ lease ended, no outcome
-///     │   release        │  └────▶ run again, refuse, or reconcile (policy of the procedure)
+///     │   release        │  └────▶ run again, refuse, or reconcile (LeasePolicy)
 ///     └──────────────────┘
 /// ```
 ///
-/// What every store promises, and `store::conformance` (feature `conformance`) holds it to:
+/// Every store guarantees the following. The tests in `store::conformance` (feature `conformance`) check it.
 ///
-/// - **One owner.** Of any number of concurrent claims of an absent key exactly one acquires it; the decision is one
-///   atomic step, never a look followed by an insert.
-/// - **The token fences.** Only the holder of the token of the live reservation completes or releases it. Whoever lost it
-///   is told so, and changes nothing.
-/// - **A completed record is final.** Until it expires, nothing changes or deletes it.
-/// - **An unknown outcome is not run again.** What was abandoned is taken over to be reconciled, or not at all.
-/// - **An expired record is no record**, swept or not: the next claim takes its place.
+/// - **One owner.** Exactly one of any number of concurrent claims acquires an absent key. The decision is one atomic
+///   step, never a look-up followed by an insert.
+/// - **Fencing.** Only the token that holds the reservation can complete, extend, release or abandon it. Any other
+///   token changes nothing, and the outcome says so.
+/// - **A completed record is final.** Nothing changes or deletes it until it expires.
+/// - **An unknown outcome is not run again.** An abandoned reservation is taken over for reconciliation, or not at all.
+/// - **An expired record counts as absent**, even before it is swept. The next claim replaces it.
 /// - **One clock**, the store's own, decides leases and expiry.
-/// - **Users do not meet.** No operation of one user sees or touches another's record.
-/// - **Asked twice is done once.** A claim, a completion or a release that is repeated because its answer was lost gives
-///   the answer of the first.
+/// - **Users are isolated.** An operation of one user neither reads nor changes another user's record.
+/// - **Operations are idempotent.** If an answer was lost, the operation can be repeated with the same token. A claim
+///   returns the same outcome again. A completion returns [`AlreadyCompleted`](CompleteOutcome::AlreadyCompleted), a
+///   release [`NotHeld`](ReleaseOutcome::NotHeld), and neither changes anything.
 ///
 /// # Cancel safety
 ///
-/// A future that is dropped may have done its work or not, and leaves nothing open.
+/// An operation whose future is dropped may have been carried out or not. It leaves no transaction and no lock behind.
 pub trait Store: Send + Sync + 'static {
-    /// Reserves a key for the caller, or says what stands in the way. One network round trip.
+    /// Reserves a key for the caller, or returns why it cannot. One network round trip.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] where the store does not answer; see [`StoreError::may_have_happened`].
+    /// [`StoreError`] if the store does not answer, or refuses. The operation may have been carried out all the same:
+    /// [`StoreError::may_have_happened`].
     fn claim(&self, claim: &Claim) -> impl Future<Output = Result<ClaimOutcome, StoreError>> + Send;
 
-    /// Starts the lease of the caller's reservation anew.
+    /// Renews the lease of the caller's reservation: it ends `lease` from now, even if it had ended already.
     ///
     /// # Errors
     ///
@@ -69,15 +71,16 @@ pub trait Store: Send + Sync + 'static {
         completion: &Completion,
     ) -> impl Future<Output = Result<CompleteOutcome, StoreError>> + Send;
 
-    /// Deletes the caller's reservation, so that the key can be claimed again. One that was taken over is not forgotten: its
-    /// lease ends, and it can be taken over again, by the policy of whoever claims it.
+    /// Deletes the caller's reservation, so that the key can be claimed again. A reservation that the caller has taken
+    /// over is not deleted: its lease ends, and the [`LeasePolicy`](crate::policy::LeasePolicy) of the next claim
+    /// decides.
     ///
     /// # Errors
     ///
     /// As [`claim`](Self::claim).
     fn release(&self, reservation: &Reservation) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + Send;
 
-    /// Ends the caller's lease without an outcome: whether the call took effect is not known, so that it is not to be run
+    /// Ends the caller's lease without an outcome: it is not known whether the call took effect, so it must not be run
     /// again.
     ///
     /// # Errors
@@ -85,21 +88,22 @@ pub trait Store: Send + Sync + 'static {
     /// As [`claim`](Self::claim).
     fn abandon(&self, reservation: &Reservation) -> impl Future<Output = Result<AbandonOutcome, StoreError>> + Send;
 
-    /// The reservations whose leases ended without an outcome, of any user, oldest first.
+    /// Finds reservations of all users whose leases ended without an outcome. Returns the oldest first.
     ///
     /// # Errors
     ///
     /// As [`claim`](Self::claim).
     fn abandoned(&self, search: &AbandonedQuery) -> impl Future<Output = Result<Vec<AbandonedKey>, StoreError>> + Send;
 
-    /// Deletes at most `batch` expired records, of any user, and returns how many.
+    /// Deletes at most `batch` expired records of all users, and returns the number of deleted records.
     ///
     /// # Errors
     ///
     /// As [`claim`](Self::claim).
     fn sweep(&self, batch: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// The newest status of the work behind a resource, as the user sees it; `None` where nothing is known.
+    /// Returns the newest status of the asynchronous work behind a resource, as the user sees it; `None` if it has no
+    /// status.
     ///
     /// # Errors
     ///
@@ -110,22 +114,23 @@ pub trait Store: Send + Sync + 'static {
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, StoreError>> + Send;
 
-    /// The resource types that can be recorded; `None` where any can.
+    /// Returns the resource types that the store can record. Defaults to `None`: it can record any.
     fn resource_types(&self) -> Option<&ResourceTypes> {
         None
     }
 
-    /// Whether [`begin`](Self::begin) works. Defaults to `false`: transactional procedures are refused when the layer is
-    /// built.
+    /// Returns whether the store supports [`begin`](Self::begin). Defaults to `false`: a layer with a transactional
+    /// procedure cannot be built then.
     fn has_transactions(&self) -> bool {
         false
     }
 
-    /// Claims a key for a transaction that the handler is given, or says what stands in the way. One network round trip.
+    /// Begins a transaction for the handler and claims a key in it, or returns why it cannot. One network round trip.
     ///
     /// # Errors
     ///
-    /// As [`claim`](Self::claim). Nothing was done then. By default always.
+    /// [`StoreError`] if the store does not answer, or refuses. Nothing was done then. By default, always
+    /// [`StoreErrorKind::Refused`].
     fn begin(
         &self,
         claim: &Claim,
@@ -135,8 +140,9 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 
-    /// Begins a transaction without a key, for a call to a transactional procedure that has none: what its handler writes is
-    /// committed, or is not, and nothing is recorded. `idle` is how long it may be idle.
+    /// Begins a transaction for a call without a key to a transactional procedure. The handler's writes are committed
+    /// or rolled back, and no record is written. The transaction may be idle for at most `idle`. `user` is `None` if no
+    /// user is authenticated.
     ///
     /// # Errors
     ///

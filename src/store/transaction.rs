@@ -1,72 +1,78 @@
-//! Transactions that hold a key.
+//! The transactions of handlers, as the engine sees them.
 
 use std::{fmt, pin::Pin};
 
 use super::{ClaimOutcome, Completion, StoreError};
 use crate::policy::Isolation;
 
-/// How a transaction is begun.
+/// The options of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct TransactionOptions {
-    /// Its isolation level.
+    /// The isolation level.
     pub isolation: Isolation,
-    /// Whether an error is to be recorded without what the handler wrote, which takes a savepoint.
+    /// Whether to set a savepoint before the handler runs, so that its writes can be rolled back when its final error
+    /// is recorded.
     pub savepoint: bool,
 }
 
-/// What came of beginning a transaction with a claim.
+/// The outcome of beginning a transaction with a claim.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BeginOutcome {
-    /// The key is this transaction's.
+    /// The transaction is open, and holds the key.
     Open {
         /// The transaction.
         transaction: Box<dyn StoreTransaction>,
-        /// Whether a call that held the key before ended its lease without an outcome.
+        /// Whether the lease of a call that held the key before ended without an outcome.
         taken_over: bool,
     },
-    /// Something stands in the way, as with [`claim`](super::Store::claim). No transaction is open.
+    /// The key cannot be claimed; the outcome is that of a [`claim`](super::Store::claim). No transaction is open.
     Refused(ClaimOutcome),
 }
 
-/// A transaction that a handler writes in. Dropped, it is rolled back, and its connection closed.
+/// An open transaction of a handler. Dropping it closes its connection, and the transaction is rolled back.
 pub trait StoreTransaction: fmt::Debug + Send {
-    /// Puts what the handler writes with into the request's extensions.
+    /// Puts the handler's handle of the transaction into the extensions of its request.
     fn hand_out(&self, extensions: &mut http::Extensions);
 
-    /// Whether the handler wrote with it, or read.
+    /// Returns whether the handler has used the transaction, for reading or writing.
     fn was_used(&self) -> bool;
 
-    /// Whether a statement lost against another transaction, so that the same call may succeed later.
+    /// Returns whether a statement has lost against another transaction: the same call may succeed later.
     fn is_in_conflict(&self) -> bool;
 
-    /// Takes away what the handler was given, and commits what it wrote together with the record: with `None` only what it
-    /// wrote, with an error only the record. One network round trip.
+    /// Invalidates the handler's handle, and commits. One network round trip.
+    ///
+    /// | `completion` | is committed |
+    /// |---|---|
+    /// | `None` | what the handler wrote |
+    /// | `Some`, with a message or a response that is not stored | what the handler wrote, and the record |
+    /// | `Some`, with an error | the record |
     ///
     /// # Errors
     ///
-    /// [`StoreError`] where nothing was committed; where that is not known, of the kind
-    /// [`Interrupted`](super::StoreErrorKind::Interrupted).
+    /// [`StoreError`] if nothing was committed. The kind [`Interrupted`](super::StoreErrorKind::Interrupted) means that
+    /// this is not known.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may have been committed or not.
+    /// If the future is dropped, the transaction may have been committed or not.
     fn commit(
         self: Box<Self>,
         completion: Option<Completion>,
     ) -> Pin<Box<dyn Future<Output = Result<CommitOutcome, StoreError>> + Send>>;
 
-    /// Takes away what the handler was given, and rolls back what it wrote. Nobody has to wait for that.
+    /// Invalidates the handler's handle, and rolls back what it wrote. The caller does not have to wait for the result.
     fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
-/// What came of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitOutcome {
-    /// What the handler wrote is committed, and the record with it.
+    /// The transaction is committed.
     Committed,
-    /// Another call with this key is recorded: nothing of this one is left.
+    /// Another call with this key is recorded. This call is rolled back.
     Superseded,
 }

@@ -1,4 +1,4 @@
-//! The questions to a store, and its answers.
+//! The arguments and outcomes of a store's operations.
 
 use std::time::Duration;
 
@@ -14,31 +14,33 @@ use crate::{
     user::UserId,
 };
 
-/// A wish to reserve a key.
+/// A request to reserve a key.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Claim {
-    /// Whose key it is, which one, and the token that is to fence it.
+    /// The user, the key, and the fencing token of this claim.
     pub reservation: Reservation,
-    /// The path of the procedure.
+    /// The path of the procedure: `/package.Service/Method`.
     pub procedure: String,
     /// The hash of the request.
     pub request_hash: RequestHash,
-    /// How long the reservation is to be believed.
+    /// How long the reservation is valid, from now, unless it is renewed.
     pub lease: Duration,
-    /// How long the record is to live once completed.
+    /// How long the record of the reservation lives, from now, if that is longer than the lease. A completion starts a
+    /// retention of its own.
     pub retention: Duration,
-    /// What to do with a reservation whose lease ended without an outcome.
+    /// What to do with a reservation of the same request whose lease ended without an outcome.
     pub on_lease_ended: LeasePolicy,
-    /// Where the effect of the handler is: whether the reservation has to be on the disk before [`Store::claim`] answers. A store
-    /// may be more careful than that, and one that keeps nothing on a disk has nothing to do. Says nothing to [`Store::begin`].
+    /// The place of the handler's effect. It decides whether the reservation has to be on disk before
+    /// [`Store::claim`](super::Store::claim) answers. A store may always wait for the disk; a store without a disk
+    /// ignores it, as does [`Store::begin`](super::Store::begin).
     pub effect: EffectPolicy,
-    /// The type of the resource that the procedure creates, whose status a replay reports.
+    /// The type of the resource that the procedure creates. A replay reports the status of that resource.
     pub resource_type: Option<String>,
 }
 
 impl Claim {
-    /// What differs from the call that used the key before; `None` where it is the same call.
+    /// Compares the claim with the recorded call. Returns the first difference; `None` if it is the same call.
     pub fn mismatch(&self, recorded_procedure: &str, recorded_hash: &[u8]) -> Option<Mismatch> {
         if recorded_procedure != self.procedure {
             return Some(Mismatch::Procedure);
@@ -50,7 +52,7 @@ impl Claim {
     }
 }
 
-/// A hold on a key, by the token that fences it.
+/// A reservation of a key, identified by its fencing token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Reservation {
@@ -58,18 +60,18 @@ pub struct Reservation {
     pub user: UserId,
     /// The user's key.
     pub key: IdempotencyKey,
-    /// The fencing token, new with each claim.
+    /// The fencing token: a new one for each claim.
     pub token: Uuid,
 }
 
 impl Reservation {
-    /// A hold with a new token.
+    /// Makes a reservation with a new random token.
     pub fn new(user: UserId, key: IdempotencyKey) -> Self {
         Self { user, key, token: Uuid::new_v4() }
     }
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 ///
 /// | the key's record | same procedure and request | lease | policy | outcome |
 /// |---|---|---|---|---|
@@ -84,24 +86,24 @@ impl Reservation {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClaimOutcome {
-    /// The key is the caller's, and no other call's before.
+    /// The caller holds the key, and no call held it before.
     Acquired,
-    /// The first call still runs, and its lease for so long.
+    /// The first call is still running.
     InFlight {
-        /// What is left of the lease.
+        /// The time until its lease ends.
         lease_left: Duration,
     },
     /// The key was used with another procedure or request.
     Mismatch(Mismatch),
-    /// The first call ended its lease without an outcome, and is not to be run again.
+    /// The lease of the first call ended without an outcome, and the call must not be run again.
     OutcomeUnknown,
-    /// The first call succeeded, or ended with an error that is kept.
+    /// The first call succeeded, or ended with a final error that is stored.
     Replay(Replay),
-    /// The key is the caller's; a call that held it before ended its lease without an outcome.
+    /// The caller holds the key. The lease of a call that held it before ended without an outcome.
     TakenOver,
 }
 
-/// The record of a call that ended.
+/// The record of a completed call.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Replay {
@@ -109,56 +111,57 @@ pub struct Replay {
     pub response: StoredResponse,
     /// The id of the resource that it created.
     pub resource: Option<Uuid>,
-    /// The newest status of the work behind that resource: `Ok(None)` where nothing is known.
+    /// The newest status of the work behind that resource: `Ok(None)` if it has no status.
     pub status: Result<Option<OutboxStatus>, StatusError>,
-    /// How long the record still lives, from some moment between the question and this answer, by the store's clock; rather
-    /// too little than too much. For so long from when it asked, at most, the layer may give the response without asking again.
+    /// How long the record still lives, by the store's clock: counted from a moment between the claim and this outcome,
+    /// and rounded down. The layer may replay the response without another claim until this time has passed since it
+    /// sent the claim.
     pub expires_in: Duration,
 }
 
-/// A status that could not be found out. The replay that it belongs to stands.
+/// An error of a status look-up. The replay itself is valid all the same.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatusError {
-    /// The look-up failed, with this SQLSTATE or other code.
-    #[error("the status look-up failed with {0}")]
+    /// The look-up failed with this code: a SQLSTATE, for PostgreSQL.
+    #[error("the status look-up failed with code {0}")]
     Lookup(String),
-    /// The outbox has a status that means nothing here.
+    /// The outbox contains a status that this version does not know.
     #[error(transparent)]
     Unknown(UnknownOutboxStatus),
 }
 
-/// A response as it is kept.
+/// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredResponse {
-    /// An error that ended the operation, with its metadata, as the layer encodes it: a protobuf message of its own.
+    /// A final error with its metadata, in the layer's own encoding (a protobuf message).
     Error(Bytes),
-    /// It succeeded.
+    /// The response message of a successful call.
     Message(StoredMessage),
-    /// It was too large to store.
+    /// The response was too large to store.
     NotStored,
 }
 
 impl StoredResponse {
-    /// A message without metadata.
+    /// Makes a response from a message without metadata.
     pub fn message(message: impl Into<Bytes>) -> Self {
         Self::Message(StoredMessage { message: message.into(), metadata: None })
     }
 }
 
-/// A response message as it is kept.
+/// A stored response message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct StoredMessage {
     /// The encoded message, uncompressed and unframed.
     pub message: Bytes,
-    /// The metadata that is replayed with it, as the layer encodes it: a protobuf message of its own. `None` where there is
-    /// none, which is not the same to a store as no bytes.
+    /// The metadata that is replayed with it, in the layer's own encoding (a protobuf message). A store distinguishes
+    /// `None`, no metadata, from `Some` of no bytes.
     pub metadata: Option<Bytes>,
 }
 
-/// How a call ended whose outcome is kept.
+/// The outcome of a call, to be recorded.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Completion {
@@ -166,41 +169,41 @@ pub struct Completion {
     pub response: StoredResponse,
     /// The resource that it created.
     pub resource: Option<Resource>,
-    /// How long the record is to live.
+    /// How long the record lives, from the completion.
     pub retention: Duration,
 }
 
-/// What came of an extension.
+/// The outcome of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendOutcome {
-    /// The lease runs anew.
+    /// The lease was renewed.
     Extended,
-    /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
+    /// This token does not hold a reservation: it was taken over, completed or released before. Nothing changed.
     NotHeld,
 }
 
-/// What came of ending a lease without an outcome.
+/// The outcome of an abandonment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AbandonOutcome {
-    /// The lease ended.
+    /// The lease has ended, and the record says that the outcome is unknown.
     Abandoned,
-    /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
+    /// This token does not hold a reservation: it was taken over, completed or released before. Nothing changed.
     NotHeld,
 }
 
-/// Which abandoned reservations to look for.
+/// A query for abandoned reservations.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct AbandonedQuery {
-    /// The paths of the procedures.
+    /// The paths of the procedures. Only their reservations are found.
     pub procedures: Vec<String>,
-    /// How long ago they were first reserved, at most; `None` for ever.
+    /// The longest time since a key was first reserved. `None`: no limit.
     pub lookback: Option<Duration>,
-    /// Held by fewer calls than this.
+    /// Only reservations that fewer calls than this have held are found. Each claim and each takeover counts.
     pub max_attempts: u32,
-    /// At most so many of them.
+    /// The largest number of reservations to return.
     pub batch: u32,
 }
 
@@ -218,24 +221,24 @@ pub struct AbandonedKey {
     pub request_hash: RequestHash,
 }
 
-/// What came of a completion.
+/// The outcome of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompleteOutcome {
-    /// It was completed by this token before. Nothing changed.
+    /// This token has completed the record before. Nothing changed.
     AlreadyCompleted,
     /// The record is completed.
     Completed,
-    /// The reservation is not this token's, or no more. Nothing changed.
+    /// This token does not hold the reservation, or no longer. Nothing changed.
     Fenced,
 }
 
-/// What came of a release.
+/// The outcome of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// This token holds no reservation: taken over, completed, or released before. Nothing changed.
+    /// This token does not hold a reservation: it was taken over, completed or released before. Nothing changed.
     NotHeld,
-    /// The key is free.
+    /// The caller no longer holds the key. It is free; or, if the caller had taken it over, its lease has ended.
     Released,
 }

@@ -1,4 +1,4 @@
-//! Values as the parameters of the store's functions.
+//! Converts values into the parameters of the SQL functions.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use crate::{
     store::{Claim, Completion, ResourceTypes, StoredMessage, StoredResponse},
 };
 
-/// What of a response goes into which column.
+/// The columns of a response.
 pub(super) struct Columns<'a> {
     pub(super) response: Option<&'a [u8]>,
     pub(super) not_stored: bool,
@@ -28,7 +28,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The column of the created resource, and its id.
+/// Returns the column of the created resource, and its id.
 pub(super) fn resource_column<'a>(
     resource_types: &'a ResourceTypes,
     completion: &Completion,
@@ -37,7 +37,7 @@ pub(super) fn resource_column<'a>(
     Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
 }
 
-/// The policy as the SQL functions have it.
+/// Returns the name of the policy in the SQL functions.
 pub(super) fn on_lease_ended(claim: &Claim) -> &'static str {
     match claim.on_lease_ended {
         LeasePolicy::Reconcile => "reconcile",

@@ -1,4 +1,4 @@
-//! One statement on a pooled connection: bounded in time, tried again where that is right.
+//! Statements on pooled connections: limited in time, and repeated if that is safe.
 
 use std::{error::Error as _, fmt, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     telemetry::Chain,
 };
 
-/// How often a statement is tried: a server that restarted leaves a pool of connections that are closed, each found out
-/// only by using it.
+/// The number of attempts for a statement. After a restart of the server, the pool's connections are closed, and each
+/// shows this only when it is used.
 pub(super) const ATTEMPTS: u32 = 4;
 
-/// Nobody waits longer for an answer, and clocks overflow.
+/// The longest timeout. No caller waits longer, and a deadline must not overflow.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
@@ -43,21 +43,21 @@ impl Connections {
         self.statements
     }
 
-    /// When an operation that begins now has to have ended.
+    /// Returns the deadline of an operation that begins now.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    /// The row that a statement answers, as [`query`](Self::query).
+    /// Returns the only row of a statement. Otherwise as [`query`](Self::query).
     pub(super) async fn query_one(&self, statement: &str, parameters: Parameters<'_>) -> Result<Row, StoreError> {
         let rows = self.query(statement, parameters).await?;
         match <[Row; 1]>::try_from(rows) {
             Ok([row]) => Ok(row),
-            Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("{} rows in place of one", rows.len()))),
+            Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("expected one row, got {}", rows.len()))),
         }
     }
 
-    /// The rows that a statement answers. It may be run more than once, so it has to be one that may be.
+    /// Returns the rows of a statement. The statement has to be idempotent: it may be run more than once.
     pub(super) async fn query(&self, statement: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
         let deadline = self.deadline();
         let mut attempt = 1;
@@ -69,7 +69,7 @@ impl Connections {
                 Ok(Ok(rows)) => return Ok(rows),
                 Ok(Err(error)) => error,
                 Err(elapsed) => {
-                    // Still waiting for its answer: nothing to give to the next user.
+                    // The connection still waits for an answer, so it must not go back to the pool.
                     drop(Object::take(connection));
                     return Err(StoreError::new(StoreErrorKind::Interrupted, elapsed));
                 }
@@ -81,16 +81,16 @@ impl Connections {
         }
     }
 
-    /// Whether the same statement may succeed now, or on another connection.
+    /// Returns whether the same statement may succeed now, or on another connection.
     pub(super) fn worth_another_attempt(&self, error: &Error) -> bool {
         self.forget_if_stale(error) || connection_lost(error) || in_conflict(error)
     }
 
-    /// Has all connections prepare their statements anew, if that is what was wrong; whether it was.
+    /// Clears the prepared statements of all connections if the statement was stale. Returns whether it was.
     pub(super) fn forget_if_stale(&self, error: &Error) -> bool {
         let stale = self.statements.are_stale(error);
         if stale {
-            tracing::info!(error = %Chain(error), "prepared statements are of no use any more; they are prepared anew");
+            tracing::info!(error = %Chain(error), "prepared statements are stale; preparing them again");
             self.pool.manager().statement_caches.clear();
         }
         stale
@@ -111,12 +111,12 @@ impl fmt::Debug for Connections {
     }
 }
 
-/// The SQLSTATE behind an error.
+/// Returns the SQLSTATE of an error's source.
 pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
     error.source()?.downcast_ref::<Error>()?.code()
 }
 
-/// Whether the connection is gone, and with it the answer.
+/// Returns whether the connection was lost, and the answer with it.
 pub(super) fn connection_lost(error: &Error) -> bool {
     error.is_closed()
         || error.code().is_some_and(|code| {
@@ -125,7 +125,7 @@ pub(super) fn connection_lost(error: &Error) -> bool {
         || error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
-/// Whether a statement lost against another transaction, so that the same may succeed later.
+/// Returns whether a statement lost against another transaction: the same statement may succeed later.
 pub(super) fn in_conflict(error: &Error) -> bool {
     error
         .code()

@@ -1,4 +1,4 @@
-//! Records in PostgreSQL.
+//! The store that keeps records in PostgreSQL, and the transactions of its handlers.
 
 mod columns;
 mod connection;

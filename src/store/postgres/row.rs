@@ -1,4 +1,4 @@
-//! Rows as values.
+//! Converts rows into values. A value that this version does not know is an error, never a default.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     user::UserId,
 };
 
-/// What `tenant.idempotency_claim` or `tenant.idempotency_begin` answered, held against the claim.
+/// Converts the row of `tenant.idempotency_claim` or `tenant.idempotency_begin` into the outcome of the claim.
 pub(super) fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
     let state: &str = column(row, "state")?;
     match state {
@@ -74,7 +74,7 @@ pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
     })
 }
 
-/// What is left of a time; nothing where it is over.
+/// Converts the time left; zero if it is over.
 fn milliseconds(left: i64) -> Duration {
     Duration::from_millis(left.max(0).unsigned_abs())
 }

@@ -1,4 +1,4 @@
-//! How a statement is sent.
+//! Statements, parsed each time or prepared.
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{
@@ -10,18 +10,19 @@ use tokio_postgres::{
 /// The parameters of a statement, with their types.
 pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
-/// How the statements of a store are sent.
+/// How a store sends its statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Statements {
-    /// Parsed and planned each time: leaves nothing on a connection.
+    /// The server parses and plans them each time. Leaves nothing on a connection.
     #[default]
     Parsed,
-    /// Prepared once for each connection, which takes one more round trip then.
+    /// They are prepared once for each connection, which takes one more round trip then.
     Prepared,
 }
 
 impl Statements {
-    /// Makes a statement ready to be sent, in one round trip with whatever is polled along with it.
+    /// Makes a statement ready to be sent. The future that sends it can share its round trip with others that are
+    /// polled together with it.
     pub(super) async fn ready<'a>(
         self,
         connection: &ClientWrapper,
@@ -36,8 +37,8 @@ impl Statements {
         Ok(Statement::Prepared { prepared, values: parameters.iter().map(|(value, _)| *value).collect() })
     }
 
-    /// Whether a statement failed only because its preparation is of no use any more: the function behind it was replaced, or
-    /// the server has forgotten it.
+    /// Returns whether a statement failed only because it is stale: its function was replaced, or the server has
+    /// forgotten it.
     pub(super) fn are_stale(self, error: &Error) -> bool {
         const STALE: [&SqlState; 2] = [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME];
         self == Self::Prepared && error.code().is_some_and(|code| STALE.contains(&code))

@@ -24,12 +24,12 @@ use crate::{
     user::UserId,
 };
 
-/// Keeps records in PostgreSQL 14 or later, in `tenant.idempotency_keys` (see [`migrations`](crate::migrations)), under
-/// row-level security.
+/// A store that keeps records in PostgreSQL 14 or later, under row-level security, in the table
+/// `tenant.idempotency_keys`: see [`migrations`](crate::migrations).
 ///
-/// Each operation is one statement and one network round trip, and leaves neither a transaction nor a setting on the
-/// connection: the user is set for that statement alone. A transactional procedure's handler is given a [`Transaction`] on
-/// one of the pool's connections; that one goes back when the transaction has ended, and not before.
+/// Each operation is one statement and one network round trip. It sets the user for that statement only, and leaves
+/// neither a transaction nor a setting on the connection. The handler of a transactional procedure gets a
+/// [`Transaction`](crate::Transaction), which takes one of the pool's connections until it ends.
 ///
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
@@ -57,30 +57,34 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// A store on a pool of connections, which log in as the API's own role, not as a superuser (to whom row-level security
-    /// does not apply). The resource types are those that are registered in the database.
+    /// Makes a store from a pool of connections and the resource types that are registered in the database. The
+    /// connections have to log in as the API's own role: row-level security does not apply to superusers.
     pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
         Self { connections: Connections::new(pool, Duration::from_secs(5)), resource_types: Arc::new(resource_types) }
     }
 
-    /// Prepares the store's statements, once for each connection (one more round trip then), in place of having them parsed and
-    /// planned each time; `docs/benchmarks.md` has what that saves. Defaults to parsing them, which works everywhere.
+    /// Prepares the store's statements once for each connection, which takes one more round trip then. Defaults to off:
+    /// the server parses and plans a statement each time, which works everywhere. `docs/benchmarks.md` shows how much
+    /// this saves.
     ///
-    /// **Not behind a PgBouncer** (or another pooler) in transaction mode, unless it keeps track of prepared statements: PgBouncer
-    /// does from 1.21 on, with `max_prepared_statements`. One that does not hands a connection on with what others prepared there,
-    /// under names that mean something else to them.
+    /// **Not behind PgBouncer** (or another pooler) in transaction mode, unless the pooler tracks prepared statements:
+    /// PgBouncer does from version 1.21, with `max_prepared_statements`. Without tracking, clients share a server
+    /// connection, and find there the statements of other clients under the same names.
     ///
-    /// What goes stale is prepared anew: a function that was replaced, a statement that the server has forgotten. A transactional
-    /// handler that says `DEALLOCATE ALL` takes the record's own away, and its call is rolled back.
+    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. If a
+    /// transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is lost, and the call is
+    /// rolled back.
     pub fn prepared_statements(mut self) -> Self {
         self.connections = self.connections.prepared_statements();
         self
     }
 
-    /// How long an operation may take, the wait for a connection and further attempts included. More than zero, at most
-    /// an hour. Defaults to 5 seconds. What takes longer counts as a store that is away: a pool that handlers exhaust, too,
-    /// so one of its own is safest. A COMMIT that takes longer is looked up, for as long again. What a transactional handler
-    /// does takes as long as it takes.
+    /// Limits how long an operation may take, including the wait for a connection and further attempts. More than zero,
+    /// at most 1 hour; a longer timeout counts as 1 hour. Defaults to 5 seconds.
+    ///
+    /// An operation that takes longer fails, as if the store were unavailable. This includes the wait for a connection
+    /// of a pool that handlers have exhausted: give the store a pool of its own. The outcome of a COMMIT that takes
+    /// longer is looked up, for at most the same time again. The handler of a transactional procedure is not limited.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
         self
@@ -169,11 +173,11 @@ impl Store for PostgresStore {
     ) -> Result<CompleteOutcome, StoreError> {
         let resource = resource_column(&self.resource_types, completion);
         match self.complete_with(reservation, completion, resource).await {
-            // The response counts for more than the reference to the resource.
+            // The response is more important than the reference to the resource.
             Err(error) if resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
                     error = %Chain(&error),
-                    "the created resource cannot be referenced; the response is kept without it"
+                    "the created resource cannot be referenced; the response is stored without it"
                 );
                 self.complete_with(reservation, completion, None).await
             }
@@ -276,7 +280,8 @@ impl Store for PostgresStore {
     }
 }
 
-/// Whether a completion failed for its reference alone: no such resource, or the type is not registered in the database.
+/// Returns whether a completion failed only because of its reference: the resource does not exist, or its type is not
+/// registered in the database.
 fn refers_to_nothing(error: &StoreError) -> bool {
     let code = connection::sql_state(error);
     code == Some(&SqlState::FOREIGN_KEY_VIOLATION) || code == Some(&SqlState::UNDEFINED_COLUMN)

@@ -1,4 +1,4 @@
-//! Errors of a handler's statements.
+//! [`TransactionError`].
 
 use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
@@ -8,10 +8,10 @@ use crate::{
     telemetry::Chain,
 };
 
-/// A statement in a [`Transaction`](crate::store::Transaction) that failed.
+/// The error of a failed statement in a [`Transaction`](crate::Transaction).
 ///
-/// `?` in a handler turns it into a [`Status`] that tells the client nothing of the database; what a handler knows better,
-/// such as a violated constraint, it looks up first:
+/// `?` in a handler turns the error into a [`Status`] that tells the client nothing about the database. A handler can
+/// answer with a better status if it looks at the error first, for a violated constraint, say:
 ///
 /// ```
 /// use tokio_postgres::error::SqlState;
@@ -39,17 +39,17 @@ pub struct TransactionError {
 }
 
 impl TransactionError {
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> TransactionErrorKind {
         self.kind
     }
 
-    /// The SQLSTATE that the server answered.
+    /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server.
     pub fn code(&self) -> Option<&SqlState> {
         self.source.as_ref()?.code()
     }
 
-    /// What the server answered.
+    /// Returns the server's answer; `None` if the error does not come from the server.
     pub fn as_db_error(&self) -> Option<&DbError> {
         self.source.as_ref()?.as_db_error()
     }
@@ -75,42 +75,42 @@ impl From<tokio_postgres::Error> for TransactionError {
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
         let (code, message) = match error.kind {
-            TransactionErrorKind::Conflict => (Code::Aborted, "lost against another call; retry"),
+            TransactionErrorKind::Conflict => (Code::Aborted, "the call lost against another call; retry"),
             TransactionErrorKind::Lost => (Code::Unavailable, "the database cannot be reached; retry"),
             TransactionErrorKind::Ended | TransactionErrorKind::Missing | TransactionErrorKind::Refused => {
-                (Code::Internal, "the database did not do what it was asked")
+                (Code::Internal, "internal database error")
             }
         };
-        tracing::warn!(error = %Chain(&error), "a statement of a transactional call failed");
+        tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
         let mut status = Self::new(code, message);
         status.set_source(std::sync::Arc::new(error));
         status
     }
 }
 
-/// Why a statement failed.
+/// The kind of a [`TransactionError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransactionErrorKind {
-    /// It lost against another transaction: a serialization failure or a deadlock. The whole call may succeed if it is tried
-    /// again; the layer tells the client so, whatever the handler answers.
+    /// The transaction lost against another one: a serialization failure or a deadlock. The whole call may succeed if
+    /// it is tried again. The layer tells the client so, whatever the handler answers.
     Conflict,
     /// The call that the transaction belongs to has ended.
     Ended,
-    /// The connection is gone, and with it all that was written.
+    /// The connection was lost, and the server rolls back everything that was written.
     Lost,
-    /// The request came with no transaction: its procedure is not transactional, or the layer has no store.
+    /// The request has no transaction: its procedure is not transactional, or the layer has no store.
     Missing,
-    /// The server refused the statement, or it cannot be sent.
+    /// The server refused the statement, or the statement cannot be sent.
     Refused,
 }
 
 impl TransactionErrorKind {
     fn message(self) -> &'static str {
         match self {
-            Self::Conflict => "the transaction lost against another",
+            Self::Conflict => "the transaction lost against another transaction",
             Self::Ended => "the call that this transaction belongs to has ended",
-            Self::Lost => "the connection of the transaction was lost",
+            Self::Lost => "the transaction's connection was lost",
             Self::Missing => {
                 "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
             }

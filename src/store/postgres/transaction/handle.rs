@@ -1,3 +1,5 @@
+//! [`Transaction`].
+
 use std::{fmt, sync::Arc};
 
 use bytes::Buf;
@@ -10,9 +12,9 @@ use tonic::Request;
 
 use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session};
 
-/// The transaction of a call to a transactional procedure. What the handler writes with it, the record of its key and the id
-/// of what it created are committed together, after the handler has returned, or not at all: an error, a panic, a lost
-/// connection, a crash leave nothing behind.
+/// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
+/// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost
+/// connection or a crash leaves nothing behind.
 ///
 /// ```
 /// use tokio_postgres::types::Type;
@@ -22,7 +24,7 @@ use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session}
 /// # struct CreateOrderRequest { name: String }
 /// # struct CreateOrderResponse { order_id: String }
 /// async fn create_order(request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderResponse>, Status> {
-///     let transaction = Transaction::from_request(&request)?; // not a connection of a pool of one's own
+///     let transaction = Transaction::from_request(&request)?; // instead of a connection from a pool
 ///     let name = request.into_inner().name;
 ///     let insert = "INSERT INTO orders (name) VALUES ($1) RETURNING id";
 ///     let row = transaction.query_typed_one(insert, &[(&name, Type::TEXT)]).await?;
@@ -31,19 +33,19 @@ use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session}
 /// }
 /// ```
 ///
-/// Row-level security sees the call's user: the setting `app.current_user_id` is that of the transaction. Clones are the same
-/// transaction, so that helpers can be given one. When the call has ended, every handle is dead: its statements fail with
-/// [`TransactionErrorKind::Ended`].
-///
-/// A call without a key to a transactional procedure has a transaction too, of which nothing is recorded.
-///
-/// Its methods are those of [`tokio_postgres::Client`]. Prefer the ones that take the types of their parameters: they need no
-/// prepared statement, whose preparing is a round trip of its own, and work through PgBouncer. Neither `COMMIT` nor
-/// `ROLLBACK` is for the handler to say; a call whose handler ended the transaction itself is refused with `INTERNAL`.
+/// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction.
+/// - **Clones** are handles of the same transaction, for the handler's helpers. After the call has ended, statements of
+///   every handle fail with [`TransactionErrorKind::Ended`].
+/// - **Methods** are those of [`tokio_postgres::Client`]. Prefer the ones whose names contain `typed`: they need no
+///   prepared statement, so they save a round trip and work behind every PgBouncer.
+/// - **Neither `COMMIT` nor `ROLLBACK`.** The layer ends the transaction. If the handler does, the call is refused with
+///   `INTERNAL`.
+/// - **Without a key**, a call to a transactional procedure gets a transaction too, but no record.
 ///
 /// # Cancel safety
 ///
-/// A statement that is dropped before its answer came is carried out all the same.
+/// If the future of a statement is dropped before the answer has come, the server may execute the statement all the
+/// same.
 #[derive(Clone)]
 pub struct Transaction {
     session: Arc<Session>,
@@ -54,21 +56,21 @@ impl Transaction {
         Self { session }
     }
 
-    /// The transaction of the call that this request belongs to.
+    /// Returns the transaction of the call that the request belongs to.
     ///
     /// # Errors
     ///
-    /// [`TransactionErrorKind::Missing`] where its procedure is not transactional, or the layer has no store.
+    /// [`TransactionErrorKind::Missing`] if the procedure is not transactional, or the layer has no store.
     pub fn from_request<T>(request: &Request<T>) -> Result<Self, TransactionError> {
         Self::from_extensions(request.extensions())
     }
 
-    /// The same for a handler that has no tonic request: in the extensions of its `http::Request`, or of the `RequestContext` that
-    /// `connectrpc` gives it.
+    /// Returns the transaction of a call whose handler has no tonic request. The extensions are those of its
+    /// `http::Request`, or of the `RequestContext` of `connectrpc`.
     ///
     /// # Errors
     ///
-    /// As [`of`](Self::of).
+    /// As [`from_request`](Self::from_request).
     pub fn from_extensions(extensions: &Extensions) -> Result<Self, TransactionError> {
         extensions.get().cloned().ok_or_else(|| TransactionErrorKind::Missing.into())
     }
@@ -77,7 +79,7 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] where the statement fails, or the call has ended.
+    /// [`TransactionError`] if the statement fails, or the call has ended.
     pub async fn query<T>(
         &self,
         statement: &T,
@@ -199,8 +201,8 @@ impl Transaction {
         connection.answer(connection.batch_execute(statements)).await
     }
 
-    /// As [`tokio_postgres::Client::prepare`]. What is prepared lives as long as the handler holds it, and does not work
-    /// through every PgBouncer.
+    /// As [`tokio_postgres::Client::prepare`]. The prepared statement lives as long as the handler holds it. It does
+    /// not work behind every PgBouncer.
     ///
     /// # Errors
     ///
@@ -210,7 +212,8 @@ impl Transaction {
         connection.answer(connection.prepare(statement)).await
     }
 
-    /// As [`deadpool_postgres::ClientWrapper::prepare_cached`]: prepared once for each connection of the pool.
+    /// As [`deadpool_postgres::ClientWrapper::prepare_cached`]: prepares the statement once for each connection of the
+    /// pool.
     ///
     /// # Errors
     ///
@@ -220,7 +223,7 @@ impl Transaction {
         connection.answer(connection.prepare_cached(statement)).await
     }
 
-    /// As [`tokio_postgres::Client::copy_in`]. To be finished before the handler returns.
+    /// As [`tokio_postgres::Client::copy_in`]. The handler has to finish it before it returns.
     ///
     /// # Errors
     ///
@@ -247,7 +250,7 @@ impl Transaction {
         connection.answer(connection.copy_out(statement)).await
     }
 
-    /// A savepoint: what is written from here on can be rolled back alone, after a statement that failed, say.
+    /// Sets a savepoint. Later writes can be rolled back to it on their own, after a failed statement, for example.
     ///
     /// # Errors
     ///

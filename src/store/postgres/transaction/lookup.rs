@@ -1,4 +1,4 @@
-//! What became of a COMMIT whose answer was lost.
+//! Looks up the outcome of a COMMIT whose answer was lost.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::store::{
     postgres::{connection::Connections, row::column},
 };
 
-/// How long to wait before the first second look, and at most.
+/// The pause before the second look, and the longest pause.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 
-/// Looks it up, never guesses: the record is there, or it is not and no transaction of the key is open that could still
-/// bring it.
+/// Looks until the outcome is certain: the record exists, or it does not and no open transaction of the key can still
+/// commit it.
 ///
 /// # Errors
 ///
-/// What became of it cannot be found out in time: of the kind [`Interrupted`](StoreErrorKind::Interrupted), with `cause`.
-/// It was rolled back: of the kind [`Unreachable`](StoreErrorKind::Unreachable).
+/// Both errors have `cause` as their source. [`Unreachable`](StoreErrorKind::Unreachable): the transaction was rolled
+/// back. [`Interrupted`](StoreErrorKind::Interrupted): the outcome is not known at the deadline.
 pub(super) async fn look_up(
     connections: &Connections,
     reservation: &Reservation,
@@ -31,7 +31,7 @@ pub(super) async fn look_up(
         match look(connections, reservation).await {
             Ok(Some(true)) => return Ok(CommitOutcome::Committed),
             Ok(Some(false)) => return Err(StoreError::new(StoreErrorKind::Unreachable, cause)),
-            // Still open, or no answer: the database may be coming back.
+            // The transaction is still open, or the database does not answer yet.
             Ok(None) | Err(_) if Instant::now() + pause < deadline => sleep(pause).await,
             Ok(None) | Err(_) => return Err(StoreError::new(StoreErrorKind::Interrupted, cause)),
         }
@@ -39,14 +39,15 @@ pub(super) async fn look_up(
     }
 }
 
-/// Whether it was committed; `None` while that is open.
+/// Returns whether the transaction was committed; `None` while it may be open.
 async fn look(connections: &Connections, reservation: &Reservation) -> Result<Option<bool>, StoreError> {
     let Reservation { user, key, token } = reservation;
     let settled = connections
         .query_one(include_str!("../sql/settled.sql"), &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)])
         .await?;
     let settled: bool = column(&settled, "settled")?;
-    // After the look at the lock, and in a statement of its own: what was committed before is in its snapshot.
+    // In a statement of its own after the look at the lock, so that its snapshot has everything that was committed
+    // before.
     let committed = connections
         .query_one(
             include_str!("../sql/committed.sql"),

@@ -1,4 +1,4 @@
-//! Transactional mode on PostgreSQL: the handler's transaction, and what the engine does with it.
+//! Transactional mode: the handler's [`Transaction`], and [`Open`], which the engine commits or rolls back.
 
 mod error;
 mod handle;

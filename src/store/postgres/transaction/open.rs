@@ -1,4 +1,4 @@
-//! A transaction from BEGIN to COMMIT.
+//! The transaction of a call from BEGIN to COMMIT, as the engine sees it.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -27,14 +27,14 @@ use crate::{
     user::UserId,
 };
 
-/// What a handler's writes are rolled back to where its error is recorded.
+/// The savepoint before the handler's first statement. The engine rolls back to it before it records a final error.
 const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
 const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 
-/// The SQLSTATE by which `tenant.idempotency_commit` says that another call is recorded.
+/// The SQLSTATE of `tenant.idempotency_commit` if another call with the key is recorded.
 const SUPERSEDED: &str = "TI001";
 
-/// An open transaction, seen from the engine.
+/// An open transaction.
 #[derive(Debug)]
 pub(in crate::store::postgres) struct Open {
     session: Arc<Session>,
@@ -43,7 +43,7 @@ pub(in crate::store::postgres) struct Open {
 }
 
 impl Open {
-    /// Begins, and claims. A lost connection is replaced: nothing was done on it.
+    /// Begins a transaction and claims the key. Replaces a lost connection: nothing was done on it.
     pub(in crate::store::postgres) async fn begin(
         connections: &Connections,
         resource_types: &Arc<ResourceTypes>,
@@ -80,7 +80,7 @@ impl Open {
         Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
     }
 
-    /// Begins for a call without a key.
+    /// Begins a transaction for a call without a key.
     pub(in crate::store::postgres) async fn begin_without_key(
         connections: &Connections,
         user: Option<UserId>,
@@ -102,7 +102,7 @@ impl Open {
     async fn committed(self, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
         let deadline = self.connections.deadline();
         let Some(connection) = self.session.end(deadline).await else {
-            return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler does not end"));
+            return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler is still running"));
         };
         let sent = async {
             if let Some(roll_back) = self.session.pending_roll_back() {
@@ -122,7 +122,7 @@ impl Open {
             }
             Ok(Err(error)) if !connection_lost(&error) => {
                 self.connections.forget_if_stale(&error);
-                // The server has rolled back, or does so now.
+                // The server has rolled back, or does so with this statement.
                 tokio::spawn(roll_back(connection, deadline));
                 return match error.code().map(SqlState::code) {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
@@ -172,7 +172,7 @@ impl StoreTransaction for Open {
     }
 }
 
-/// The claim that the transaction holds, and what its record needs.
+/// The claim that the transaction holds, and the resource types for its record.
 #[derive(Debug)]
 struct Claimed {
     claim: Claim,
@@ -180,8 +180,8 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// The record and COMMIT, in one round trip. That the record failed is what counts: COMMIT is answered with success
-    /// where it rolls back.
+    /// Writes the record and commits, in one round trip. An error of the record comes first: after it, COMMIT rolls
+    /// back, but succeeds.
     async fn commit(
         &self,
         connection: &InTransaction,
@@ -210,7 +210,8 @@ impl Claimed {
             (&column, Type::TEXT),
             (&id, Type::UUID),
         ];
-        // Before all else, preparing included: nothing can be prepared after a statement of the handler that failed.
+        // First, even before the statement is prepared: after a failed statement of the handler, nothing can be
+        // prepared.
         let rolled_back = async {
             match completion.response {
                 StoredResponse::Error(_) => connection.batch_execute(ROLL_BACK_HANDLER).await,
@@ -228,13 +229,15 @@ impl Claimed {
     }
 }
 
-/// COMMIT without a record. Something goes before it that fails where COMMIT would roll back and be answered with success.
+/// Commits without a record. The statement before COMMIT fails if the transaction has failed: COMMIT would roll back,
+/// but succeed.
 async fn commit_alone(connection: &InTransaction) -> Result<(), Error> {
     let (alive, committed) = join(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")).await;
     alive.and(committed)
 }
 
-/// A connection on which a transaction was begun, and the row that its first statement answered: one round trip.
+/// Begins a transaction on a connection from the pool, in one round trip with its first statement. Returns the
+/// connection and the row of that statement.
 async fn started(
     connections: &Connections,
     options: TransactionOptions,
@@ -278,12 +281,12 @@ async fn start(
         return begun.and(row);
     }
     let (begun, row, savepoint) = join3(begin, first, connection.batch_execute(SAVEPOINT)).await;
-    // Where the first statement failed, the savepoint fails for no other reason than that.
+    // After a failure of the first statement, the savepoint fails too, for that reason.
     let row = begun.and(row)?;
     savepoint.map(|()| row)
 }
 
-/// Gives a connection back to its pool, without its transaction; closes it if that cannot be done in time.
+/// Rolls back and returns the connection to its pool; closes it if the rollback fails or takes too long.
 async fn roll_back(connection: InTransaction, deadline: Instant) {
     if let Ok(Ok(())) = timeout_at(deadline, connection.batch_execute("ROLLBACK")).await {
         connection.give_back();

@@ -1,16 +1,18 @@
+//! [`Savepoint`].
+
 use std::{mem, ops::Deref};
 
 use super::{Transaction, TransactionError, session::roll_back_to};
 
-/// A part of a [`Transaction`] that can be rolled back alone. Dropped without [`commit`](Self::commit), it is rolled back
-/// before the transaction's next statement, or before it is committed.
+/// A part of a [`Transaction`] that can be rolled back on its own. If it is dropped without [`commit`](Self::commit),
+/// it is rolled back before the next statement or the commit of the transaction.
 ///
 /// ```
 /// use tokio_postgres::{error::SqlState, types::Type};
 /// use tonic::Status;
 /// use tonic_idempotency::Transaction;
 ///
-/// /// Inserts a label, or finds it there.
+/// /// Inserts a label if it does not exist.
 /// async fn label(transaction: &Transaction, name: &str) -> Result<(), Status> {
 ///     let savepoint = transaction.savepoint().await?;
 ///     let inserted = savepoint.execute_typed("INSERT INTO labels (name) VALUES ($1)", &[(&name, Type::TEXT)]).await;
@@ -23,10 +25,10 @@ use super::{Transaction, TransactionError, session::roll_back_to};
 /// }
 /// ```
 #[derive(Debug)]
-#[must_use = "dropped, it is rolled back"]
+#[must_use = "a savepoint that is dropped is rolled back"]
 pub struct Savepoint {
     transaction: Transaction,
-    /// Empty once it is released.
+    /// Empty after its end.
     name: String,
 }
 
@@ -35,15 +37,16 @@ impl Savepoint {
         Self { transaction, name }
     }
 
-    /// Makes what was written since part of the transaction.
+    /// Releases the savepoint: the writes since then remain part of the transaction.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] where a statement since had failed: it has to be rolled back then, and is.
+    /// [`TransactionError`] if a statement since then has failed: these writes are rolled back. Also if the connection
+    /// is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may have been done or not.
+    /// If the future is dropped, the savepoint may have been released or not.
     pub async fn commit(mut self) -> Result<(), TransactionError> {
         let name = mem::take(&mut self.name);
         let released = self.transaction.batch_execute(&format!("RELEASE SAVEPOINT {name}")).await;
@@ -53,15 +56,15 @@ impl Savepoint {
         released
     }
 
-    /// Rolls back what was written since.
+    /// Rolls back the writes since the savepoint, and releases it.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] where the connection is lost, or the call has ended.
+    /// [`TransactionError`] if the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it is done all the same.
+    /// If the future is dropped after the statement was sent, the server rolls back all the same.
     pub async fn roll_back(mut self) -> Result<(), TransactionError> {
         let name = mem::take(&mut self.name);
         self.transaction.batch_execute(&roll_back_to(&name)).await?;

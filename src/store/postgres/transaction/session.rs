@@ -1,3 +1,5 @@
+//! The connection of a handler's transaction, and access to it.
+
 use std::{
     fmt, mem,
     ops::Deref,
@@ -16,23 +18,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::{TransactionError, TransactionErrorKind};
 
-/// A connection inside a transaction, shared by the handles of a call until the call ends.
+/// A connection in a transaction. The handles of a call share it until the call ends.
 ///
-/// It is taken out by [`Session::end`]. However else the last of its users goes, it is closed, and the server rolls back.
+/// [`Session::end`] takes the connection out. If the last handle is dropped without that, the connection is closed, and
+/// the server rolls back.
 pub(super) struct Session {
-    /// Each statement holds it for reading; its end takes the connection out.
+    /// Each statement holds a read lock. [`end`](Self::end) takes the write lock and the connection.
     connection: RwLock<Option<InTransaction>>,
-    /// Wakes the statements that still wait for their answers when the call ends.
+    /// Wakes waiting statements when the call ends.
     ended: CancellationToken,
     used: AtomicBool,
     in_conflict: AtomicBool,
     savepoints: AtomicUsize,
-    /// Savepoints that were dropped, and are to be rolled back before anything else is done.
+    /// The names of dropped savepoints. They are rolled back before the next statement.
     dropped_savepoints: Mutex<Vec<String>>,
 }
 
 impl Session {
-    /// The transaction that was begun on this connection.
+    /// Makes a session from a connection on which a transaction was begun.
     pub(super) fn new(connection: InTransaction) -> Self {
         Self {
             connection: RwLock::new(Some(connection)),
@@ -44,7 +47,7 @@ impl Session {
         }
     }
 
-    /// The connection, for one statement.
+    /// Returns the connection for one statement, after the rollback of dropped savepoints.
     pub(super) async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
         self.used.store(true, Ordering::Relaxed);
         let connection = self.connection.read().await;
@@ -58,13 +61,14 @@ impl Session {
         Ok(entered)
     }
 
-    /// Takes the connection away from the handles; `None` where a statement does not let go of it in time.
+    /// Ends the session, and takes the connection away from the handles; `None` if a statement does not release it in
+    /// time.
     pub(super) async fn end(&self, deadline: Instant) -> Option<InTransaction> {
         self.ended.cancel();
         timeout_at(deadline, self.connection.write()).await.ok()?.take()
     }
 
-    /// What rolls the dropped savepoints back, outermost last.
+    /// Returns the SQL that rolls back the dropped savepoints, the outermost last; `None` if there are none.
     pub(super) fn pending_roll_back(&self) -> Option<String> {
         let names = mem::take(&mut *self.dropped_savepoints.lock().unwrap_or_else(PoisonError::into_inner));
         if names.is_empty() {
@@ -78,7 +82,7 @@ impl Session {
         self.dropped_savepoints.lock().unwrap_or_else(PoisonError::into_inner).push(name);
     }
 
-    /// A name that no savepoint of the transaction has.
+    /// Returns a new name for a savepoint.
     pub(super) fn new_savepoint(&self) -> String {
         format!("idempotency_{}", self.savepoints.fetch_add(1, Ordering::Relaxed))
     }
@@ -91,13 +95,13 @@ impl Session {
         self.in_conflict.load(Ordering::Relaxed)
     }
 
-    /// What was written since is rolled back, the conflict too.
+    /// Forgets a conflict after its statement was rolled back.
     pub(super) fn forget_conflict(&self) {
         self.in_conflict.store(false, Ordering::Relaxed);
     }
 }
 
-/// The SQL that rolls a savepoint back and removes it.
+/// Returns the SQL that rolls back to a savepoint and removes it.
 pub(super) fn roll_back_to(name: &str) -> String {
     format!("ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name};")
 }
@@ -108,19 +112,19 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A connection that a transaction may be open on. Dropped, it is closed, and the server rolls back: it goes back to its pool
-/// only when it is said that the transaction is over.
+/// A connection on which a transaction may be open. Dropping it closes the connection, and the server rolls back. Only
+/// [`give_back`](Self::give_back) returns it to its pool.
 pub(super) struct InTransaction {
     connection: Option<Object>,
 }
 
 impl InTransaction {
-    /// To be made before anything is sent.
+    /// Wraps a connection, before the first statement of the transaction is sent.
     pub(super) fn new(connection: Object) -> Self {
         Self { connection: Some(connection) }
     }
 
-    /// Gives the connection back to its pool.
+    /// Returns the connection to its pool, after the end of the transaction.
     pub(super) fn give_back(mut self) {
         drop(self.connection.take());
     }
@@ -130,7 +134,7 @@ impl Deref for InTransaction {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.connection.as_ref().expect("it is taken out by what consumes this alone")
+        self.connection.as_ref().expect("only `give_back` and `drop` take it out, and both consume this")
     }
 }
 
@@ -149,7 +153,7 @@ pub(super) struct Entered<'a> {
 }
 
 impl Entered<'_> {
-    /// Waits for the answer of a statement, until the call ends.
+    /// Waits for the answer of a statement, but not longer than the call.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -169,6 +173,6 @@ impl Deref for Entered<'_> {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.connection.as_ref().expect("it was there on entering, and is taken out by a writer alone")
+        self.connection.as_ref().expect("it was there on entry, and only a writer takes it out")
     }
 }
