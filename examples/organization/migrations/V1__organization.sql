@@ -1,4 +1,4 @@
--- FUN-15's world: one organisation's projects, clusters and what belongs to them, under row-level security.
+-- The sample's world, which is the Go service's: the projects, clusters and other resources of one organisation, under row-level security.
 --
 -- Run it after migrations/core, as the owner. Then, for the API's own role (neither superuser nor owner):
 --

@@ -1,3 +1,5 @@
+//! The resource types of the sample.
+
 use tonic_idempotency::store::{ResourceType, ResourceTypes};
 
 /// The types whose creation is recorded. Migration 3 registers them.

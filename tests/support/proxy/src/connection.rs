@@ -1,3 +1,5 @@
+//! One connection through the proxy.
+
 use std::{
     io::{self, Read as _, Write as _},
     net::{Shutdown, TcpStream},

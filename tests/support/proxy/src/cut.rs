@@ -1,3 +1,5 @@
+//! Cuts of connections.
+
 use std::fmt;
 
 /// Cuts a connection in the middle of its traffic.

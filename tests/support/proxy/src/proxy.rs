@@ -1,3 +1,5 @@
+//! The proxy.
+
 use std::{
     collections::HashSet,
     fmt, io,

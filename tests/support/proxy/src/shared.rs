@@ -1,3 +1,5 @@
+//! The state that the connections of one proxy share.
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,
