@@ -29,7 +29,9 @@ use crate::{build_error::BuildError, descriptors::Descriptors};
 /// # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
 /// let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?;
 /// // Server::builder().accept_http1(true).layer(connect).layer(authentication).layer(idempotency)…
-/// # tower_layer::Layer::layer(&connect, tonic::service::Routes::default());
+/// # use tonic::body::Body;
+/// # let inner = |_: http::Request<Body>| async { Ok::<_, tonic::Status>(http::Response::new(Body::empty())) };
+/// # tower_layer::Layer::layer(&connect, tower::service_fn(inner));
 /// # Ok(())
 /// # }
 /// ```
@@ -46,7 +48,9 @@ use crate::{build_error::BuildError, descriptors::Descriptors};
 ///     .max_message_bytes(16 << 20)
 ///     .max_timeout(Duration::from_secs(30))
 ///     .compress_from(usize::MAX);
-/// # tower_layer::Layer::layer(&connect, tonic::service::Routes::default());
+/// # use tonic::body::Body;
+/// # let inner = |_: http::Request<Body>| async { Ok::<_, tonic::Status>(http::Response::new(Body::empty())) };
+/// # tower_layer::Layer::layer(&connect, tower::service_fn(inner));
 /// # Ok(())
 /// # }
 /// ```
