@@ -20,8 +20,8 @@ pub enum BuildError {
     },
     /// A name in [`ReplayedMetadata`](crate::policy::ReplayedMetadata) is never replayed.
     #[error(
-        "replayed_metadata: {name:?} is never replayed, because it belongs to the connection, the protocol or the first \
-         caller; remove it from ReplayedMetadata::only"
+        "replayed_metadata: {name:?} is never replayed, because it belongs to the connection, the protocol or the \
+         first caller; remove it from ReplayedMetadata::only"
     )]
     MetadataNeverReplayed {
         /// The name.
@@ -29,9 +29,9 @@ pub enum BuildError {
     },
     /// No procedure is opted in.
     #[error(
-        "no procedure is opted in: set the option (idempotency.v1.procedure), or call IdempotencyLayerBuilder::procedure; \
-         if the option is set, the descriptor set has lost it, as in a round trip through prost-types: write the set with \
-         protoc, or with protox::Compiler::encode_file_descriptor_set"
+        "no procedure is opted in: set the option (idempotency.v1.procedure), or call \
+         IdempotencyLayerBuilder::procedure; if the option is set, the descriptor set has lost it, as in a round trip \
+         through prost-types: write the set with protoc, or with protox::Compiler::encode_file_descriptor_set"
     )]
     NoProcedures,
     /// A procedure's configuration is invalid.

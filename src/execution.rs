@@ -13,8 +13,8 @@ use http::Extensions;
 use tokio_util::sync::CancellationToken;
 use tonic::Request;
 
-/// The state that a running handler shares with the layer. Every request with a key has one in its extensions. Clones share the
-/// state.
+/// The state that a running handler shares with the layer. Every request with a key has one in its extensions. Clones
+/// share the state.
 ///
 /// ```
 /// use tonic::{Request, Response, Status};
@@ -47,32 +47,35 @@ impl Execution {
         Self::from_extensions(request.extensions())
     }
 
-    /// Returns the execution for a handler without a tonic request, from the extensions of its `http::Request` or of the
-    /// `RequestContext` of `connectrpc`.
+    /// Returns the execution for a handler without a tonic request, from the extensions of its `http::Request` or of
+    /// the `RequestContext` of `connectrpc`.
     pub fn from_extensions(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
 
-    /// Returns the caller's deadline from its `grpc-timeout` or `connect-timeout-ms`; `None` if the caller sent none. The call goes
-    /// on after the deadline, and a retry gets its response. Work for this caller alone can be skipped then.
+    /// Returns the caller's deadline from its `grpc-timeout` or `connect-timeout-ms`; `None` if the caller sent none.
+    /// The call goes on after the deadline, and a retry gets its response. Work for this caller alone can be skipped
+    /// then.
     ///
-    /// The layer removes `grpc-timeout` from requests with a key, because some servers, such as `connectrpc`'s, drop the handler
-    /// at any point when it has passed. Requests without a key keep the header, and have no deadline here.
+    /// The layer removes `grpc-timeout` from requests with a key, because some servers, such as `connectrpc`'s, drop
+    /// the handler at any point when it has passed. Requests without a key keep the header, and have no deadline here.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Returns a token that is cancelled when the call loses the lease of its reservation: another call took it over, or it could
-    /// not be renewed in time. From then on another call may run the same operation, and the outcome of this one is not recorded.
-    /// The handler should stop if it still can. Never cancelled for a transactional call: its statements fail instead.
+    /// Returns a token that is cancelled when the call loses the lease of its reservation: another call took it over,
+    /// or it could not be renewed in time. From then on another call may run the same operation, and the outcome of
+    /// this one is not recorded. The handler should stop if it still can. Never cancelled for a transactional call: its
+    /// statements fail instead.
     pub fn lease_lost(&self) -> &CancellationToken {
         self.state.lease_lost.get_or_init(CancellationToken::new)
     }
 
-    /// Tells the layer that the effect has happened and cannot be undone. From then on an error or a panic of the handler does not
-    /// free the key. A retry never runs the handler again: it is reconciled if that is the procedure's policy
-    /// ([`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile)), and refused with `IDEMPOTENCY_OUTCOME_UNKNOWN` otherwise.
-    /// Nothing is recorded at this point, so a crash afterwards is handled like any other crash.
+    /// Tells the layer that the effect has happened and cannot be undone. From then on an error or a panic of the
+    /// handler does not free the key. A retry never runs the handler again: it is reconciled if that is the procedure's
+    /// policy ([`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile)), and refused with
+    /// `IDEMPOTENCY_OUTCOME_UNKNOWN` otherwise. Nothing is recorded at this point, so a crash afterwards is handled
+    /// like any other crash.
     ///
     /// Has no effect in a transactional call: an error rolls back everything that was written in its transaction.
     pub fn effect_committed(&self) {

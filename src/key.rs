@@ -10,8 +10,8 @@ use crate::grpc::headers;
 
 /// The key of one operation. The client chooses it, and sends it with each attempt.
 ///
-/// A key is a UUID of any version, bare or as an RFC 8941 string: in double quotes, as the [IETF draft] requires. Both forms
-/// are the same key.
+/// A key is a UUID of any version, bare or as an RFC 8941 string: in double quotes, as the [IETF draft] requires. Both
+/// forms are the same key.
 ///
 /// Handlers find the key in the request's extensions.
 ///
@@ -37,7 +37,8 @@ impl IdempotencyKey {
 
     /// Returns the key of a request; `None` if the request has no such header.
     ///
-    /// The header may be repeated, on separate lines or joined by commas as some proxies do, if all values are the same key.
+    /// The header may be repeated, on separate lines or joined by commas as some proxies do, if all values are the same
+    /// key.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ pub enum InvalidKey {
     TooLong,
 }
 
-/// Returns the content of an RFC 8941 string without its opening quote. Ignores parameters, as none are defined. Escapes need
-/// no care, as a UUID has none.
+/// Returns the content of an RFC 8941 string without its opening quote. Ignores parameters, as none are defined.
+/// Escapes need no care, as a UUID has none.
 fn unquote(string: &str) -> Result<&str, InvalidKey> {
     match string.split_once('"') {
         Some(("", _)) => Err(InvalidKey::Empty),

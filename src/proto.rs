@@ -1,9 +1,10 @@
 //! The proto option `(idempotency.v1.procedure)`, which opts a procedure in.
 //!
-//! Import `idempotency/v1/procedure.proto`, which is in the crate's `proto/` directory. The build script of a dependent crate finds
-//! that directory in the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`.
+//! Import `idempotency/v1/procedure.proto`, which is in the crate's `proto/` directory. The build script of a dependent
+//! crate finds that directory in the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`.
 
-/// The descriptors of `idempotency/v1/procedure.proto` and its imports, as an encoded `google.protobuf.FileDescriptorSet`.
+/// The descriptors of `idempotency/v1/procedure.proto` and its imports, as an encoded
+/// `google.protobuf.FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/idempotency.fds"));
 
 /// The package `idempotency.v1`.

@@ -180,15 +180,15 @@ pub(crate) enum Rejection {
     #[error("the call's transaction could not be committed and was rolled back")]
     NotCommitted,
     #[error(
-        "the first call with this idempotency key succeeded, but its response was not stored; read the created resource \
-         instead"
+        "the first call with this idempotency key succeeded, but its response was not stored; read the created \
+         resource instead"
     )]
     NotStored { resource: Option<Uuid> },
     #[error("a call with an idempotency key requires an authenticated user; authenticate, and retry with the same key")]
     NoUser,
     #[error(
-        "the outcome of the first call with this idempotency key is unknown; check whether it took effect before you use \
-         a new key"
+        "the outcome of the first call with this idempotency key is unknown; check whether it took effect before you \
+         use a new key"
     )]
     OutcomeUnknown,
     #[error("malformed request: {0}")]

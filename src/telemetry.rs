@@ -13,8 +13,8 @@
 //!
 //! Keys, users and messages are in no log line and no label.
 //!
-//! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`. Their field
-//! `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
+//! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
+//! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -78,8 +78,8 @@ pub(crate) fn swept(deleted: u64) {
 
 /// The log lines and counters of one procedure.
 ///
-/// The keys of the counters that every call increments are built once: the `counter!` macro would build their labels for each
-/// call.
+/// The keys of the counters that every call increments are built once: the `counter!` macro would build their labels
+/// for each call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcedureTelemetry {
     path: Arc<str>,
@@ -214,8 +214,8 @@ impl ProcedureTelemetry {
     pub(crate) fn transaction_unused(&self) {
         tracing::warn!(
             procedure = &*self.path,
-            "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is not \
-             part of the transaction"
+            "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is \
+             not part of the transaction"
         );
     }
 
@@ -238,7 +238,8 @@ impl ProcedureTelemetry {
     }
 }
 
-/// Displays an error with its causes in one line. Of PostgreSQL's errors only the message: their details may quote the row.
+/// Displays an error with its causes in one line. Of PostgreSQL's errors only the message: their details may quote the
+/// row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 /// The authenticated user that a key belongs to. Two users can use the same key without affecting each other.
 ///
-/// The id must not come from unauthenticated input. An authentication interceptor in front of the layer inserts it into the
-/// request's extensions.
+/// The id must not come from unauthenticated input. An authentication interceptor in front of the layer inserts it into
+/// the request's extensions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UserId(Uuid);
 

@@ -111,7 +111,8 @@ fn not_encodable(error: JsonError) -> ConnectError {
 
 fn not_bridged<T: Send + 'static>(path: &str) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
     let error = ConnectError::unimplemented(format!(
-        "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or gRPC-Web"
+        "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or \
+         gRPC-Web"
     ));
     Box::pin(ready(Err(error)))
 }

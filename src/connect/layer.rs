@@ -17,8 +17,8 @@ use crate::{build_error::BuildError, descriptors::Descriptors};
 
 /// Adds Connect to a tonic server: unary calls in binary and JSON, and GET for procedures without side effects.
 ///
-/// The layer has to be in front of all layers that expect gRPC: of tonic-web, of authentication, and of the idempotency layer. The
-/// server has to accept HTTP/1.1, which browsers and curl use.
+/// The layer has to be in front of all layers that expect gRPC: of tonic-web, of authentication, and of the idempotency
+/// layer. The server has to accept HTTP/1.1, which browsers and curl use.
 ///
 /// Default:
 ///
@@ -62,7 +62,8 @@ pub struct ConnectLayer {
 
 impl ConnectLayer {
     /// Creates a layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
-    /// [`DescriptorPool`](prost_reflect::DescriptorPool). The descriptors have to include the types that messages contain in an `Any`.
+    /// [`DescriptorPool`](prost_reflect::DescriptorPool). The descriptors have to include the types that messages
+    /// contain in an `Any`.
     ///
     /// # Errors
     ///
@@ -71,17 +72,17 @@ impl ConnectLayer {
         Ok(Self { pool: descriptors.into().pool()?, settings: Settings::default() })
     }
 
-    /// Sets the minimum size of a response to compress, in bytes; `usize::MAX` for never. Responses are compressed if the caller
-    /// accepts an encoding whose feature is enabled. Defaults to 1 KiB.
+    /// Sets the minimum size of a response to compress, in bytes; `usize::MAX` for never. Responses are compressed if
+    /// the caller accepts an encoding whose feature is enabled. Defaults to 1 KiB.
     #[must_use]
     pub fn compress_from(mut self, bytes: usize) -> Self {
         self.settings.compress_from = bytes;
         self
     }
 
-    /// Sets whether unknown fields in JSON requests are ignored, as in connect-go. Ignored fields are not part of the request hash:
-    /// two requests that differ only in unknown fields are the same request. Defaults to `false`: such requests are refused with
-    /// `invalid_argument`.
+    /// Sets whether unknown fields in JSON requests are ignored, as in connect-go. Ignored fields are not part of the
+    /// request hash: two requests that differ only in unknown fields are the same request. Defaults to `false`: such
+    /// requests are refused with `invalid_argument`.
     #[must_use]
     pub fn ignore_unknown_fields(mut self, ignore: bool) -> Self {
         self.settings.ignore_unknown_fields = ignore;
@@ -96,9 +97,9 @@ impl ConnectLayer {
         self
     }
 
-    /// Sets the maximum duration of a call, even if its `connect-timeout-ms` is longer or missing. After that the caller gets
-    /// `deadline_exceeded`. Defaults to the caller's timeout. (The timeout of `tonic::transport::Server` answers in gRPC, which
-    /// Connect clients cannot read.)
+    /// Sets the maximum duration of a call, even if its `connect-timeout-ms` is longer or missing. After that the
+    /// caller gets `deadline_exceeded`. Defaults to the caller's timeout. (The timeout of `tonic::transport::Server`
+    /// answers in gRPC, which Connect clients cannot read.)
     #[must_use]
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.settings.max_timeout = Some(timeout);

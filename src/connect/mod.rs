@@ -1,7 +1,8 @@
 //! The Connect protocol for gRPC services: translates unary Connect calls into gRPC calls, and the responses back.
 //!
-//! A tonic server supports only gRPC. [`ConnectLayer`] in front of it adds Connect on the same port: unary calls with binary or JSON
-//! messages, and GET for procedures without side effects. Everything behind it, including the idempotency layer, gets gRPC.
+//! A tonic server supports only gRPC. [`ConnectLayer`] in front of it adds Connect on the same port: unary calls with
+//! binary or JSON messages, and GET for procedures without side effects. Everything behind it, including the
+//! idempotency layer, gets gRPC.
 //!
 //! | the request | goes to |
 //! |---|---|
@@ -23,18 +24,19 @@
 //! | trailers | headers with the prefix `trailer-` |
 //! | a status with its details | an error in JSON, under its HTTP status; details of known types are readable in `debug` |
 //!
-//! JSON messages are parsed strictly: an unknown field, a duplicate field, or a number out of range is `invalid_argument`. Otherwise
-//! two different requests could become the same message, and share an idempotency key. Numbers are parsed exactly, so that a
-//! message is the same request in JSON and in binary.
+//! JSON messages are parsed strictly: an unknown field, a duplicate field, or a number out of range is
+//! `invalid_argument`. Otherwise two different requests could become the same message, and share an idempotency key.
+//! Numbers are parsed exactly, so that a message is the same request in JSON and in binary.
 //!
-//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the idempotency layer
-//! around it needs no `ConnectLayer`. Its calls with a key, and all calls to transactional procedures, reach it as gRPC with binary
-//! messages, whatever their protocol. Other calls reach it unchanged. Its handlers get the call's state from their `RequestContext`:
-//! with [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore` also with
+//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the
+//! idempotency layer around it needs no `ConnectLayer`. Its calls with a key, and all calls to transactional
+//! procedures, reach it as gRPC with binary messages, whatever their protocol. Other calls reach it unchanged. Its
+//! handlers get the call's state from their `RequestContext`: with
+//! [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore` also with
 //! `Transaction::from_extensions`. `?` converts the errors of the transaction to `ConnectError`.
 //!
-//! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and its error frees the
-//! key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
+//! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and its
+//! error frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
 
 mod bridge;
 mod error;

@@ -54,8 +54,8 @@ impl Translator {
             && self.methods.get(request.uri().path()).is_some()
     }
 
-    /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC call, such as a
-    /// stream over Connect, is then refused in its own protocol.
+    /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC
+    /// call, such as a stream over Connect, is then refused in its own protocol.
     pub(crate) fn translates<B>(&self, request: &Request<B>) -> bool {
         Protocol::detect(request.headers()).is_some() || *request.method() == Method::GET
     }

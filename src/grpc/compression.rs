@@ -10,8 +10,8 @@ const IDENTITY: &str = "identity";
 
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
-/// The maximum window of zstd as a power of two: 8 MiB, which RFC 8878 recommends that every decoder supports. The window is
-/// allocated before anything is decompressed.
+/// The maximum window of zstd as a power of two: 8 MiB, which RFC 8878 recommends that every decoder supports. The
+/// window is allocated before anything is decompressed.
 #[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG: u32 = 23;
 
@@ -61,7 +61,8 @@ impl Encoding {
         values.flat_map(|names| names.split(',')).filter_map(|name| Self::parse(name.trim()))
     }
 
-    /// Returns whether a caller accepts only enabled encodings, and lists them in a single header as [`names`](Self::names) does.
+    /// Returns whether a caller accepts only enabled encodings, and lists them in a single header as
+    /// [`names`](Self::names) does.
     pub(super) fn all_enabled(headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
         let Some(names) = values.next() else { return true };
@@ -75,7 +76,8 @@ impl Encoding {
         Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static(IDENTITY))
     }
 
-    /// Returns the names of the encodings as a single header value, because tonic reads only one; `None` without encodings.
+    /// Returns the names of the encodings as a single header value, because tonic reads only one; `None` without
+    /// encodings.
     pub(super) fn names(encodings: impl Iterator<Item = Self>) -> Option<HeaderValue> {
         let names: Vec<_> = encodings.map(Self::as_str).collect();
         (!names.is_empty()).then(|| names.join(",").try_into().ok()).flatten()

@@ -8,7 +8,8 @@ use prost::Message;
 
 use super::{WireError, headers};
 
-/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, or to the first caller alone.
+/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, or to the first
+/// caller alone.
 const NEVER_REPLAYED: [&str; 29] = [
     "accept-encoding",
     "age",

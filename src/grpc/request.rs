@@ -44,8 +44,8 @@ impl UnaryRequest {
         &self.message
     }
 
-    /// Returns the uncompressed request for the handler. It accepts only enabled encodings, so that the layer can decompress the
-    /// response and store it uncompressed.
+    /// Returns the uncompressed request for the handler. It accepts only enabled encodings, so that the layer can
+    /// decompress the response and store it uncompressed.
     pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
         let Self { mut parts, message, body } = self;
         parts.headers.remove(GRPC_ENCODING);
@@ -128,7 +128,8 @@ pub(crate) async fn drain(mut body: Body, limit: usize) {
     }
 }
 
-/// Collects a body with one message of at most `limit` bytes. Stops early in any other body, as soon as that is certain.
+/// Collects a body with one message of at most `limit` bytes. Stops early in any other body, as soon as that is
+/// certain.
 async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
     let mut buffer = BodyBuffer::default();
     while let Some(frame) = body.frame().await {

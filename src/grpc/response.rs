@@ -75,7 +75,8 @@ impl UnaryResponse {
         Self { parts, body: Bytes::new(), trailers: HeaderMap::new(), replayed: false }
     }
 
-    /// Restores the response with a stored message. If the stored metadata is invalid, the message is replayed without it.
+    /// Restores the response with a stored message. If the stored metadata is invalid, the message is replayed without
+    /// it.
     pub(crate) fn replay(
         message: &[u8],
         metadata: Option<&[u8]>,
@@ -141,7 +142,8 @@ impl UnaryResponse {
         (self.parts.headers, self.trailers)
     }
 
-    /// Returns whether the handler succeeded: `grpc-status` is 0 in the trailers or, in a response without a body, in the headers.
+    /// Returns whether the handler succeeded: `grpc-status` is 0 in the trailers or, in a response without a body, in
+    /// the headers.
     pub(crate) fn is_success(&self) -> bool {
         let status = self.trailers.get(GRPC_STATUS).or_else(|| self.parts.headers.get(GRPC_STATUS));
         status.is_some_and(|status| status == "0")
@@ -168,8 +170,8 @@ impl UnaryResponse {
         })
     }
 
-    /// Compresses a replay with the encoding that the caller accepts if its message has at least `from` bytes. The response of a
-    /// handler is left to the handler's server.
+    /// Compresses a replay with the encoding that the caller accepts if its message has at least `from` bytes. The
+    /// response of a handler is left to the handler's server.
     pub(crate) fn compressed(mut self, encoding: Option<Encoding>, from: usize) -> Self {
         if let (true, Some(encoding)) = (self.replayed, encoding)
             && let Some(body) = self.compressed_body(encoding, from)
@@ -198,8 +200,8 @@ impl UnaryResponse {
     pub(crate) fn into_response(self) -> Response<Body> {
         let Self { parts, body, trailers, .. } = self;
         if body.is_empty() && trailers.is_empty() {
-            // Trailers-Only: the status is in the headers. The HEADERS frame ends the stream only if the body declares in advance
-            // that it is empty. grpc-go would treat an empty DATA frame after it as missing trailers.
+            // Trailers-Only: the status is in the headers. The HEADERS frame ends the stream only if the body declares
+            // in advance that it is empty. grpc-go would treat an empty DATA frame after it as missing trailers.
             return Response::from_parts(parts, Body::empty());
         }
         let data = (!body.is_empty()).then(|| BodyFrame::data(body));

@@ -21,13 +21,14 @@ struct StoredError {
     details: Bytes,
     #[prost(message, optional, tag = "4")]
     metadata: Option<Metadata>,
-    /// Whether the response had headers before its status. If not, the status came in the headers, and their metadata is stored as
-    /// trailers.
+    /// Whether the response had headers before its status. If not, the status came in the headers, and their metadata
+    /// is stored as trailers.
     #[prost(bool, tag = "5")]
     has_headers: bool,
 }
 
-/// Encodes an error with its code, message, details and metadata. `headers` are the headers before the status, if there were any.
+/// Encodes an error with its code, message, details and metadata. `headers` are the headers before the status, if there
+/// were any.
 pub(super) fn encode(
     status: &Status,
     headers: Option<&HeaderMap>,

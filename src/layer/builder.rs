@@ -125,8 +125,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, such as for an
-    /// operator's switch. Defaults to no changes.
+    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, such as
+    /// for an operator's switch. Defaults to no changes.
     ///
     /// ```
     /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
@@ -142,15 +142,15 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Adds the reconciler of the procedure with this path, whose leading slash is optional. Required for procedures with the policy
-    /// [`LeasePolicy::Reconcile`]. Defaults to none.
+    /// Adds the reconciler of the procedure with this path, whose leading slash is optional. Required for procedures
+    /// with the policy [`LeasePolicy::Reconcile`]. Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
     }
 
-    /// Allows a layer without procedures. Defaults to an error, because the usual cause is a descriptor set that has lost its
-    /// options.
+    /// Allows a layer without procedures. Defaults to an error, because the usual cause is a descriptor set that has
+    /// lost its options.
     pub fn allow_no_procedures(mut self) -> Self {
         self.allow_no_procedures = true;
         self
@@ -168,15 +168,17 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim returns.
+    /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim
+    /// returns.
     pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
         self.status_resolver = Some(Box::new(resolver));
         self
     }
 
-    /// Sets the maximum size of the request message of a call with a key, in bytes, both compressed and decompressed. A larger
-    /// request is refused with `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, like tonic's own limit, which has to be raised together
-    /// with this one. (A message compressed with zstd may require a window of at most 8 MiB, regardless of this limit.)
+    /// Sets the maximum size of the request message of a call with a key, in bytes, both compressed and decompressed. A
+    /// larger request is refused with `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, like tonic's own limit, which has to be
+    /// raised together with this one. (A message compressed with zstd may require a window of at most 8 MiB, regardless
+    /// of this limit.)
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.max_request_bytes = bytes;
         self
@@ -188,18 +190,19 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the minimum size, in bytes of the message, for compressing a replay; `usize::MAX` for never. Defaults to 1 KiB.
+    /// Sets the minimum size, in bytes of the message, for compressing a replay; `usize::MAX` for never. Defaults to 1
+    /// KiB.
     ///
-    /// The encoding is the first one that the caller accepts (`grpc-accept-encoding`) and whose feature is enabled (`gzip`, `zstd`,
-    /// `deflate`). A message that would not shrink stays uncompressed. This is independent of the first caller, whose response is
-    /// compressed by the handler's own server.
+    /// The encoding is the first one that the caller accepts (`grpc-accept-encoding`) and whose feature is enabled
+    /// (`gzip`, `zstd`, `deflate`). A message that would not shrink stays uncompressed. This is independent of the
+    /// first caller, whose response is compressed by the handler's own server.
     pub fn compress_replays_from(mut self, bytes: usize) -> Self {
         self.compress_replays_from = bytes;
         self
     }
 
-    /// Sets the maximum size of a stored response, in bytes of its message and metadata together. If the response is larger, the
-    /// first caller gets it, and a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
+    /// Sets the maximum size of a stored response, in bytes of its message and metadata together. If the response is
+    /// larger, the first caller gets it, and a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`. Defaults to 1 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self
@@ -215,31 +218,31 @@ impl IdempotencyLayerBuilder {
 
     /// Sets the size of the replay cache, in bytes of memory; 0 turns it off. Defaults to 8 MiB.
     ///
-    /// The layer caches a replay from the store if it cannot change while its record lives: its status is `completed` or `failed`,
-    /// or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the same call (user, key, procedure and
-    /// request) gets it without a round trip, even if the store is unavailable, until the record expires or
-    /// [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    /// The layer caches a replay from the store if it cannot change while its record lives: its status is `completed`
+    /// or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the same call
+    /// (user, key, procedure and request) gets it without a round trip, even if the store is unavailable, until the
+    /// record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
     ///
-    /// The size counts messages, metadata and bookkeeping, and is rather overestimated. Rarely used replays are evicted. A replay
-    /// larger than a sixteenth of the cache is not cached.
+    /// The size counts messages, metadata and bookkeeping, and is rather overestimated. Rarely used replays are
+    /// evicted. A replay larger than a sixteenth of the cache is not cached.
     pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
         self.replay_cache_bytes = bytes;
         self
     }
 
-    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. A replay is never cached for
-    /// longer than its record lives. Defaults to 1 minute.
+    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. A replay is never
+    /// cached for longer than its record lives. Defaults to 1 minute.
     ///
-    /// Within this time the layer can miss two kinds of changes: a record that was changed or deleted by hand, and a final status
-    /// that is no longer final, because a failed job was restarted or the resource got newer work.
+    /// Within this time the layer can miss two kinds of changes: a record that was changed or deleted by hand, and a
+    /// final status that is no longer final, because a failed job was restarted or the resource got newer work.
     pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
         self.replay_cache_max_age = max_age;
         self
     }
 
     /// Sets whether the layer ignores unknown fields in JSON requests with a key, around a service of `connectrpc`: see
-    /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to `false`: such
-    /// requests are refused.
+    /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to
+    /// `false`: such requests are refused.
     #[cfg(feature = "connect")]
     pub fn ignore_unknown_fields(mut self, ignore: bool) -> Self {
         self.ignore_unknown_fields = ignore;
@@ -250,8 +253,8 @@ impl IdempotencyLayerBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure or of the replayed
-    /// metadata is invalid.
+    /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure or
+    /// of the replayed metadata is invalid.
     pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;

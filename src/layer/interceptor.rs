@@ -6,8 +6,8 @@ use crate::{key::IdempotencyKey, rejection::Rejection};
 
 /// Parses the key of a request into its extensions, so that the handler can read it, and refuses a malformed key.
 ///
-/// The layer does the same for the procedures that it protects, and does not need the interceptor. Use it for handlers without the
-/// layer, or of procedures that are not opted in.
+/// The layer does the same for the procedures that it protects, and does not need the interceptor. Use it for handlers
+/// without the layer, or of procedures that are not opted in.
 ///
 /// ```
 /// use tonic::{Request, service::Interceptor};

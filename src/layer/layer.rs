@@ -13,8 +13,8 @@ use crate::{engine::shutdown::Shutdown, maintenance::Recovery, policy::Procedure
 
 /// Protects the procedures that are opted in. Wraps one generated server, or all routes of a tonic server.
 ///
-/// Clones share all state. The authentication interceptor has to be in front of this layer: with `Server::builder()`, the layer
-/// added first is the outermost.
+/// Clones share all state. The authentication interceptor has to be in front of this layer: with `Server::builder()`,
+/// the layer added first is the outermost.
 ///
 /// ```
 /// use tonic_idempotency::{IdempotencyLayer, store::MemoryStore, policy::Procedure};
@@ -50,12 +50,12 @@ impl IdempotencyLayer {
         Recovery::new(self.shared.engine.clone(), procedures)
     }
 
-    /// Shuts down the layer and all its clones, and reports the calls that have not ended in time. Call it before the process ends,
-    /// while or after the server stops.
+    /// Shuts down the layer and all its clones, and reports the calls that have not ended in time. Call it before the
+    /// process ends, while or after the server stops.
     ///
-    /// New calls with a key, or to a transactional procedure, are refused with `UNAVAILABLE`, `IDEMPOTENCY_SHUTTING_DOWN`; so are
-    /// calls that wait for another call. Then this waits until all running calls have ended and their outcomes are recorded, for at
-    /// most `bound`.
+    /// New calls with a key, or to a transactional procedure, are refused with `UNAVAILABLE`,
+    /// `IDEMPOTENCY_SHUTTING_DOWN`; so are calls that wait for another call. Then this waits until all running calls
+    /// have ended and their outcomes are recorded, for at most `bound`.
     ///
     /// # Cancel safety
     ///

@@ -137,8 +137,8 @@ where
     }
 }
 
-/// Runs a call without a key, or without a user, in a transaction. When the client disconnects, the future is dropped, as without
-/// the layer, and the transaction is rolled back.
+/// Runs a call without a key, or without a user, in a transaction. When the client disconnects, the future is dropped,
+/// as without the layer, and the transaction is rolled back.
 async fn without_key<E>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
@@ -148,8 +148,8 @@ async fn without_key<E>(
     run_without_key(&engine, &protected.procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
-/// Refuses a call. Over HTTP/1, reads at most `limit` bytes of the body first: otherwise the connection is closed, and a client that
-/// is still writing may never read the response.
+/// Refuses a call. Over HTTP/1, reads at most `limit` bytes of the body first: otherwise the connection is closed, and
+/// a client that is still writing may never read the response.
 async fn reject<E>(rejection: Rejection, request: Request<Body>, limit: usize) -> Result<Response<Body>, E> {
     if request.version() < Version::HTTP_2 {
         drain(request.into_body(), limit).await;

@@ -15,8 +15,8 @@ use crate::{
     store::Reservation,
 };
 
-/// Reads and hashes a request whose message has at most `limit` bytes. Returns the call to claim with, and the request for the
-/// handler.
+/// Reads and hashes a request whose message has at most `limit` bytes. Returns the call to claim with, and the request
+/// for the handler.
 pub(super) async fn read(
     protected: Arc<Protected>,
     reservation: Reservation,

@@ -1,5 +1,5 @@
-//! Background tasks: the [`Sweeper`] deletes expired records, and [`Recovery`] reconciles calls whose lease ended without an
-//! outcome.
+//! Background tasks: the [`Sweeper`] deletes expired records, and [`Recovery`] reconciles calls whose lease ended
+//! without an outcome.
 
 mod background;
 mod recovery;

@@ -30,12 +30,13 @@ use crate::{
 
 /// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
-/// A client that retries late then finds the response, and a call whose client never retries does not stay open. This is for
-/// procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry asks the reconciler by itself, at once.
+/// A client that retries late then finds the response, and a call whose client never retries does not stay open. This
+/// is for procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry asks the reconciler by itself, at
+/// once.
 ///
 /// The work is bounded: one call at a time, at most [`batch`](Self::batch) calls in each run, and each key at most
-/// [`max_attempts`](Self::max_attempts) times. Several processes may recover from the same table: only one of them holds a key at a
-/// time.
+/// [`max_attempts`](Self::max_attempts) times. Several processes may recover from the same table: only one of them
+/// holds a key at a time.
 ///
 /// ```
 /// # fn recover(layer: tonic_idempotency::IdempotencyLayer) {
@@ -92,15 +93,15 @@ impl Recovery {
         self
     }
 
-    /// Sets how far back a run looks, from the time at which a key was first reserved. Older reservations are not read. The first
-    /// run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
+    /// Sets how far back a run looks, from the time at which a key was first reserved. Older reservations are not read.
+    /// The first run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
     }
 
-    /// Sets the number of calls that may have held a key before a run skips it, retries and earlier runs included. After that only
-    /// a client's retry asks the reconciler. At least 2. Defaults to 10.
+    /// Sets the number of calls that may have held a key before a run skips it, retries and earlier runs included.
+    /// After that only a client's retry asks the reconciler. At least 2. Defaults to 10.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(2);
         self
@@ -138,7 +139,8 @@ impl Recovery {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no further call is recovered. The key of the current call may stay reserved until its lease ends.
+    /// If the future is dropped, no further call is recovered. The key of the current call may stay reserved until its
+    /// lease ends.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         self.look(None, &CancellationToken::new()).await
     }

@@ -12,8 +12,8 @@ use crate::{
 
 /// Deletes expired records in the background.
 ///
-/// Sweeping keeps the table small. Correctness does not depend on it: an expired record has no effect, even before it is deleted.
-/// Several processes may sweep the same table.
+/// Sweeping keeps the table small. Correctness does not depend on it: an expired record has no effect, even before it
+/// is deleted. Several processes may sweep the same table.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,15 +50,16 @@ impl<S: Store> Sweeper<S> {
         self
     }
 
-    /// Sets the maximum number of records that one batch deletes, at least 1. Larger batches hold their locks for longer. Defaults
-    /// to 1,000.
+    /// Sets the maximum number of records that one batch deletes, at least 1. Larger batches hold their locks for
+    /// longer. Defaults to 1,000.
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self
     }
 
-    /// Sets the pause after each batch, as a multiple of the time that the batch took: from 0 (no pause) to 1,000. A busy store,
-    /// which takes longer, thus gets longer pauses. With 4.0 the sweeper works at most a fifth of the time. Defaults to 1.
+    /// Sets the pause after each batch, as a multiple of the time that the batch took: from 0 (no pause) to 1,000. A
+    /// busy store, which takes longer, thus gets longer pauses. With 4.0 the sweeper works at most a fifth of the time.
+    /// Defaults to 1.
     ///
     /// NaN counts as the default.
     pub fn rest(mut self, rest: f64) -> Self {
@@ -85,7 +86,8 @@ impl<S: Store> Sweeper<S> {
         }
     }
 
-    /// Deletes all expired records, in batches with a [`rest`](Self::rest) in between. Returns the number of deleted records.
+    /// Deletes all expired records, in batches with a [`rest`](Self::rest) in between. Returns the number of deleted
+    /// records.
     ///
     /// # Errors
     ///

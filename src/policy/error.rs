@@ -54,7 +54,8 @@ pub enum ProcedureError {
         /// The full name of the message that lacks the field: the response, or a submessage on the path.
         message: String,
     },
-    /// The policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile), and the layer has no reconciler for the procedure.
+    /// The policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile), and the layer has no reconciler for the
+    /// procedure.
     #[error(
         "{procedure}: on_lease_ended is RECONCILE, but the layer has no reconciler for the procedure; add one with \
          IdempotencyLayerBuilder::reconciler, or choose another policy"
@@ -63,7 +64,8 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
-    /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not transactional.
+    /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not
+    /// transactional.
     #[error(
         "{procedure}: only a transactional procedure can be rolled back when its client disconnects; make it \
          transactional, or choose on_disconnect FINISH"
@@ -74,8 +76,8 @@ pub enum ProcedureError {
     },
     /// The procedure is transactional, and the store does not support transactions.
     #[error(
-        "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, or \
-         mode reserved"
+        "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, \
+         or mode reserved"
     )]
     NoTransactions {
         /// The procedure's path.

@@ -7,8 +7,8 @@ use tonic::Code;
 
 /// The codes of the errors that end an operation: they are stored and replayed like a response.
 ///
-/// After `ABORTED`, `CANCELLED`, `DEADLINE_EXCEEDED`, `INTERNAL`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE` and `UNKNOWN` the same
-/// call may succeed later. These cannot be final: a temporary problem would last as long as the record.
+/// After `ABORTED`, `CANCELLED`, `DEADLINE_EXCEEDED`, `INTERNAL`, `RESOURCE_EXHAUSTED`, `UNAVAILABLE` and `UNKNOWN` the
+/// same call may succeed later. These cannot be final: a temporary problem would last as long as the record.
 ///
 /// ```
 /// use tonic::Code;

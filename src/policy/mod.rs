@@ -1,8 +1,8 @@
 //! Configuration of procedures: which ones take idempotency keys, the resources that they create, and their policies.
 //!
-//! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`]. Both give a
-//! [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures that are not opted in
-//! pass through unchanged.
+//! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
+//! Both give a [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures
+//! that are not opted in pass through unchanged.
 
 mod error;
 mod field;
@@ -47,8 +47,8 @@ pub struct Procedure {
 }
 
 impl Procedure {
-    /// Opts in the procedure with this path, such as `/organization.v1.ProjectService/CreateProject`. The leading slash is
-    /// optional.
+    /// Opts in the procedure with this path, such as `/organization.v1.ProjectService/CreateProject`. The leading slash
+    /// is optional.
     pub fn builder(path: impl Into<String>) -> ProcedureBuilder {
         ProcedureBuilder { path: self::path(path.into()), ..ProcedureBuilder::default() }
     }
@@ -108,13 +108,13 @@ impl fmt::Debug for Procedure {
 pub struct Creates {
     /// The name of a resource type of the store, such as `project`.
     pub resource_type: String,
-    /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a field of a
-    /// submessage.
+    /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a
+    /// field of a submessage.
     pub id_field: String,
 }
 
-/// The configuration of a procedure, from its proto option or from code. It is checked against the descriptors when the layer is
-/// built. A setting that is not set has the layer's default ([`Policies`]).
+/// The configuration of a procedure, from its proto option or from code. It is checked against the descriptors when the
+/// layer is built. A setting that is not set has the layer's default ([`Policies`]).
 ///
 /// Default, for a procedure that creates no tracked resource:
 ///
@@ -158,8 +158,8 @@ pub struct ProcedureBuilder {
 }
 
 impl ProcedureBuilder {
-    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Defaults to no tracked
-    /// resource.
+    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Defaults to
+    /// no tracked resource.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
         self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
         self
@@ -171,8 +171,8 @@ impl ProcedureBuilder {
         self
     }
 
-    /// Sets the errors of the handler that end the operation: they are stored and replayed like a response. Building the layer
-    /// fails if a code cannot be final: see [`FinalErrors`].
+    /// Sets the errors of the handler that end the operation: they are stored and replayed like a response. Building
+    /// the layer fails if a code cannot be final: see [`FinalErrors`].
     pub fn final_errors(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
         self.final_errors = Some(codes.into_iter().collect());
         self
@@ -184,7 +184,8 @@ impl ProcedureBuilder {
         self
     }
 
-    /// Sets how long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one hour.
+    /// Sets how long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one
+    /// hour.
     pub fn max_wait(mut self, bound: Duration) -> Self {
         self.max_wait = Some(bound);
         self
@@ -232,7 +233,8 @@ impl ProcedureBuilder {
         self
     }
 
-    /// Sets how long a reservation is valid without a renewal: see [`Policies::lease`]. More than zero, at most ten years.
+    /// Sets how long a reservation is valid without a renewal: see [`Policies::lease`]. More than zero, at most ten
+    /// years.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
@@ -244,8 +246,8 @@ impl ProcedureBuilder {
         self
     }
 
-    /// Adds a field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay does not.
-    /// A dotted path selects fields of submessages, also of repeated ones. Defaults to storing all fields.
+    /// Adds a field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay
+    /// does not. A dotted path selects fields of submessages, also of repeated ones. Defaults to storing all fields.
     pub fn redact(mut self, field: impl Into<String>) -> Self {
         self.redact.push(field.into());
         self

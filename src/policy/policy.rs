@@ -27,25 +27,26 @@ use super::FinalErrors;
 pub struct Policies {
     /// Where a reserved handler takes effect. Defaults to [`EffectPolicy::Anywhere`].
     pub effect: EffectPolicy,
-    /// The errors of the handler that end the operation: they are stored and replayed like a response. Any other error frees the
-    /// key. Defaults to none, like the Go interceptor.
+    /// The errors of the handler that end the operation: they are stored and replayed like a response. Any other error
+    /// frees the key. Defaults to none, like the Go interceptor.
     pub final_errors: FinalErrors,
     /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
     pub isolation: Isolation,
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
     pub key_policy: KeyPolicy,
-    /// How long a reservation is valid without a renewal. While the handler runs, the lease is renewed after each third of this
-    /// time. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten years. Defaults to
-    /// 5 minutes.
+    /// How long a reservation is valid without a renewal. While the handler runs, the lease is renewed after each third
+    /// of this time. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
+    /// years. Defaults to 5 minutes.
     pub lease: Duration,
-    /// How long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one hour. Defaults to
-    /// 30 seconds.
+    /// How long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one hour.
+    /// Defaults to 30 seconds.
     pub max_wait: Duration,
     /// How the handler's writes and the record are committed. Defaults to [`Mode::Reserved`].
     pub mode: Mode,
     /// The policy for a transactional call whose client disconnects. Defaults to [`DisconnectPolicy::Finish`].
     pub on_disconnect: DisconnectPolicy,
-    /// The policy for a call whose key is in use by a call that is still running. Defaults to [`InProgressPolicy::Abort`].
+    /// The policy for a call whose key is in use by a call that is still running. Defaults to
+    /// [`InProgressPolicy::Abort`].
     pub on_in_progress: InProgressPolicy,
     /// The policy for a key whose lease ended without an outcome. Defaults to [`LeasePolicy::Rerun`].
     pub on_lease_ended: LeasePolicy,
@@ -53,8 +54,8 @@ pub struct Policies {
     pub on_no_user: UserPolicy,
     /// The policy for calls while the store is unavailable. Defaults to [`StorePolicy::Proceed`].
     pub on_store_unavailable: StorePolicy,
-    /// How long a completed record is stored, from its completion, accurate to 1 %. More than zero, at most ten years. Defaults
-    /// to 24 hours, like the Go interceptor.
+    /// How long a completed record is stored, from its completion, accurate to 1 %. More than zero, at most ten years.
+    /// Defaults to 24 hours, like the Go interceptor.
     pub retention: Duration,
 }
 
@@ -78,41 +79,44 @@ impl Default for Policies {
     }
 }
 
-/// The policy for a transactional call whose client disconnects: it hangs up, resets the stream, or its deadline passes. A
-/// reserved call always runs to its end, because the layer cannot tell how much of it has already taken effect.
+/// The policy for a transactional call whose client disconnects: it hangs up, resets the stream, or its deadline
+/// passes. A reserved call always runs to its end, because the layer cannot tell how much of it has already taken
+/// effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DisconnectPolicy {
     /// Runs the call to its end, so that a retry gets its response. The default.
     #[default]
     Finish,
-    /// Rolls the call back, unless its commit has begun. For expensive handlers whose result is useless without a client.
+    /// Rolls the call back, unless its commit has begun. For expensive handlers whose result is useless without a
+    /// client.
     RollBack,
 }
 
-/// Where a reserved handler takes effect. This decides whether its reservation has to be on disk before it runs. Has no meaning
-/// for a transactional procedure, whose effect and record are in one transaction.
+/// Where a reserved handler takes effect. This decides whether its reservation has to be on disk before it runs. Has no
+/// meaning for a transactional procedure, whose effect and record are in one transaction.
 ///
 /// | effect | the reservation | if the database server crashes right after it |
 /// |---|---|---|
 /// | `Anywhere` | is on disk (and on synchronous standbys) before the handler runs | the reservation is there |
 /// | `SameServer` | is committed before the handler runs, and flushed together with the next commit | the reservation is there if the effect is there; or neither is |
 ///
-/// `SameServer` saves each first call one wait for a flush of the write-ahead log. It is safe because a crash can only cut off the
-/// end of the log. The reservation is committed before the effect, so no effect is left without its reservation: neither after a
-/// crash nor on a physical standby that takes over. The record of the outcome waits for the disk in any case.
+/// `SameServer` saves each first call one wait for a flush of the write-ahead log. It is safe because a crash can only
+/// cut off the end of the log. The reservation is committed before the effect, so no effect is left without its
+/// reservation: neither after a crash nor on a physical standby that takes over. The record of the outcome waits for
+/// the disk in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EffectPolicy {
     /// Anywhere. The default.
     #[default]
     Anywhere,
-    /// Only in the PostgreSQL server of the store, in any of its databases, by a handler that does not outlive a crash of that
-    /// server: it gives up everything that it has not committed by then.
+    /// Only in the PostgreSQL server of the store, in any of its databases, by a handler that does not outlive a crash
+    /// of that server: it gives up everything that it has not committed by then.
     ///
-    /// **Not** for a handler that calls something else, such as a payment API: the crash would not undo that effect. **Nor** for
-    /// one that waits until the server is back, or gets its first connection only then, and goes on: if the crash removed its
-    /// reservation, another call with the key may run as well.
+    /// **Not** for a handler that calls something else, such as a payment API: the crash would not undo that effect.
+    /// **Nor** for one that waits until the server is back, or gets its first connection only then, and goes on: if the
+    /// crash removed its reservation, another call with the key may run as well.
     SameServer,
 }
 
@@ -123,8 +127,8 @@ pub enum InProgressPolicy {
     /// Refuses the call with `ABORTED`, `IDEMPOTENCY_IN_PROGRESS`. The default, like the Go interceptor.
     #[default]
     Abort,
-    /// Waits for the running call, for at most [`Policies::max_wait`] and until the caller's deadline, and replays its response.
-    /// Runs the handler if that call failed.
+    /// Waits for the running call, for at most [`Policies::max_wait`] and until the caller's deadline, and replays its
+    /// response. Runs the handler if that call failed.
     Wait,
 }
 
@@ -152,17 +156,18 @@ pub enum KeyPolicy {
     Required,
 }
 
-/// The policy for a key whose lease ended without an outcome: the process of its call died, or lost its connection to the store.
+/// The policy for a key whose lease ended without an outcome: the process of its call died, or lost its connection to
+/// the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeasePolicy {
-    /// Asks the procedure's [`Reconciler`](super::Reconciler), which looks for the effect. Then returns the response that it finds,
-    /// runs the handler if the call did not take effect, or refuses if the outcome is unknown.
+    /// Asks the procedure's [`Reconciler`](super::Reconciler), which looks for the effect. Then returns the response
+    /// that it finds, runs the handler if the call did not take effect, or refuses if the outcome is unknown.
     Reconcile,
     /// Refuses retries with `FAILED_PRECONDITION`, `IDEMPOTENCY_OUTCOME_UNKNOWN`, until the record expires.
     Refuse,
-    /// Runs the handler again. The default. Right if the handler's writes are rolled back when its process dies, or do no harm
-    /// when done twice.
+    /// Runs the handler again. The default. Right if the handler's writes are rolled back when its process dies, or do
+    /// no harm when done twice.
     #[default]
     Rerun,
 }
@@ -187,12 +192,12 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorePolicy {
-    /// Logs a warning and runs the call unprotected. The default, like the Go interceptor. A transactional call is refused all
-    /// the same, because the handler would have no transaction.
+    /// Logs a warning and runs the call unprotected. The default, like the Go interceptor. A transactional call is
+    /// refused all the same, because the handler would have no transaction.
     #[default]
     Proceed,
-    /// Refuses the call with `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`; in a protocol that the layer cannot read, with
-    /// `IDEMPOTENCY_REQUEST_MALFORMED`. For operations that must never run twice.
+    /// Refuses the call with `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`; in a protocol that the layer cannot read,
+    /// with `IDEMPOTENCY_REQUEST_MALFORMED`. For operations that must never run twice.
     Reject,
 }
 

@@ -9,13 +9,14 @@ use crate::{key::IdempotencyKey, user::UserId};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Finds out how a call ended whose lease ended without an outcome: its process died, or lost its connection to the store.
+/// Finds out how a call ended whose lease ended without an outcome: its process died, or lost its connection to the
+/// store.
 ///
-/// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider. It searches
-/// by the idempotency key, which handlers find in the request's extensions and have to record with the effect. The layer asks the
-/// reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile) when a client retries the call;
-/// [`Recovery`](crate::maintenance::Recovery) asks in the background. The key stays reserved meanwhile. An answer that takes longer
-/// than half the lease counts as [`Reconciliation::Unknown`].
+/// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider.
+/// It searches by the idempotency key, which handlers find in the request's extensions and have to record with the
+/// effect. The layer asks the reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile)
+/// when a client retries the call; [`Recovery`](crate::maintenance::Recovery) asks in the background. The key stays
+/// reserved meanwhile. An answer that takes longer than half the lease counts as [`Reconciliation::Unknown`].
 ///
 /// Closures are reconcilers, too:
 ///
@@ -78,8 +79,8 @@ pub struct Abandoned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reconciliation {
-    /// The call took effect. Contains its encoded response message, which is recorded and returned to this retry and all later
-    /// ones. The handler's metadata is lost.
+    /// The call took effect. Contains its encoded response message, which is recorded and returned to this retry and
+    /// all later ones. The handler's metadata is lost.
     Completed(Bytes),
     /// The call did not take effect, and will not. The handler runs again.
     NotExecuted,

@@ -8,11 +8,11 @@ use crate::grpc::{MetadataFilter, is_never_replayed};
 
 /// Selects the handler's response metadata that replays contain.
 ///
-/// Selected metadata is stored with the response, or with the error if that is final. A replay has the headers as headers and the
-/// trailers as trailers, with binary metadata (`-bin`) and repeated values. It counts towards
-/// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). The setting applies when a response is stored,
-/// and again when it is replayed. List in [`except`](Self::except) metadata that is secret or describes a single call, such as its
-/// cost or its trace id. Defaults to [`custom`](Self::custom).
+/// Selected metadata is stored with the response, or with the error if that is final. A replay has the headers as
+/// headers and the trailers as trailers, with binary metadata (`-bin`) and repeated values. It counts towards
+/// [`max_response_bytes`](crate::layer::IdempotencyLayerBuilder::max_response_bytes). The setting applies when a
+/// response is stored, and again when it is replayed. List in [`except`](Self::except) metadata that is secret or
+/// describes a single call, such as its cost or its trace id. Defaults to [`custom`](Self::custom).
 ///
 /// Some metadata is never stored or replayed, whatever the setting:
 ///

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{Creates, Procedure};
 
 impl Procedure {
-    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no tracked resource.
+    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no tracked
+    /// resource.
     ///
     /// # Errors
     ///
