@@ -136,7 +136,7 @@ mod tests {
         let said = Saying::Reached(Action::Pause, Step::HandlerWrote).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
         assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));
-        assert!(Saying::heard("Serving organization.v1, Ctrl-C stops it.").is_none());
+        assert!(Saying::heard("Serving organization.v1 on 127.0.0.1:50051. Press Ctrl-C to stop.").is_none());
         assert!(Saying::heard("chaos: dies of_boredom").expect("a saying").is_err());
     }
 }

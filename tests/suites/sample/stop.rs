@@ -90,7 +90,8 @@ async fn a_second_ctrl_c_does_not_wait_for_a_call_and_leaves_nothing_behind() {
     .await;
 
     process.signal("INT");
-    eventually("the first Ctrl-C is noticed", || async { process.stderr().contains("stopping").then_some(()) }).await;
+    eventually("the first Ctrl-C is noticed", || async { process.stderr().contains("shutting down").then_some(()) })
+        .await;
     process.signal("INT");
     assert!(process.ended().await.success());
     server.assert_gone().await;
