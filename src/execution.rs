@@ -42,7 +42,8 @@ impl Execution {
         Self { deadline, ..Self::default() }
     }
 
-    /// Returns the execution of the call that this request belongs to. For a call without a key it has no effect.
+    /// Returns the execution of the call that this request belongs to. The execution of a call without a key has no
+    /// effect.
     pub fn from_request<T>(request: &Request<T>) -> Self {
         Self::from_extensions(request.extensions())
     }
@@ -54,11 +55,14 @@ impl Execution {
     }
 
     /// Returns the caller's deadline from its `grpc-timeout` or `connect-timeout-ms`; `None` if the caller sent none.
-    /// The call goes on after the deadline, and a retry gets its response. Work for this caller alone can be skipped
-    /// then.
+    /// The call
+    /// goes on after the deadline, and a retry gets its response. From then on the handler can skip work that only
+    /// this caller
+    /// needs.
     ///
     /// The layer removes `grpc-timeout` from requests with a key, because some servers, such as `connectrpc`'s, drop
-    /// the handler at any point when it has passed. Requests without a key keep the header, and have no deadline here.
+    /// the handler
+    /// at any point after this time. Requests without a key keep the header, and have no deadline here.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -100,6 +104,6 @@ impl fmt::Debug for Execution {
 #[derive(Default)]
 struct State {
     effect_committed: AtomicBool,
-    /// Created at first use, as most handlers never use it.
+    /// The token, created at its first use, because most handlers never use it.
     lease_lost: OnceLock<CancellationToken>,
 }

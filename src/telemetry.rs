@@ -1,4 +1,4 @@
-//! Metrics and log lines. Counters go through the `metrics` facade; without a recorder they cost next to nothing.
+//! Metrics and log lines. Counters go through the `metrics` facade; without a recorder they cost almost nothing.
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_swept_total` | | expired records that were deleted |
 //!
-//! Keys, users and messages are in no log line and no label.
+//! No log line and no label contains a key, a user or a message.
 //!
 //! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
 //! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
@@ -78,8 +78,9 @@ pub(crate) fn swept(deleted: u64) {
 
 /// The log lines and counters of one procedure.
 ///
-/// The keys of the counters that every call increments are built once: the `counter!` macro would build their labels
-/// for each call.
+/// The keys of the counters that every call increments are built once, because the `counter!` macro would build their
+/// labels
+/// again for each call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcedureTelemetry {
     path: Arc<str>,
@@ -238,8 +239,8 @@ impl ProcedureTelemetry {
     }
 }
 
-/// Displays an error with its causes in one line. Of PostgreSQL's errors only the message: their details may quote the
-/// row.
+/// Displays an error with its causes in one line. Of an error of PostgreSQL it displays only the message and the
+/// SQLSTATE, because the details may quote the row.
 pub(crate) struct Chain<'a>(pub(crate) &'a dyn Error);
 
 impl fmt::Display for Chain<'_> {

@@ -8,7 +8,7 @@ use crate::{format, spread::Spread};
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) title: &'static str,
-    /// Says what is measured, and how.
+    /// The measurement and its method.
     pub(crate) text: String,
     pub(crate) tables: Vec<Table>,
     pub(crate) goals: Vec<Goal>,
@@ -28,9 +28,9 @@ pub(crate) struct Goal {
     pub(crate) measure: String,
     pub(crate) bound: Bound,
     pub(crate) figure: Spread,
-    /// The unit of the figure, or what it is a ratio to: `KiB`, `× plain SHA-256`.
+    /// The unit of the figure, or the base of a ratio: `KiB`, `× plain SHA-256`.
     pub(crate) unit: String,
-    /// What limits the figure if the goal is missed, and what it would cost to pass that limit.
+    /// The limit that explains a missed goal, and the cost of passing that limit.
     pub(crate) limit: Option<&'static str>,
 }
 
@@ -46,7 +46,8 @@ impl Goal {
         self.bound.holds(self.figure.median)
     }
 
-    /// Formats the figure with enough decimals to see whether it meets its goal: 0.9896 is not 0.99.
+    /// Formats the figure with enough decimals to show whether it meets its goal: 0.9896 must not
+    /// become 0.99.
     pub(crate) fn written_figure(&self) -> String {
         const ENOUGH: usize = 9;
         let median = self.figure.median;

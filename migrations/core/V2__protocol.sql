@@ -84,8 +84,8 @@ $soft$;
 --
 -- If the handler's effect is in this server, the reservation need not be on disk before the handler runs: the effect's
 -- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier
--- reservation remains, with its ended lease. Call this function in a transaction of its own, as synchronous_commit
--- applies to all of it.
+-- reservation remains, with its ended lease. Call this function in a transaction of its own, because
+-- synchronous_commit applies to the whole transaction.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_user           uuid,
     p_key            uuid,
@@ -182,8 +182,8 @@ BEGIN
 END
 $claim$;
 
--- extend: renews the lease of the reservation with this token. Returns whether there was one; an abandoned reservation
--- does not count, as its lease has ended for good.
+-- extend: renews the lease of the reservation with this token. Returns whether there was one. An abandoned reservation
+-- does not count, because its lease cannot be renewed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
     p_user uuid, p_key uuid, p_token uuid, p_lease double precision -- seconds
 ) RETURNS boolean
@@ -244,9 +244,9 @@ END
 $complete$;
 
 -- release: reserved → absent. Only for the reservation with this token; returns whether there was one. Never changes a
--- row with an outcome. A reservation that was taken over, or whose outcome is unknown, is not deleted: its lease ends,
--- and the policy of the next claim applies. (The holder may not know that it took over, as the reply to its claim may
--- be lost.)
+-- row with an outcome. A reservation that this token took over, or whose outcome is unknown, is not deleted: its lease
+-- ends at once, and the policy of the next claim applies. (The holder may not know that it took the reservation over,
+-- because the reply to its claim may have been lost.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
 LANGUAGE plpgsql AS $release$
 BEGIN
@@ -295,12 +295,12 @@ END
 $abandon$;
 
 -- sweep: deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number.
--- Needs no user, and sets the nil user only because some applications' authn.current_user_id() raises an error if none
--- is set.
+-- Does not need a user. It sets the nil user only because authn.current_user_id() of some applications raises an error
+-- if no user is set.
 --
--- The planner cannot estimate how many rows the policies let through. It assumes fewer than a batch, and prefers to
--- read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and only as far
--- as needed.
+-- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
+-- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
+-- only as far as needed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql
 SET enable_sort = off

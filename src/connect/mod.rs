@@ -8,15 +8,15 @@
 //! |---|---|
 //! | `application/grpc…`, including gRPC-Web | the inner service, unchanged |
 //! | to a path that is not a procedure of the descriptors | the inner service, unchanged |
-//! | `OPTIONS` | the inner service, unchanged: a CORS layer belongs in front |
+//! | `OPTIONS` | the inner service, unchanged: put a CORS layer in front of this one |
 //! | `POST` with `application/json` or `application/proto` | the inner service, as gRPC |
 //! | `GET` to a procedure with `idempotency_level = NO_SIDE_EFFECTS` | the inner service, as gRPC |
 //! | with another method or content type | refused with 405 or 415 |
 //! | to a streaming procedure | refused with `unimplemented`: use gRPC or gRPC-Web |
 //!
-//! | of a Connect call | becomes |
+//! | part of a Connect call | becomes |
 //! |---|---|
-//! | `connect-timeout-ms` | `grpc-timeout`; when it has passed, `deadline_exceeded`; a call with a key goes on to its end |
+//! | `connect-timeout-ms` | `grpc-timeout`; after this time the caller gets `deadline_exceeded`, and a call with a key goes on to its end |
 //! | `content-encoding`, `accept-encoding` | decompressed and compressed here, in the encodings whose features are enabled |
 //! | JSON | binary, according to the descriptors |
 //! | other headers | metadata, unchanged |
@@ -28,15 +28,18 @@
 //! `invalid_argument`. Otherwise two different requests could become the same message, and share an idempotency key.
 //! Numbers are parsed exactly, so that a message is the same request in JSON and in binary.
 //!
-//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the
-//! idempotency layer around it needs no `ConnectLayer`. Its calls with a key, and all calls to transactional
-//! procedures, reach it as gRPC with binary messages, whatever their protocol. Other calls reach it unchanged. Its
-//! handlers get the call's state from their `RequestContext`: with
-//! [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore` also with
+//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the idempotency layer
+//! around it does not need a `ConnectLayer`. Its calls with a key, and all calls to transactional procedures, reach it
+//! as gRPC with
+//! binary messages, whatever their protocol. Other calls reach it unchanged. Its handlers get the call's state from
+//! their
+//! `RequestContext`: with [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore`
+//! also with
 //! `Transaction::from_extensions`. `?` converts the errors of the transaction to `ConnectError`.
 //!
-//! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and its
-//! error frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
+//! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and the
+//! resulting error
+//! frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
 
 mod bridge;
 mod error;

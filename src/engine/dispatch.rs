@@ -1,4 +1,4 @@
-//! The front door of the engine: runs a call in a task of its own, and waits if another call holds its key.
+//! The entry of the engine: runs a call in a task of its own, and waits if another call holds its key.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,8 +20,8 @@ use crate::{grpc::UnaryResponse, policy::InProgressPolicy, rejection::Rejection}
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Runs a call in a task that outlives the caller: a client may disconnect at any moment, and then tonic drops this future
-/// wherever it stands. A replay from memory needs no task. If the procedure's policy is to wait for the call that holds the
-/// key, waits outside of the task and without a connection.
+/// at its current `.await`. A replay from memory needs no task. If the procedure's policy is to wait for the call that
+/// holds the key, waits outside of the task and without a connection.
 ///
 /// Returns `None` if the task panicked.
 pub(crate) async fn dispatch<E: Send + 'static>(
@@ -62,8 +62,8 @@ pub(crate) async fn dispatch<E: Send + 'static>(
     }
 }
 
-/// Runs a call that others of this process follow. If another process holds the key, looks again and again until that call has
-/// ended.
+/// Runs the leader: a call that identical calls of this process wait for. If another process holds the key, claims it
+/// again and again until that call has ended.
 async fn lead<E: Send + 'static>(
     engine: &Arc<Engine>,
     mut call: Arc<Call>,
@@ -90,15 +90,15 @@ async fn lead<E: Send + 'static>(
     }
 }
 
-/// Makes one attempt in a task of its own; `None` if the task panicked or was dropped with its runtime. Begins no task that a
-/// shutdown would not wait for.
+/// Makes one attempt in a task of its own; `None` if the task panicked or was dropped with its runtime. Does not
+/// begin a task during a shutdown, which would not wait for it.
 async fn spawn<E: Send + 'static>(
     engine: &Arc<Engine>,
     call: Arc<Call>,
     handler: Handler<E>,
     leader: Option<Arc<Leader>>,
 ) -> Option<Attempt<E>> {
-    // Taken before the look at `shutting_down`: a shutdown either waits for this task or is seen here.
+    // Created before `shutting_down` is checked: a shutdown either waits for this task or is noticed here.
     let token = engine.tracker.tasks().token();
     if engine.tracker.shutting_down().is_cancelled() {
         return Some(Attempt::Answered(call.reject(Rejection::ShuttingDown)));
@@ -110,7 +110,8 @@ async fn spawn<E: Send + 'static>(
     task.await.ok()
 }
 
-/// The lease of the other call is not known any more, and does not matter: it may end at any moment.
+/// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,
+/// and does not matter: that call may end at any moment.
 fn in_progress() -> Rejection {
     Rejection::InProgress { lease_left: Duration::MAX }
 }

@@ -5,11 +5,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `dispatch` | the front door: the task, the replay cache, waiting for a call that holds the key |
-//! | `claim`, `replay` | the question to the store, and its answer for a call that does not run |
-//! | `reconcile`, `reconcilers` | the question how a call ended that left no outcome |
+//! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
+//! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
+//! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
-//! | `settle`, `disposition`, `record` | the outcome, what becomes of the key, and its recording |
+//! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
@@ -59,10 +59,10 @@ enum Attempt<E> {
     InFlight(Arc<Call>, Handler<E>),
 }
 
-/// Runs the handler, unless its key says that this has been done before.
+/// Runs the handler, unless the record of the key shows that it has run before.
 ///
-/// Runs in a task of its own: dropped in the middle, it leaves the key reserved until the lease ends. Steps that do not run
-/// beside the handler are boxed, so that they take no memory while it runs.
+/// Runs in a task of its own: if it were dropped in the middle, the key would stay reserved until the lease ends. Steps that
+/// do not run beside the handler are boxed, so that they take no memory while it runs.
 async fn run<E>(engine: &Engine, call: Arc<Call>, handler: Handler<E>, leader: Option<&Leader>) -> Attempt<E> {
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);

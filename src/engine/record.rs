@@ -1,4 +1,4 @@
-//! Tells the store what becomes of a reservation: at once, or in the background if the store does not answer.
+//! Tells the store the disposition of a reservation: at once, or in the background if the store does not answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     telemetry::Chain,
 };
 
-/// Lets go of a key without an outcome.
+/// Gives up a key without an outcome.
 pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disposition: Disposition) {
     match key {
         HeldKey::Reservation(lease) => {
@@ -25,8 +25,8 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disp
     }
 }
 
-/// Records a disposition at once; if the store does not answer, in the background while the lease lasts. Returns whether it is
-/// recorded.
+/// Records a disposition at once; if the store does not answer, in the background until the lease ends. Returns whether it
+/// is recorded already.
 pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> bool {
     let recorded = try_record(&*engine.store, call, &disposition).await.is_ok();
     if !recorded {

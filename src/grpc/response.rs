@@ -38,7 +38,7 @@ pub(crate) struct UnaryResponse {
     parts: Parts,
     body: Bytes,
     trailers: HeaderMap,
-    /// Restored from a record.
+    /// Whether the response was restored from a record.
     replayed: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct UnaryResponse {
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) response: UnaryResponse,
-    /// The stored metadata could not be decoded and is missing.
+    /// Whether the stored metadata could not be decoded, and is missing.
     pub(crate) metadata_lost: bool,
 }
 
@@ -149,7 +149,7 @@ impl UnaryResponse {
         status.is_some_and(|status| status == "0")
     }
 
-    /// Returns the approximate size in memory, in bytes, rather overestimated.
+    /// Returns the approximate size in memory, in bytes. The estimate is usually too high.
     pub(crate) fn size(&self) -> usize {
         let status = self.parts.extensions.get::<Status>().map_or(0, |status| {
             let metadata = headers_size(status.metadata().as_ref());
@@ -196,7 +196,8 @@ impl UnaryResponse {
         self
     }
 
-    /// Builds the body from frames: tonic-web would end a sized body after its data, without the trailers.
+    /// Returns the HTTP response. Its body consists of frames, because tonic-web would end a sized body after its
+    /// data, without the trailers.
     pub(crate) fn into_response(self) -> Response<Body> {
         let Self { parts, body, trailers, .. } = self;
         if body.is_empty() && trailers.is_empty() {
@@ -232,7 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// grpc-go would treat a stream that goes on after these headers as one without trailers.
+    /// Checks the end of the stream: grpc-go would treat a stream that continues after these headers as one
+    /// without trailers.
     #[tokio::test]
     async fn ends_the_stream_of_a_failure_with_its_headers() {
         let response = UnaryResponse::failed(Status::aborted("in progress")).into_response();

@@ -125,8 +125,9 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, such as
-    /// for an operator's switch. Defaults to no changes.
+    /// Sets a function that changes the configuration of each procedure, from its proto option or from code, for
+    /// example for an
+    /// operator's switch. Defaults to no changes.
     ///
     /// ```
     /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
@@ -142,8 +143,9 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Adds the reconciler of the procedure with this path, whose leading slash is optional. Required for procedures
-    /// with the policy [`LeasePolicy::Reconcile`]. Defaults to none.
+    /// Adds the reconciler of the procedure with this path. The path's leading slash is optional. Required for
+    /// procedures with
+    /// the policy [`LeasePolicy::Reconcile`]. Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
@@ -210,7 +212,7 @@ impl IdempotencyLayerBuilder {
 
     /// Sets the maximum number of calls that wait for a running call with their key, over all procedures with
     /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait). Further calls are refused with `ABORTED`,
-    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call holds its request in memory, and no connection. Defaults to 4,096.
+    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call holds its request in memory, but no connection. Defaults to 4,096.
     pub fn max_waiting(mut self, calls: usize) -> Self {
         self.max_waiting = calls;
         self
@@ -218,13 +220,17 @@ impl IdempotencyLayerBuilder {
 
     /// Sets the size of the replay cache, in bytes of memory; 0 turns it off. Defaults to 8 MiB.
     ///
-    /// The layer caches a replay from the store if it cannot change while its record lives: its status is `completed`
-    /// or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the same call
+    /// The layer caches a replay from the store if the replay does not normally change while its record lives: its
+    /// status is
+    /// `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the
+    /// same call
     /// (user, key, procedure and request) gets it without a round trip, even if the store is unavailable, until the
-    /// record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    /// record
+    /// expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
     ///
-    /// The size counts messages, metadata and bookkeeping, and is rather overestimated. Rarely used replays are
-    /// evicted. A replay larger than a sixteenth of the cache is not cached.
+    /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays
+    /// are evicted.
+    /// A replay larger than a sixteenth of the cache is not cached.
     pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
         self.replay_cache_bytes = bytes;
         self
@@ -316,7 +322,7 @@ impl fmt::Debug for IdempotencyLayerBuilder {
     }
 }
 
-/// Checks that the layer has the parts that the procedure's policies require. Without a store they require nothing.
+/// Checks that the layer has the parts that the procedure's policies require. Without a store, they do not require any.
 fn check_parts(
     procedure: &Procedure,
     store: Option<&dyn DynStore>,

@@ -30,9 +30,9 @@ use crate::{
 
 /// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
-/// A client that retries late then finds the response, and a call whose client never retries does not stay open. This
-/// is for procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry asks the reconciler by itself, at
-/// once.
+/// A client that retries late then finds the response, and a call whose client never retries does not stay open.
+/// Recovery is for procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry does not wait for it,
+/// but asks the reconciler itself.
 ///
 /// The work is bounded: one call at a time, at most [`batch`](Self::batch) calls in each run, and each key at most
 /// [`max_attempts`](Self::max_attempts) times. Several processes may recover from the same table: only one of them
@@ -93,8 +93,8 @@ impl Recovery {
         self
     }
 
-    /// Sets how far back a run looks, from the time at which a key was first reserved. Older reservations are not read.
-    /// The first run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
+    /// Sets how far back a run looks: reservations of keys that were first reserved longer ago are not read. The
+    /// first run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
@@ -169,7 +169,7 @@ impl Recovery {
         Ok(recovered)
     }
 
-    /// Recovers one call, unless another process or a client is faster.
+    /// Recovers one call, unless another process or a client has claimed its key first.
     async fn recover_one(
         &self,
         engine: &Engine,

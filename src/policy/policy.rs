@@ -6,6 +6,8 @@ use super::FinalErrors;
 
 /// The policies of a procedure, or the layer's defaults for all procedures.
 ///
+/// The Go interceptor, whose behaviour some defaults follow, is the design that this crate grew from.
+///
 /// ```
 /// use std::time::Duration;
 /// use tonic_idempotency::policy::{Policies, StorePolicy};
@@ -25,7 +27,7 @@ use super::FinalErrors;
     reason = "written as `Policies { .., ..Policies::default() }`, to which a policy can be added"
 )]
 pub struct Policies {
-    /// Where a reserved handler takes effect. Defaults to [`EffectPolicy::Anywhere`].
+    /// The place where a reserved handler takes effect. Defaults to [`EffectPolicy::Anywhere`].
     pub effect: EffectPolicy,
     /// The errors of the handler that end the operation: they are stored and replayed like a response. Any other error
     /// frees the key. Defaults to none, like the Go interceptor.
@@ -34,14 +36,17 @@ pub struct Policies {
     pub isolation: Isolation,
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
     pub key_policy: KeyPolicy,
-    /// How long a reservation is valid without a renewal. While the handler runs, the lease is renewed after each third
-    /// of this time. For a transactional procedure: how long its transaction may be idle. More than zero, at most ten
-    /// years. Defaults to 5 minutes.
+    /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
+    /// each
+    /// third of this time. For a transactional procedure: the time for which its transaction may be idle. More than
+    /// zero, at
+    /// most ten years. Defaults to 5 minutes.
     pub lease: Duration,
-    /// How long a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most one hour.
+    /// The time for which a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most
+    /// one hour.
     /// Defaults to 30 seconds.
     pub max_wait: Duration,
-    /// How the handler's writes and the record are committed. Defaults to [`Mode::Reserved`].
+    /// The way in which the handler's writes and the record are committed. Defaults to [`Mode::Reserved`].
     pub mode: Mode,
     /// The policy for a transactional call whose client disconnects. Defaults to [`DisconnectPolicy::Finish`].
     pub on_disconnect: DisconnectPolicy,
@@ -54,7 +59,8 @@ pub struct Policies {
     pub on_no_user: UserPolicy,
     /// The policy for calls while the store is unavailable. Defaults to [`StorePolicy::Proceed`].
     pub on_store_unavailable: StorePolicy,
-    /// How long a completed record is stored, from its completion, accurate to 1 %. More than zero, at most ten years.
+    /// The time for which a completed record is stored, from its completion, accurate to 1 %. More than zero, at most
+    /// ten years.
     /// Defaults to 24 hours, like the Go interceptor.
     pub retention: Duration,
 }
@@ -93,13 +99,14 @@ pub enum DisconnectPolicy {
     RollBack,
 }
 
-/// Where a reserved handler takes effect. This decides whether its reservation has to be on disk before it runs. Has no
-/// meaning for a transactional procedure, whose effect and record are in one transaction.
+/// The place where a reserved handler takes effect. This decides whether its reservation has to be on disk before the
+/// handler
+/// runs. It does not apply to a transactional procedure, whose effect and record are in one transaction.
 ///
 /// | effect | the reservation | if the database server crashes right after it |
 /// |---|---|---|
 /// | `Anywhere` | is on disk (and on synchronous standbys) before the handler runs | the reservation is there |
-/// | `SameServer` | is committed before the handler runs, and flushed together with the next commit | the reservation is there if the effect is there; or neither is |
+/// | `SameServer` | is committed before the handler runs, and flushed together with the next commit | the reservation is there if the effect is; or neither is there |
 ///
 /// `SameServer` saves each first call one wait for a flush of the write-ahead log. It is safe because a crash can only
 /// cut off the end of the log. The reservation is committed before the effect, so no effect is left without its
@@ -108,15 +115,18 @@ pub enum DisconnectPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EffectPolicy {
-    /// Anywhere. The default.
+    /// Any place. The default.
     #[default]
     Anywhere,
-    /// Only in the PostgreSQL server of the store, in any of its databases, by a handler that does not outlive a crash
-    /// of that server: it gives up everything that it has not committed by then.
+    /// The PostgreSQL server of the store, with any of its databases, and no other place. Only for a handler that does
+    /// not
+    /// outlive a crash of that server: it gives up everything that it has not committed by then.
     ///
     /// **Not** for a handler that calls something else, such as a payment API: the crash would not undo that effect.
-    /// **Nor** for one that waits until the server is back, or gets its first connection only then, and goes on: if the
-    /// crash removed its reservation, another call with the key may run as well.
+    /// **Not** for
+    /// one that waits until the server is back, or gets its first connection only then, and continues: if the crash
+    /// removed its
+    /// reservation, another call with the key may run as well.
     SameServer,
 }
 
@@ -172,7 +182,7 @@ pub enum LeasePolicy {
     Rerun,
 }
 
-/// How the handler's writes and the record are committed.
+/// The way in which the handler's writes and the record are committed.
 ///
 /// | mode | the reservation | the handler's writes | after a crash in between | extra commits |
 /// |---|---|---|---|---|
@@ -184,7 +194,7 @@ pub enum Mode {
     /// Works with any handler. The default, like the Go interceptor.
     #[default]
     Reserved,
-    /// Exactly once, for handlers that write to the database of the store.
+    /// Takes effect exactly once, for handlers that write to the database of the store.
     Transactional,
 }
 

@@ -4,7 +4,7 @@
 //! | promise | broken if |
 //! |---|---|
 //! | nothing happens twice | an operation has more than one row, and its policy does not allow a rerun |
-//! | a refused request does not happen | a request that used the key of another operation has a row |
+//! | a refused request is not executed | a request that used the key of another operation has a row |
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
@@ -36,11 +36,12 @@ pub(crate) struct Evidence<'a> {
 /// The result of the audit.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Operations that were acknowledged before an unknown outcome, and refused since. `refuse` allows this.
+    /// The number of operations that were acknowledged before an unknown outcome, and refused since. `refuse`
+    /// allows this.
     pub(crate) refused_after_acknowledgement: usize,
-    /// Rows beyond the first, of operations whose policy allows a rerun.
+    /// The number of rows beyond the first, of operations whose policy allows a rerun.
     pub(crate) reruns: usize,
-    /// Operations whose outcome the service reports as unknown in the end.
+    /// The number of operations whose outcome the service reports as unknown in the end.
     pub(crate) unknown: usize,
     pub(crate) violations: Vec<Violation>,
 }

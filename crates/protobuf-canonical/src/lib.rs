@@ -7,8 +7,9 @@
 //! 1. The order is: extensions by field number; fields outside any oneof by field number; the set members of real
 //!    oneofs, in the order in which the oneofs are declared; unknown fields in order of arrival, with a minimal tag and
 //!    the rest verbatim.
-//! 2. Scalars with implicit presence are omitted if they equal their default (`-0.0` does not). The last value of a
-//!    singular field wins, the pieces of a singular message are merged, and the last member of a oneof wins.
+//! 2. Scalars with implicit presence are omitted if they equal their default (`-0.0` does not equal it). The last
+//!    value of a singular field wins, the pieces of a singular message are merged, and the last member of a oneof
+//!    wins.
 //! 3. The schema decides whether a repeated field is packed, not the sender. Varints, tags and lengths are minimal.
 //! 4. Map entries are sorted by key: strings bytewise, integers by value, `false` before `true`. The last of equal keys
 //!    wins. Key and value are both written.
@@ -19,7 +20,7 @@
 //!
 //! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
-//! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, proves
+//! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
 //! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
 //! the wire bytes, are sorted and written out; map entries that are canonical by themselves are copied.
 

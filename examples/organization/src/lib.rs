@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`proto`] | the service's messages, servers and clients |
 //! | `server` | **how the idempotency layer is added to the services** |
-//! | `protocols` | **how one port serves every protocol**, and the pages of browsers |
+//! | `protocols` | **how one port serves every protocol**, and web pages |
 //! | `services` | the handlers |
 //! | `call` | the context of a create call: its user, its key, its transaction |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
@@ -14,7 +14,7 @@
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground` | the page at `/` |
-//! | `args`, `run`, `signals`, `ready`, `tour` | the command |
+//! | `args`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
 mod args;
 mod auth;

@@ -1,4 +1,4 @@
-//! Replays of finished calls, which come from memory.
+//! Replays of finished calls from memory.
 
 use tonic_idempotency::policy::Mode;
 use tonic_idempotency_tests::{Database, until};
@@ -27,7 +27,8 @@ async fn replays_of_a_finished_call_take_no_round_trip_in_either_mode() {
         };
         let first = service.create("shop").await.expect("a call");
         trips();
-        // The work behind the outbox goes on, and then ends. In transactional mode a ROLLBACK follows the answer.
+        // The asynchronous work is still running at first, and then completes. In transactional mode a
+        // ROLLBACK follows the answer.
         for (status, expected) in [
             ("processing", one_replay),
             ("processing", one_replay),
