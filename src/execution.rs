@@ -55,14 +55,11 @@ impl Execution {
     }
 
     /// Returns the caller's deadline from its `grpc-timeout` or `connect-timeout-ms`; `None` if the caller sent none.
-    /// The call
-    /// goes on after the deadline, and a retry gets its response. From then on the handler can skip work that only
-    /// this caller
-    /// needs.
+    /// The call goes on after the deadline, and a retry gets its response. From then on the handler can skip work that
+    /// only this caller needs.
     ///
     /// The layer removes `grpc-timeout` from requests with a key, because some servers, such as `connectrpc`'s, drop
-    /// the handler
-    /// at any point after this time. Requests without a key keep the header, and have no deadline here.
+    /// the handler at any point after this time. Requests without a key keep the header, and have no deadline here.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

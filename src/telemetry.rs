@@ -79,8 +79,7 @@ pub(crate) fn swept(deleted: u64) {
 /// The log lines and counters of one procedure.
 ///
 /// The keys of the counters that every call increments are built once, because the `counter!` macro would build their
-/// labels
-/// again for each call.
+/// labels again for each call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcedureTelemetry {
     path: Arc<str>,

@@ -28,18 +28,15 @@
 //! `invalid_argument`. Otherwise two different requests could become the same message, and share an idempotency key.
 //! Numbers are parsed exactly, so that a message is the same request in JSON and in binary.
 //!
-//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the idempotency layer
-//! around it does not need a `ConnectLayer`. Its calls with a key, and all calls to transactional procedures, reach it
-//! as gRPC with
-//! binary messages, whatever their protocol. Other calls reach it unchanged. Its handlers get the call's state from
-//! their
-//! `RequestContext`: with [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore`
-//! also with
+//! The protocol is implemented by [`connectrpc`](https://docs.rs/connectrpc). A service of `connectrpc` with the
+//! idempotency layer around it does not need a `ConnectLayer`. Its calls with a key, and all calls to transactional
+//! procedures, reach it as gRPC with binary messages, whatever their protocol. Other calls reach it unchanged. Its
+//! handlers get the call's state from their `RequestContext`: with
+//! [`Execution::from_extensions`](crate::Execution::from_extensions), and with `PostgresStore` also with
 //! `Transaction::from_extensions`. `?` converts the errors of the transaction to `ConnectError`.
 //!
 //! A timeout of such a service (`ConnectRpcService::with_deadline_policy`) drops the handler at any point, and the
-//! resulting error
-//! frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
+//! resulting error frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
 
 mod bridge;
 mod error;

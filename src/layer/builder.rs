@@ -126,8 +126,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets a function that changes the configuration of each procedure, from its proto option or from code, for
-    /// example for an
-    /// operator's switch. Defaults to no changes.
+    /// example for an operator's switch. Defaults to no changes.
     ///
     /// ```
     /// # use tonic_idempotency::{IdempotencyLayer, policy::Mode, proto::FILE_DESCRIPTOR_SET};
@@ -144,8 +143,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Adds the reconciler of the procedure with this path. The path's leading slash is optional. Required for
-    /// procedures with
-    /// the policy [`LeasePolicy::Reconcile`]. Defaults to none.
+    /// procedures with the policy [`LeasePolicy::Reconcile`]. Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
@@ -221,16 +219,12 @@ impl IdempotencyLayerBuilder {
     /// Sets the size of the replay cache, in bytes of memory; 0 turns it off. Defaults to 8 MiB.
     ///
     /// The layer caches a replay from the store if the replay does not normally change while its record lives: its
-    /// status is
-    /// `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From then on the
-    /// same call
-    /// (user, key, procedure and request) gets it without a round trip, even if the store is unavailable, until the
-    /// record
-    /// expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    /// status is `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From
+    /// then on the same call (user, key, procedure and request) gets it without a round trip, even if the store is
+    /// unavailable, until the record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
     ///
-    /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays
-    /// are evicted.
-    /// A replay larger than a sixteenth of the cache is not cached.
+    /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays are
+    /// evicted. A replay larger than a sixteenth of the cache is not cached.
     pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
         self.replay_cache_bytes = bytes;
         self

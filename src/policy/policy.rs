@@ -37,14 +37,11 @@ pub struct Policies {
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
     pub key_policy: KeyPolicy,
     /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
-    /// each
-    /// third of this time. For a transactional procedure: the time for which its transaction may be idle. More than
-    /// zero, at
-    /// most ten years. Defaults to 5 minutes.
+    /// each third of this time. For a transactional procedure: the time for which its transaction may be idle. More
+    /// than zero, at most ten years. Defaults to 5 minutes.
     pub lease: Duration,
     /// The time for which a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most
-    /// one hour.
-    /// Defaults to 30 seconds.
+    /// one hour. Defaults to 30 seconds.
     pub max_wait: Duration,
     /// The way in which the handler's writes and the record are committed. Defaults to [`Mode::Reserved`].
     pub mode: Mode,
@@ -60,8 +57,7 @@ pub struct Policies {
     /// The policy for calls while the store is unavailable. Defaults to [`StorePolicy::Proceed`].
     pub on_store_unavailable: StorePolicy,
     /// The time for which a completed record is stored, from its completion, accurate to 1 %. More than zero, at most
-    /// ten years.
-    /// Defaults to 24 hours, like the Go interceptor.
+    /// ten years. Defaults to 24 hours, like the Go interceptor.
     pub retention: Duration,
 }
 
@@ -100,8 +96,7 @@ pub enum DisconnectPolicy {
 }
 
 /// The place where a reserved handler takes effect. This decides whether its reservation has to be on disk before the
-/// handler
-/// runs. It does not apply to a transactional procedure, whose effect and record are in one transaction.
+/// handler runs. It does not apply to a transactional procedure, whose effect and record are in one transaction.
 ///
 /// | effect | the reservation | if the database server crashes right after it |
 /// |---|---|---|
@@ -119,14 +114,12 @@ pub enum EffectPolicy {
     #[default]
     Anywhere,
     /// The PostgreSQL server of the store, with any of its databases, and no other place. Only for a handler that does
-    /// not
-    /// outlive a crash of that server: it gives up everything that it has not committed by then.
+    /// not outlive a crash of that server: it gives up everything that it has not committed by then.
     ///
     /// **Not** for a handler that calls something else, such as a payment API: the crash would not undo that effect.
     /// **Not** for
     /// one that waits until the server is back, or gets its first connection only then, and continues: if the crash
-    /// removed its
-    /// reservation, another call with the key may run as well.
+    /// removed its reservation, another call with the key may run as well.
     SameServer,
 }
 
