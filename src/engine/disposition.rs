@@ -1,4 +1,4 @@
-//! Decides what becomes of the key of a call that has ended.
+//! The disposition of a key when its call has ended.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::{
 /// large to store: the largest message that gRPC clients accept by default.
 const MIN_READ: usize = 4 << 20;
 
-/// What becomes of the key of a call that has ended. (The word is AMQP's, where a delivery is settled with a disposition.)
+/// The disposition of a key when its call has ended. (The word is AMQP's: a delivery is settled with a disposition.)
 #[derive(Debug)]
 pub(crate) enum Disposition {
     /// Ends the lease without an outcome: whether the call took effect is unknown. (In AMQP and Service Bus, *abandon* gives a
@@ -35,7 +35,7 @@ impl Disposition {
     }
 }
 
-/// Decides what becomes of the key of a call with this outcome.
+/// Decides the disposition of the key of a call with this outcome.
 pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Disposition {
     match &outcome.response {
         Ok(response) if response.is_success() => {

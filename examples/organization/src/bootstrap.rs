@@ -18,7 +18,7 @@ pub const BOB: Uuid = uuid!("0198c0de-0000-7000-8000-00000000000b");
 /// The organisation's first cluster.
 pub const CLUSTER: Uuid = uuid!("0198c0de-0000-7000-8000-0000000000c1");
 
-/// Nobody logs in as the API's role; the sample's connections take it on.
+/// The API's role cannot log in; the sample's connections switch to it.
 const CREATE_API_ROLE: &str = "CREATE ROLE organization_api NOLOGIN";
 
 const GRANT_TO_API_ROLE: &str = "SELECT tenant.organization_grant($1::text::name)";

@@ -26,7 +26,7 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         tour.address,
         tour.text()
     );
-    // An error means that stdout is closed, and nobody reads the tour.
+    // An error means that stdout is closed: there is no reader.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 

@@ -3,10 +3,10 @@
 mod compression;
 mod deadlines;
 mod different;
+mod disconnect;
 mod duplicates;
 mod errors;
 mod get;
-mod hang_up;
 mod http;
 mod json_vectors;
 mod limits;

@@ -8,7 +8,7 @@ mod sample;
 
 mod browser;
 mod concurrency;
-mod hang_up;
+mod disconnect;
 mod outbox;
 mod procedures;
 mod reconcile;
