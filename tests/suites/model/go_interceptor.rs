@@ -6,7 +6,7 @@
 use crate::{
     record,
     scenario::Scenario,
-    world::{Answer, AttemptId, Outcome, Settlement, Stage, World},
+    world::{Answer, AttemptId, Disposition, Outcome, Stage, World},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> impl I
 
 pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
     match step {
-        Step::Fail => world.attempts[id].stage = Stage::Settling(Settlement::Release),
+        Step::Fail => world.attempts[id].stage = Stage::Settling(Disposition::Release),
         Step::Reserve => reserve(world, id),
         Step::Settle => settle(scenario, world, id),
         Step::Succeed => {
             let attempt = &mut world.attempts[id];
             attempt.effect = attempt.life;
-            attempt.stage = Stage::Settling(Settlement::Complete(Outcome::Response(id)));
+            attempt.stage = Stage::Settling(Disposition::Complete(Outcome::Response(id)));
         }
     }
 }
@@ -55,7 +55,7 @@ fn reserve(world: &mut World, id: AttemptId) {
 
 fn settle(scenario: &Scenario, world: &mut World, id: AttemptId) {
     match world.attempts[id].stage {
-        Stage::Settling(Settlement::Complete(outcome)) => {
+        Stage::Settling(Disposition::Complete(outcome)) => {
             record::complete(scenario, world, id, outcome);
             world.attempts[id].end(Answer::Own(outcome));
         }

@@ -4,7 +4,7 @@ use crate::{
     guards::Guard,
     record::{self, View},
     scenario::{Policy, Scenario},
-    world::{Answer, AttemptId, Outcome, Settlement, Stage, World},
+    world::{Answer, AttemptId, Disposition, Outcome, Stage, World},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +167,11 @@ fn reconcile(world: &mut World, id: AttemptId, word: Word) {
         _ => world.effect(),
     };
     world.attempts[id].stage = match (word, seen) {
-        (Word::Truth, Some(executed)) => Stage::Settling(Settlement::Complete(Outcome::Response(executed))),
+        (Word::Truth, Some(executed)) => Stage::Settling(Disposition::Complete(Outcome::Response(executed))),
         (Word::Truth, None) => Stage::Handling,
         (Word::Unknown, _) => {
             world.attempts[id].answer = Some(Answer::OutcomeUnknown);
-            Stage::Settling(Settlement::Abandon)
+            Stage::Settling(Disposition::Abandon)
         }
     };
 }
@@ -182,20 +182,20 @@ fn run(scenario: &Scenario, world: &mut World, id: AttemptId, ending: Ending) {
         attempt.effect = attempt.life;
     }
     attempt.stage = Stage::Settling(match ending {
-        Ending::Fails => Settlement::Release,
-        Ending::FailsFinally => Settlement::Complete(Outcome::FinalError(id)),
-        Ending::FailsLate if scenario.holds(Guard::LateFailureAbandons) => Settlement::Abandon,
-        Ending::FailsLate => Settlement::Release,
-        Ending::Succeeds => Settlement::Complete(Outcome::Response(id)),
+        Ending::Fails => Disposition::Release,
+        Ending::FailsFinally => Disposition::Complete(Outcome::FinalError(id)),
+        Ending::FailsLate if scenario.holds(Guard::LateFailureAbandons) => Disposition::Abandon,
+        Ending::FailsLate => Disposition::Release,
+        Ending::Succeeds => Disposition::Complete(Outcome::Response(id)),
     });
 }
 
 /// Tries to record the outcome. The client gets its answer after the first try, whether or not that succeeded.
 fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
-    let Stage::Settling(settlement) = world.attempts[id].stage else {
+    let Stage::Settling(disposition) = world.attempts[id].stage else {
         return;
     };
-    let answer = first_answer(world, id, settlement);
+    let answer = first_answer(world, id, disposition);
     world.attempts[id].answer.get_or_insert(answer);
     if fate != Fate::Answered {
         world.left.losses -= 1;
@@ -203,10 +203,10 @@ fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     if fate == Fate::Lost {
         return;
     }
-    let settled = match settlement {
-        Settlement::Abandon => record::abandon(scenario, world, id),
-        Settlement::Complete(outcome) => record::complete(scenario, world, id, outcome),
-        Settlement::Release => record::release(scenario, world, id),
+    let settled = match disposition {
+        Disposition::Abandon => record::abandon(scenario, world, id),
+        Disposition::Complete(outcome) => record::complete(scenario, world, id, outcome),
+        Disposition::Release => record::release(scenario, world, id),
     };
     if fate == Fate::Answered {
         world.attempts[id].stage = Stage::Ended;
@@ -214,10 +214,10 @@ fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     }
 }
 
-fn first_answer(world: &World, id: AttemptId, settlement: Settlement) -> Answer {
-    match settlement {
-        Settlement::Complete(outcome) if outcome.by() == id => Answer::Own(outcome),
-        Settlement::Complete(outcome) => Answer::Reconciled(outcome),
+fn first_answer(world: &World, id: AttemptId, disposition: Disposition) -> Answer {
+    match disposition {
+        Disposition::Complete(outcome) if outcome.by() == id => Answer::Own(outcome),
+        Disposition::Complete(outcome) => Answer::Reconciled(outcome),
         _ if world.attempts[id].effect.is_some() => Answer::Doubtful,
         _ => Answer::Failed,
     }
@@ -227,7 +227,7 @@ fn give_up(world: &mut World, id: AttemptId) {
     let attempt = &mut world.attempts[id];
     if attempt.stage == Stage::Claiming {
         attempt.answer = Some(Answer::Unavailable);
-        attempt.stage = Stage::Settling(Settlement::Release);
+        attempt.stage = Stage::Settling(Disposition::Release);
     } else {
         attempt.stage = Stage::Ended;
     }

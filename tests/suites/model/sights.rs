@@ -2,7 +2,7 @@
 
 use crate::{
     properties::Condition,
-    world::{Answer, Attempt, Outcome, Record, Settlement, Stage, Transaction, World},
+    world::{Answer, Attempt, Disposition, Outcome, Record, Stage, Transaction, World},
 };
 
 pub(crate) const COMMIT_REFUSED: Condition = ("a commit finds the record of another and is rolled back", |_, world| {
@@ -68,7 +68,7 @@ pub(crate) const REPLAYED: Condition = ("a response is replayed", |_, world| {
 });
 
 pub(crate) const SETTLED_IN_BACKGROUND: Condition = ("a response is given before it is recorded", |_, world| {
-    any(world, |attempt| matches!(attempt.stage, Stage::Settling(Settlement::Complete(_))) && attempt.answer.is_some())
+    any(world, |attempt| matches!(attempt.stage, Stage::Settling(Disposition::Complete(_))) && attempt.answer.is_some())
 });
 
 pub(crate) const TAKEN_OVER: Condition = ("a reservation is taken over", |_, world| takeovers(world) > 0);

@@ -9,7 +9,7 @@ use crate::{
     record::{self, View},
     reserved::Word,
     scenario::{Policy, Scenario},
-    world::{Answer, AttemptId, Outcome, Record, Settlement, Stage, Transaction, World},
+    world::{Answer, AttemptId, Disposition, Outcome, Record, Stage, Transaction, World},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
             end(world, id);
             world.attempts[id].end(Answer::Failed);
         }
-        Step::FailFinally => world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::FinalError(id))),
+        Step::FailFinally => world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::FinalError(id))),
         Step::GiveUp => world.attempts[id].end(Answer::Unavailable),
         Step::Hear => hear(scenario, world, id),
         Step::LookUp => look_up(scenario, world, id),
@@ -94,7 +94,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
             if !scenario.holds(Guard::EffectInTransaction) {
                 world.attempts[id].effect = Some(world.life());
             }
-            world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::Response(id)));
+            world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::Response(id)));
         }
     }
 }
@@ -178,7 +178,7 @@ fn refusal(view: View) -> Option<Answer> {
 fn reconcile(world: &mut World, id: AttemptId, word: Word) {
     match (word, world.effect()) {
         (Word::Truth, Some(executed)) => {
-            world.attempts[id].stage = Stage::Settling(Settlement::Complete(Outcome::Response(executed)));
+            world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::Response(executed)));
         }
         (Word::Truth, None) => world.attempts[id].stage = Stage::Handling,
         (Word::Unknown, _) => {
@@ -189,7 +189,7 @@ fn reconcile(world: &mut World, id: AttemptId, word: Word) {
 }
 
 fn send_commit(scenario: &Scenario, world: &mut World, id: AttemptId) {
-    let Stage::Settling(Settlement::Complete(outcome)) = world.attempts[id].stage else {
+    let Stage::Settling(Disposition::Complete(outcome)) = world.attempts[id].stage else {
         return;
     };
     if world.attempts[id].transaction == Transaction::Open {
@@ -226,7 +226,7 @@ fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let transaction = world.attempts[id].transaction;
     lose_answer(world, id);
     let answer = match (transaction, world.attempts[id].stage) {
-        (Transaction::Committed, Stage::Settling(Settlement::Complete(outcome))) => {
+        (Transaction::Committed, Stage::Settling(Disposition::Complete(outcome))) => {
             if outcome.by() == id {
                 Answer::Own(outcome)
             } else {
@@ -244,13 +244,13 @@ fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
 /// The connection is lost. If COMMIT was not sent, nothing was committed.
 fn doubt(scenario: &Scenario, world: &mut World, id: AttemptId) {
     match world.attempts[id].stage {
-        Stage::Settling(Settlement::Complete(_)) if !scenario.holds(Guard::LostCommitIsNotRolledBack) => {
+        Stage::Settling(Disposition::Complete(_)) if !scenario.holds(Guard::LostCommitIsNotRolledBack) => {
             world.attempts[id].end(Answer::RolledBack);
         }
-        Stage::Settling(Settlement::Complete(outcome)) if !scenario.holds(Guard::LostCommitIsNotCommitted) => {
+        Stage::Settling(Disposition::Complete(outcome)) if !scenario.holds(Guard::LostCommitIsNotCommitted) => {
             world.attempts[id].end(Answer::Own(outcome));
         }
-        Stage::Settling(Settlement::Complete(outcome)) => world.attempts[id].stage = Stage::LookingUp(outcome, None),
+        Stage::Settling(Disposition::Complete(outcome)) => world.attempts[id].stage = Stage::LookingUp(outcome, None),
         _ => world.attempts[id].end(Answer::Unavailable),
     }
 }

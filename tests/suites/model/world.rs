@@ -118,7 +118,7 @@ pub(crate) struct Attempt {
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
     pub(crate) answer: Option<Answer>,
-    /// Its settlement was refused.
+    /// Its disposition was refused.
     pub(crate) fenced: bool,
     /// While its transaction is open: the reservation that existed when it began, as its holder and its number of
     /// takeovers (identified by the columns `id` and `token`); `None` if there was none.
@@ -152,7 +152,7 @@ pub(crate) enum Stage {
     /// The handler runs.
     Handling,
     /// The handler has ended; the outcome is about to be sent, or sent again.
-    Settling(Settlement),
+    Settling(Disposition),
     /// The answer to a COMMIT was lost, and the COMMIT is about to be looked up. With a guard left out, it was looked
     /// up before, with this result.
     LookingUp(Outcome, Option<bool>),
@@ -169,7 +169,7 @@ impl Stage {
 
 /// What a handler's end means for the key.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-pub(crate) enum Settlement {
+pub(crate) enum Disposition {
     Abandon,
     Complete(Outcome),
     Release,
