@@ -44,7 +44,8 @@ pub(super) async fn answer<E>(
     }
 }
 
-/// Answers a call whose own outcome is not recorded, because another call's is, or whose outcome the reconciler found.
+/// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of
+/// this call's own, or the outcome that the reconciler found.
 pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<UnaryResponse, E> {
     match claim(engine, call).await {
         Ok(Claimed::Refused { outcome, asked }) => answer(engine, call, outcome, asked, None).await,

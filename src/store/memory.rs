@@ -52,7 +52,7 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// Locks the state. A poisoned lock is valid: no operation leaves the state half changed.
+    /// Locks the state. Ignores that a lock is poisoned: no operation leaves the state half changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::may_have_happened`].
     fn claim(&self, claim: &Claim) -> impl Future<Output = Result<ClaimOutcome, StoreError>> + Send;
 
-    /// Renews the lease of the caller's reservation: it ends `lease` from now, even if it had ended already.
+    /// Renews the caller's reservation, even if its lease has ended already: the new lease ends `lease` from now.
     ///
     /// # Errors
     ///

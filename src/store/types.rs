@@ -26,8 +26,8 @@ pub struct Claim {
     pub request_hash: RequestHash,
     /// How long the reservation is valid, from now, unless it is renewed.
     pub lease: Duration,
-    /// How long the record of the reservation lives, from now, if that is longer than the lease. A completion starts a
-    /// retention of its own.
+    /// How long the record of the reservation lives, from now; if the lease is longer, it lives as long as the lease. A
+    /// completion starts a retention of its own.
     pub retention: Duration,
     /// What to do with a reservation of the same request whose lease ended without an outcome.
     pub on_lease_ended: LeasePolicy,
@@ -201,7 +201,7 @@ pub struct AbandonedQuery {
     pub procedures: Vec<String>,
     /// The longest time since a key was first reserved. `None`: no limit.
     pub lookback: Option<Duration>,
-    /// Only reservations that fewer calls than this have held are found. Each claim and each takeover counts.
+    /// Finds only reservations that were held by fewer calls than this. Each claim and each takeover counts.
     pub max_attempts: u32,
     /// The largest number of reservations to return.
     pub batch: u32,
@@ -229,7 +229,7 @@ pub enum CompleteOutcome {
     AlreadyCompleted,
     /// The record is completed.
     Completed,
-    /// This token does not hold the reservation, or no longer. Nothing changed.
+    /// This token does not hold the reservation, or no longer holds it. Nothing changed.
     Fenced,
 }
 
