@@ -29,11 +29,14 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
 /// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the outcome of the first call is unknown, and the policy is to refuse, or its reconciler cannot tell | |
+/// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached: calls in flight, waiting calls, transactions, connections to the store | `RetryInfo` |
+/// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo` |
 /// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
 /// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not supported | for the latter, the supported encodings in `grpc-accept-encoding` |
 /// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit | |
 /// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to store, or could not be decoded | metadata `resource_id`, if known |
 /// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
+/// | `IDEMPOTENCY_STORE_FAILED` | `INTERNAL` | the store refused, or returned invalid data: it is not set up right, or corrupt; the handler did not run | |
 /// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | the store is unavailable, and the policy is to refuse or the procedure is transactional; or it is not known whether a transaction was committed | `RetryInfo` |
 ///
 /// A client reads the reason from the status:
@@ -44,7 +47,13 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
 ///     matches!(
 ///         Reason::of(status),
-///         Some(Reason::Conflict | Reason::InProgress | Reason::ShuttingDown | Reason::StoreUnavailable)
+///         Some(
+///             Reason::Conflict
+///                 | Reason::InProgress
+///                 | Reason::Overloaded
+///                 | Reason::ShuttingDown
+///                 | Reason::StoreUnavailable
+///         )
 ///     )
 /// }
 /// # assert!(!retry_with_the_same_key(&tonic::Status::internal("")));
@@ -70,18 +79,22 @@ pub enum Reason {
     NoUser,
     /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
     OutcomeUnknown,
+    /// `IDEMPOTENCY_OVERLOADED`
+    Overloaded,
     /// `IDEMPOTENCY_REQUEST_MALFORMED`
     RequestMalformed,
     /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
     RequestTooLarge,
     /// `IDEMPOTENCY_SHUTTING_DOWN`
     ShuttingDown,
+    /// `IDEMPOTENCY_STORE_FAILED`
+    StoreFailed,
     /// `IDEMPOTENCY_STORE_UNAVAILABLE`
     StoreUnavailable,
 }
 
 impl Reason {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Conflict,
         Self::InProgress,
         Self::KeyInvalid,
@@ -91,9 +104,11 @@ impl Reason {
         Self::NotStored,
         Self::NoUser,
         Self::OutcomeUnknown,
+        Self::Overloaded,
         Self::RequestMalformed,
         Self::RequestTooLarge,
         Self::ShuttingDown,
+        Self::StoreFailed,
         Self::StoreUnavailable,
     ];
 
@@ -118,9 +133,11 @@ impl Reason {
             Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
             Self::NoUser => "IDEMPOTENCY_NO_USER",
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
+            Self::Overloaded => "IDEMPOTENCY_OVERLOADED",
             Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
             Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
             Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
+            Self::StoreFailed => "IDEMPOTENCY_STORE_FAILED",
             Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
         }
     }
@@ -191,14 +208,20 @@ pub(crate) enum Rejection {
          use a new key"
     )]
     OutcomeUnknown,
+    #[error("the server is overloaded; retry with the same key")]
+    Overloaded,
     #[error("malformed request: {0}")]
     RequestMalformed(MalformedRequest),
     #[error("the request message is larger than the limit of {limit} bytes for calls with an idempotency key")]
     RequestTooLarge { limit: usize },
     #[error("the server is shutting down; retry with the same key")]
     ShuttingDown,
+    #[error("the idempotency store failed, and the call was not run; the server's log says why")]
+    StoreFailed,
     #[error("the idempotency store is unavailable; retry with the same key")]
     StoreUnavailable,
+    #[error("you have too many calls at once; retry with the same key when some of them have ended")]
+    UserLimit,
 }
 
 #[derive(Debug, Error)]
@@ -226,6 +249,9 @@ impl MalformedRequest {
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
 const RETRY_CONFLICT: Duration = Duration::from_millis(100);
 
+/// The delay in `RetryInfo` while a limit is reached.
+const RETRY_OVERLOADED: Duration = Duration::from_secs(1);
+
 /// The delay in `RetryInfo` while the first call is running, and during a shutdown.
 const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 
@@ -244,9 +270,11 @@ impl Rejection {
             Self::NotStored { .. } => Reason::NotStored,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
+            Self::Overloaded | Self::UserLimit => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
             Self::ShuttingDown => Reason::ShuttingDown,
+            Self::StoreFailed => Reason::StoreFailed,
             Self::StoreUnavailable => Reason::StoreUnavailable,
         }
     }
@@ -258,10 +286,10 @@ impl Rejection {
             Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
             Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
-            Self::NotCommitted => Code::Internal,
+            Self::NotCommitted | Self::StoreFailed => Code::Internal,
+            Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
-            Self::RequestTooLarge { .. } => Code::ResourceExhausted,
-            Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
+            Self::RequestTooLarge { .. } | Self::UserLimit => Code::ResourceExhausted,
         }
     }
 
@@ -282,6 +310,9 @@ impl Rejection {
             Self::NotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
+            Self::Overloaded | Self::UserLimit => {
+                details.set_retry_info(Some(RETRY_OVERLOADED));
+            }
             Self::ShuttingDown => {
                 details.set_retry_info(Some(RETRY_IN_PROGRESS));
             }
@@ -293,7 +324,8 @@ impl Rejection {
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
             | Self::RequestTooLarge { .. }
-            | Self::NotStored { resource: None } => {}
+            | Self::NotStored { resource: None }
+            | Self::StoreFailed => {}
         }
         details.set_error_info(
             self.reason().as_str(),
@@ -338,6 +370,7 @@ mod tests {
             (Rejection::NotCommitted, Code::Internal, "IDEMPOTENCY_NOT_COMMITTED"),
             (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
             (Rejection::OutcomeUnknown, Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN"),
+            (Rejection::Overloaded, Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
             (malformed(WireError::Truncated), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
             (malformed(WireError::SecondMessage), Code::Unimplemented, "IDEMPOTENCY_REQUEST_MALFORMED"),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
@@ -347,7 +380,9 @@ mod tests {
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),
             (Rejection::ShuttingDown, Code::Unavailable, "IDEMPOTENCY_SHUTTING_DOWN"),
+            (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
+            (Rejection::UserLimit, Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
@@ -356,8 +391,10 @@ mod tests {
                 rejection,
                 Rejection::Conflict
                     | Rejection::InProgress { .. }
+                    | Rejection::Overloaded
                     | Rejection::ShuttingDown
                     | Rejection::StoreUnavailable
+                    | Rejection::UserLimit
             );
             let metadata: Vec<_> = match &rejection {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],

@@ -9,6 +9,7 @@
 //! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, and replays without their status or metadata |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
+//! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
 //! | `idempotency_swept_total` | | expired records that were deleted |
 //!
 //! No log line and no label contains a key, a user or a message.
@@ -154,10 +155,16 @@ impl ProcedureTelemetry {
         );
     }
 
-    /// Counts a call that is refused because the store is unavailable.
-    pub(crate) fn store_unavailable(&self, reason: &'static str, error: &dyn fmt::Display) {
+    /// Counts a call that is refused because of an error of the store.
+    pub(crate) fn refused_by_store(&self, reason: &'static str, kind: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
-        tracing::warn!(procedure = &*self.path, %error, "refused a call: the idempotency store is unavailable");
+        counter!("idempotency_store_errors_total", "procedure" => self.path.to_string(), "kind" => kind).increment(1);
+        let procedure = &*self.path;
+        if kind == "corrupt" || kind == "refused" {
+            tracing::error!(procedure, kind, %error, "refused a call: the idempotency store is not set up right, or corrupt");
+        } else {
+            tracing::warn!(procedure, kind, %error, "refused a call: the idempotency store did not take its claim");
+        }
     }
 
     /// Counts a failed attempt to record an outcome. Another one may follow.

@@ -11,7 +11,7 @@ use super::{
     handler::Handler,
     held_key::Lease,
     record::record_in_background,
-    replay::refuse_without_store,
+    refusal::refuse,
     state::Engine,
 };
 use crate::{
@@ -33,10 +33,10 @@ pub(super) async fn degrade<E>(
     let lease = Lease::from(Instant::now(), policies.lease);
     if policies.mode == Mode::Transactional {
         // There is no transaction to give to the handler, and nothing of one is left.
-        return refuse_without_store(&call, error);
+        return refuse(&call.procedure, error);
     }
     if policies.on_store_unavailable == StorePolicy::Reject {
-        let refusal = refuse_without_store(&call, error);
+        let refusal = refuse(&call.procedure, error);
         if error.may_have_happened() {
             record_in_background(engine, call, Disposition::Release, lease);
         }

@@ -10,6 +10,7 @@
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
 //! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
+//! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
@@ -35,6 +36,7 @@ mod degrade;
 mod execute;
 mod heartbeat;
 mod recorded;
+mod refusal;
 mod replay;
 mod settle;
 

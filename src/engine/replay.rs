@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{
     call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, held_key::Claimed, record,
-    recorded::Recorded, single_flight::Leader, state::Engine,
+    recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
 };
 use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     status::{IdempotencyStatus, Resource},
-    store::{ClaimOutcome, Replay, StoreError, StoreErrorKind, StoredResponse},
+    store::{ClaimOutcome, Replay, StoredResponse},
     telemetry::Chain,
 };
 
@@ -53,18 +53,8 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
             record::let_go(engine, call, key, Disposition::Release).await;
             call.reject(Rejection::Conflict)
         }
-        Err(error) => refuse_without_store(call, &error),
+        Err(error) => refuse(&call.procedure, &error),
     }
-}
-
-/// Refuses a call that cannot be protected.
-pub(super) fn refuse_without_store<E>(call: &Call, error: &StoreError) -> Result<UnaryResponse, E> {
-    if error.kind() == StoreErrorKind::Conflict {
-        return call.reject(Rejection::Conflict);
-    }
-    let rejection = Rejection::StoreUnavailable;
-    call.procedure.telemetry().store_unavailable(rejection.reason().as_str(), &Chain(error));
-    Ok(UnaryResponse::failed(rejection.into()))
 }
 
 /// The status that a replay reports: `processing` and a warning if it cannot be found out.

@@ -9,16 +9,15 @@ use super::{
     held_key::HeldKey,
     record,
     recorded::Recorded,
+    refusal::not_committed,
     replay,
     single_flight::Leader,
     state::Engine,
 };
 use crate::{
     grpc::UnaryResponse,
-    policy::Procedure,
     rejection::Rejection,
-    store::{CommitOutcome, StoreError, StoreErrorKind, StoreTransaction, StoredResponse},
-    telemetry::Chain,
+    store::{CommitOutcome, StoreTransaction, StoredResponse},
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
@@ -49,16 +48,6 @@ pub(super) async fn settle<E>(
     }
     let status = call.first_status().header_value();
     response.map(|response| if response.is_success() { response.with_status(status) } else { response })
-}
-
-/// The refusal of a call whose transaction was not committed, or for which that is not known.
-pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
-    procedure.telemetry().not_settled("commit", "a transaction was not committed", Some(&Chain(error)));
-    match error.kind() {
-        StoreErrorKind::Conflict => Rejection::Conflict,
-        StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
-        StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::NotCommitted,
-    }
 }
 
 /// The response for the calls that waited for this one; `None` if its outcome is not recorded.

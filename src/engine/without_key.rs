@@ -1,14 +1,11 @@
 //! Calls without a key, or without a user, to transactional procedures: their handlers need a transaction all the same.
 
-use super::{handler::Handler, settle::not_committed, state::Engine};
-use crate::{
-    grpc::UnaryResponse,
-    policy::Procedure,
-    rejection::Rejection,
-    store::{StoreErrorKind, TransactionOptions},
-    telemetry::Chain,
-    user::UserId,
+use super::{
+    handler::Handler,
+    refusal::{not_committed, refuse},
+    state::Engine,
 };
+use crate::{grpc::UnaryResponse, policy::Procedure, rejection::Rejection, store::TransactionOptions, user::UserId};
 
 /// Runs the handler in a transaction without a record, and commits what it wrote if it succeeds.
 ///
@@ -25,27 +22,22 @@ pub(crate) async fn run_without_key<E>(
     let options = TransactionOptions { isolation: policies.isolation, savepoint: false };
     let transaction = match engine.store.begin_without_key(user, policies.lease, options).await {
         Ok(transaction) => transaction,
-        Err(error) => {
-            let refusal = Rejection::StoreUnavailable;
-            procedure.telemetry().store_unavailable(refusal.reason().as_str(), &Chain(&error));
-            let conflict = error.kind() == StoreErrorKind::Conflict;
-            return Ok(refuse(procedure, if conflict { Rejection::Conflict } else { refusal }));
-        }
+        Err(error) => return refuse(procedure, &error),
     };
     transaction.hand_out(handler.extensions_mut());
     let response = handler.run().await;
     if !matches!(&response, Ok(response) if response.is_success()) {
         let in_conflict = transaction.is_in_conflict();
         transaction.roll_back().await;
-        return if in_conflict { Ok(refuse(procedure, Rejection::Conflict)) } else { response };
+        return if in_conflict { Ok(reject(procedure, Rejection::Conflict)) } else { response };
     }
     match transaction.commit(None).await {
         Ok(_) => response,
-        Err(error) => Ok(refuse(procedure, not_committed(procedure, &error))),
+        Err(error) => Ok(reject(procedure, not_committed(procedure, &error))),
     }
 }
 
-fn refuse(procedure: &Procedure, rejection: Rejection) -> UnaryResponse {
+fn reject(procedure: &Procedure, rejection: Rejection) -> UnaryResponse {
     procedure.telemetry().rejected(rejection.reason().as_str());
     UnaryResponse::failed(rejection.into())
 }

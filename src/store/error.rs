@@ -9,13 +9,20 @@ type BoxError = Box<dyn Error + Send + Sync>;
 #[error("{}", .kind.message())]
 pub struct StoreError {
     kind: StoreErrorKind,
+    may_have_happened: bool,
     source: Option<BoxError>,
 }
 
 impl StoreError {
     /// Makes an error of this kind with its cause.
     pub fn new(kind: StoreErrorKind, source: impl Into<BoxError>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self { source: Some(source.into()), ..kind.into() }
+    }
+
+    /// Says that the operation may have been carried out although it failed: an answer of it was lost, of whatever
+    /// attempt.
+    pub fn after_a_lost_answer(self) -> Self {
+        Self { may_have_happened: true, ..self }
     }
 
     /// Returns the kind of the error.
@@ -23,19 +30,33 @@ impl StoreError {
         self.kind
     }
 
-    /// Returns whether the operation may have been carried out although it failed, because only its answer was lost.
+    /// Returns whether the operation may have been carried out although it failed, because only an answer was lost:
+    /// always for [`StoreErrorKind::Interrupted`], and for any other kind
+    /// [after a lost answer](Self::after_a_lost_answer).
     pub fn may_have_happened(&self) -> bool {
-        self.kind == StoreErrorKind::Interrupted
+        self.may_have_happened
     }
 }
 
 impl From<StoreErrorKind> for StoreError {
     fn from(kind: StoreErrorKind) -> Self {
-        Self { kind, source: None }
+        Self { kind, may_have_happened: kind == StoreErrorKind::Interrupted, source: None }
     }
 }
 
 /// The kind of a [`StoreError`].
+///
+/// A store that *cannot be asked* ([`is_unavailable`](Self::is_unavailable)) is the only one beside which a call may run
+/// unprotected, and only if [`StorePolicy`](crate::policy::StorePolicy) says so. After any other kind the call is
+/// refused.
+///
+/// | kind | the call is refused with |
+/// |---|---|
+/// | `Conflict` | `ABORTED`, `IDEMPOTENCY_CONFLICT` |
+/// | `Corrupt`, `Refused` | `INTERNAL`, `IDEMPOTENCY_STORE_FAILED` |
+/// | `Interrupted`, `Unreachable` | `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` |
+/// | `Overloaded` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
+/// | `UserLimit` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -44,23 +65,37 @@ pub enum StoreErrorKind {
     Conflict,
     /// The store returned invalid data.
     Corrupt,
-    /// The answer was lost, or did not come in time. It is not known whether the operation was carried out.
+    /// The store cannot be asked: the answer was lost, and no other attempt got one. It is not known whether the
+    /// operation was carried out.
     Interrupted,
-    /// The store refused the operation, and did not carry it out.
+    /// The store can be asked, and is too slow or too busy to carry out the operation in time: its pool has no free
+    /// connection, or the statement takes too long.
+    Overloaded,
+    /// The store refused the operation, and did not carry it out: a privilege or a function is missing, say.
     Refused,
-    /// There was no connection to the store. The operation was not carried out.
+    /// The store cannot be asked: there was no connection to it. The operation was not carried out.
     Unreachable,
+    /// The user of the call has as many transactions as one user may have.
+    UserLimit,
 }
 
 impl StoreErrorKind {
-    /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `refused` or `unreachable`.
+    /// Returns whether the store cannot be asked: nothing that it could say about the key is known.
+    pub fn is_unavailable(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Unreachable)
+    }
+
+    /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `overloaded`, `refused`,
+    /// `unreachable` or `user_limit`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
             Self::Corrupt => "corrupt",
             Self::Interrupted => "interrupted",
+            Self::Overloaded => "overloaded",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
+            Self::UserLimit => "user_limit",
         }
     }
 
@@ -69,8 +104,10 @@ impl StoreErrorKind {
             Self::Conflict => "the transaction lost against another transaction",
             Self::Corrupt => "the idempotency store returned invalid data",
             Self::Interrupted => "the idempotency store did not answer; the operation may have been carried out",
+            Self::Overloaded => "the idempotency store is too busy to answer in time",
             Self::Refused => "the idempotency store refused the operation",
             Self::Unreachable => "the idempotency store cannot be reached",
+            Self::UserLimit => "the user has too many transactions at once",
         }
     }
 }

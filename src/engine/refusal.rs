@@ -1,0 +1,35 @@
+//! The refusal of a call because of an error of the store: the one table from kinds of errors to rejections.
+
+use crate::{
+    grpc::UnaryResponse,
+    policy::Procedure,
+    rejection::Rejection,
+    store::{StoreError, StoreErrorKind},
+    telemetry::Chain,
+};
+
+/// Refuses a call whose key could not be claimed, or whose transaction could not be begun.
+pub(super) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<UnaryResponse, E> {
+    let rejection = match error.kind() {
+        StoreErrorKind::Conflict => Rejection::Conflict,
+        StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
+        StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
+        StoreErrorKind::Overloaded => Rejection::Overloaded,
+        StoreErrorKind::UserLimit => Rejection::UserLimit,
+    };
+    procedure.telemetry().refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
+    Ok(UnaryResponse::failed(rejection.into()))
+}
+
+/// The rejection of a call whose transaction was not committed, or for which that is not known.
+pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Rejection {
+    procedure.telemetry().not_settled("commit", "a transaction was not committed", Some(&Chain(error)));
+    match error.kind() {
+        StoreErrorKind::Conflict => Rejection::Conflict,
+        StoreErrorKind::Interrupted
+        | StoreErrorKind::Overloaded
+        | StoreErrorKind::Unreachable
+        | StoreErrorKind::UserLimit => Rejection::StoreUnavailable,
+        StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::NotCommitted,
+    }
+}
