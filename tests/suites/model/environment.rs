@@ -1,8 +1,9 @@
 //! Events that no server causes: the clock, the database, and requests still under way on lost connections.
 
 use crate::{
+    claim,
     guards::Guard,
-    record, reserved,
+    record,
     scenario::{Mode, Scenario},
     transactional,
     world::{AttemptId, Life, Stage, Transaction, World},
@@ -80,7 +81,7 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
         }
         Event::StrayClaim(id) => {
             world.attempts[id].stray_claim = false;
-            reserved::claim(scenario, world, id);
+            claim::carry_out(scenario, world, id);
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | `world` | the state at one moment |
 //! | `record` | the statements on the record, each of them one atomic step |
 //! | `reserved`, `transactional`, `go_interceptor` | the steps of a server in each mode |
+//! | `claim` | a reserved call's claim until it is answered |
 //! | `environment` | the clock, the database and lost messages |
 //! | `properties`, `sights` | conditions that hold in every state, and conditions that must be seen in some |
 //! | `guards` | the guards of the protocol; each is left out once, and the checker must notice |
@@ -53,6 +54,7 @@
 //! | how a transaction stores a final error | the handler's writes are undone, and the record is committed |
 //! | the steps within a statement | the database runs all of them or none |
 
+mod claim;
 mod environment;
 mod explore;
 mod go_interceptor;

@@ -1,8 +1,9 @@
 //! A server in reserved mode: claim, run the handler in its own transactions, settle.
 
 use crate::{
+    claim,
     guards::Guard,
-    record::{self, View},
+    record,
     scenario::{Policy, Scenario},
     world::{Answer, AttemptId, Disposition, Outcome, Stage, World},
 };
@@ -74,7 +75,7 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
 
 pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
     match step {
-        Step::Claim(fate) => ask(scenario, world, id, fate),
+        Step::Claim(fate) => claim::ask(scenario, world, id, fate),
         Step::GiveUp => give_up(world, id),
         Step::Insert => {
             record::reserve(world, id);
@@ -87,76 +88,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
     }
 }
 
-/// Sends a claim and waits for the answer.
-fn ask(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
-    let peeked = match world.attempts[id].stage {
-        Stage::Peeked(look) => Some(look),
-        _ => None,
-    };
-    match fate {
-        Fate::Answered => {
-            world.attempts[id].stage = Stage::Claiming;
-            match claim(scenario, world, id) {
-                Claimed::Acquired { taken_over } if taken_over && scenario.reconciles(id) => {
-                    acquire(world, id, Stage::Reconciling(peeked));
-                }
-                Claimed::Acquired { .. } => acquire(world, id, Stage::Handling),
-                Claimed::Looked => world.attempts[id].stage = Stage::Looked,
-                Claimed::Refused(answer) => {
-                    world.history.waited_for_itself |= answer == Answer::InFlight && holds_lease(world, id);
-                    world.attempts[id].life = Some(world.life());
-                    world.attempts[id].end(answer);
-                }
-            }
-        }
-        Fate::AnswerLost => {
-            world.left.losses -= 1;
-            claim(scenario, world, id);
-            world.attempts[id].stage = Stage::Claiming;
-        }
-        Fate::Lost => {
-            world.left.losses -= 1;
-            world.attempts[id].stray_claim = true;
-            world.attempts[id].stage = Stage::Claiming;
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claimed {
-    Acquired {
-        taken_over: bool,
-    },
-    /// Seen, and not yet inserted. Only with a guard left out.
-    Looked,
-    Refused(Answer),
-}
-
-/// The claim in the database, whether or not its sender still waits.
-pub(crate) fn claim(scenario: &Scenario, world: &mut World, id: AttemptId) -> Claimed {
-    match record::view(scenario, world, id) {
-        View::Completed(outcome) => Claimed::Refused(Answer::Replayed(outcome)),
-        View::Free if !scenario.holds(Guard::ClaimIsOneStep) => Claimed::Looked,
-        View::Free => {
-            record::reserve(world, id);
-            Claimed::Acquired { taken_over: false }
-        }
-        View::InFlight => Claimed::Refused(Answer::InFlight),
-        View::LeaseEnded => {
-            if !scenario.reconciles(id) || scenario.holds(Guard::ReconcileTakesOver) {
-                record::take_over(scenario, world, id);
-            }
-            Claimed::Acquired { taken_over: true }
-        }
-        View::Mine => {
-            let taken_over = world.record.as_ref().is_some_and(|record| record.takeovers > 0);
-            Claimed::Acquired { taken_over: taken_over && scenario.holds(Guard::ClaimRemembersTakeover) }
-        }
-        View::OutcomeUnknown => Claimed::Refused(Answer::OutcomeUnknown),
-    }
-}
-
-fn acquire(world: &mut World, id: AttemptId, next: Stage) {
+pub(crate) fn acquire(world: &mut World, id: AttemptId, next: Stage) {
     world.attempts[id].life = Some(world.life());
     world.attempts[id].stage = next;
 }
@@ -233,7 +165,7 @@ fn give_up(world: &mut World, id: AttemptId) {
     }
 }
 
-fn holds_lease(world: &World, id: AttemptId) -> bool {
+pub(crate) fn holds_lease(world: &World, id: AttemptId) -> bool {
     world.lease_runs() && world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token)
 }
 
@@ -245,7 +177,7 @@ fn fates(world: &World) -> impl Iterator<Item = Fate> + use<> {
 }
 
 impl Scenario {
-    fn reconciles(&self, id: AttemptId) -> bool {
+    pub(crate) fn reconciles(&self, id: AttemptId) -> bool {
         self.servers[id].on_lease_ended == Policy::Reconcile
     }
 }
