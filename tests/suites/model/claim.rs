@@ -1,46 +1,64 @@
-//! A claim: asked, and asked again with the same token if its answer is lost.
+//! A claim: asked, asked again with the same token if its answer is lost, and given up.
 
 use crate::{
     guards::Guard,
+    pool,
     record::{self, View},
-    reserved::{Fate, acquire, holds_lease},
+    request::Fate,
+    reserved::{acquire, holds_lease},
     scenario::Scenario,
+    unprotected,
     world::{Answer, AttemptId, Stage, World},
 };
 
 /// Sends a claim and waits for the answer.
 pub(crate) fn ask(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
-    let peeked = match world.attempts[id].stage {
-        Stage::Peeked(look) => Some(look),
-        _ => None,
-    };
+    fate.spend(&mut world.left);
     match fate {
-        Fate::Answered => {
-            world.attempts[id].stage = Stage::Claiming;
-            match carry_out(scenario, world, id) {
-                Claimed::Acquired { taken_over } if taken_over && scenario.reconciles(id) => {
-                    acquire(world, id, Stage::Reconciling(peeked));
-                }
-                Claimed::Acquired { .. } => acquire(world, id, Stage::Handling),
-                Claimed::Looked => world.attempts[id].stage = Stage::Looked,
-                Claimed::Refused(answer) => {
-                    world.history.waited_for_itself |= answer == Answer::InFlight && holds_lease(world, id);
-                    world.attempts[id].life = Some(world.life());
-                    world.attempts[id].end(answer);
-                }
-            }
-        }
+        Fate::Answered => hear(scenario, world, id),
         Fate::AnswerLost => {
-            world.left.losses -= 1;
             carry_out(scenario, world, id);
-            world.attempts[id].stage = Stage::Claiming;
+            ask_again(scenario, world, id, Sent::Maybe);
+        }
+        Fate::FullPool => {
+            world.history.starved |= pool::is_full(scenario, world);
+            refused(scenario, world, id, Guard::FullPoolIsNotUnreachable);
         }
         Fate::Lost => {
-            world.left.losses -= 1;
             world.attempts[id].stray_claim = true;
-            world.attempts[id].stage = Stage::Claiming;
+            ask_again(scenario, world, id, Sent::Maybe);
         }
+        Fate::Misleading => {
+            carry_out(scenario, world, id);
+            if scenario.holds(Guard::MisleadingClaimMayStand) {
+                ask_again(scenario, world, id, Sent::Maybe);
+            } else {
+                refused(scenario, world, id, Guard::RefusalIsNotUnreachable);
+            }
+        }
+        Fate::OpenTransaction if scenario.holds(Guard::ClaimRefusesOpenTransaction) => {
+            ask_again(scenario, world, id, Sent::No);
+        }
+        Fate::OpenTransaction => {
+            let outside = world.record.clone();
+            hear(scenario, world, id);
+            world.record = outside;
+        }
+        Fate::Refused => refused(scenario, world, id, Guard::RefusalIsNotUnreachable),
+        Fate::SlowStatus if scenario.holds(Guard::SlowStatusIsLeftOut) => ask_again(scenario, world, id, Sent::No),
+        Fate::SlowStatus => {
+            world.history.withheld = true;
+            unprotected::refuse(scenario, world, id);
+        }
+        Fate::Unsent => ask_again(scenario, world, id, Sent::No),
     }
+}
+
+/// Whether a claim that failed may stand, or may stand later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Maybe,
+    No,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,4 +93,45 @@ pub(crate) fn carry_out(scenario: &Scenario, world: &mut World, id: AttemptId) -
         }
         View::OutcomeUnknown => Claimed::Refused(Answer::OutcomeUnknown),
     }
+}
+
+fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let peeked = match world.attempts[id].stage {
+        Stage::Peeked(look) => Some(look),
+        _ => None,
+    };
+    world.attempts[id].claim_may_stand = false;
+    world.attempts[id].stage = Stage::Claiming;
+    match carry_out(scenario, world, id) {
+        Claimed::Acquired { taken_over } if taken_over && scenario.reconciles(id) => {
+            acquire(world, id, Stage::Reconciling(peeked));
+        }
+        Claimed::Acquired { .. } => acquire(world, id, Stage::Handling),
+        Claimed::Looked => world.attempts[id].stage = Stage::Looked,
+        Claimed::Refused(answer) => {
+            world.history.waited_for_itself |= answer == Answer::InFlight && holds_lease(world, id);
+            world.attempts[id].life = Some(world.life());
+            world.attempts[id].end(answer);
+        }
+    }
+}
+
+fn ask_again(scenario: &Scenario, world: &mut World, id: AttemptId, sent: Sent) {
+    remember(scenario, world, id, sent);
+    world.attempts[id].stage = Stage::Claiming;
+}
+
+/// The store, or the pool in front of it, refuses the claim.
+fn refused(scenario: &Scenario, world: &mut World, id: AttemptId, guard: Guard) {
+    remember(scenario, world, id, Sent::No);
+    if scenario.holds(guard) {
+        unprotected::refuse(scenario, world, id);
+    } else {
+        unprotected::degrade(scenario, world, id, true);
+    }
+}
+
+fn remember(scenario: &Scenario, world: &mut World, id: AttemptId, sent: Sent) {
+    let before = world.attempts[id].claim_may_stand && scenario.holds(Guard::SentClaimsAreRemembered);
+    world.attempts[id].claim_may_stand = before || sent == Sent::Maybe;
 }

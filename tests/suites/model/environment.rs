@@ -1,16 +1,19 @@
 //! Events that no server causes: the clock, the database, and requests still under way on lost connections.
 
 use crate::{
-    claim,
+    claim::{self, Claimed},
     guards::Guard,
+    pool::{self, Other},
     record,
-    scenario::{Mode, Scenario},
+    scenario::{Foreign, Mode, Scenario},
     transactional,
-    world::{AttemptId, Life, Stage, Transaction, World},
+    world::{AttemptId, Life, Record, Stage, Transaction, World},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// The servers can reach the database again.
+    ComeBack,
     /// A COMMIT that has arrived is carried out.
     Commit(AttemptId),
     /// The lease of the reservation ends.
@@ -19,6 +22,11 @@ pub(crate) enum Event {
     Expire,
     /// A heartbeat arrives, however late.
     Extend(AttemptId),
+    /// The servers cannot reach the database any more.
+    GoAway,
+    /// A transaction of another user begins.
+    OtherBegins(Other),
+    OtherEnds(Other),
     /// The database ends a transaction, because its client is gone or has been idle for too long.
     Reap(AttemptId),
     /// The database restarts.
@@ -45,6 +53,19 @@ pub(crate) fn events(scenario: &Scenario, world: &World) -> Vec<Event> {
     if world.left.restarts > 0 && world.attempts.iter().any(|attempt| attempt.transaction != Transaction::None) {
         events.push(Event::Restart);
     }
+    for other in 0..world.others.len() {
+        if world.left.others > 0 && pool::admits_other(scenario, world, other) {
+            events.push(Event::OtherBegins(other));
+        }
+        if world.others[other] > 0 {
+            events.push(Event::OtherEnds(other));
+        }
+    }
+    if world.is_away {
+        events.push(Event::ComeBack);
+    } else if world.left.outages > 0 {
+        events.push(Event::GoAway);
+    }
     if may_end_lease(scenario, world) {
         events.push(Event::EndLease);
     }
@@ -56,12 +77,14 @@ pub(crate) fn events(scenario: &Scenario, world: &World) -> Vec<Event> {
 
 pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
     match event {
+        Event::ComeBack => world.is_away = false,
         Event::Commit(id) => transactional::execute(scenario, world, id),
         Event::EndLease => {
+            let is_foreign = world.record.as_ref().is_some_and(Record::is_foreign);
             if let Some(record) = &mut world.record {
                 record.lease_runs = false;
             }
-            world.life_mut().lease_ended = true;
+            world.life_mut().lease_ended |= !is_foreign || scenario.takes_over_foreign();
         }
         Event::Expire => {
             world.left.expiries -= 1;
@@ -72,6 +95,15 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
             world.left.heartbeats -= 1;
             record::extend(world, id);
         }
+        Event::GoAway => {
+            world.left.outages -= 1;
+            world.is_away = true;
+        }
+        Event::OtherBegins(other) => {
+            world.left.others -= 1;
+            world.others[other] += 1;
+        }
+        Event::OtherEnds(other) => world.others[other] -= 1,
         Event::Reap(id) => transactional::reap(scenario, world, id),
         Event::Restart => {
             world.left.restarts -= 1;
@@ -81,14 +113,29 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
         }
         Event::StrayClaim(id) => {
             world.attempts[id].stray_claim = false;
-            claim::carry_out(scenario, world, id);
+            let got_key = matches!(claim::carry_out(scenario, world, id), Claimed::Acquired { .. });
+            world.attempts[id].claimed_late |= got_key && world.attempts[id].stage == Stage::Ended;
         }
     }
 }
 
-/// Without zombies a lease lasts as long as its holder works, because heartbeats extend it.
+/// Without zombies a lease lasts as long as its holder works, because heartbeats extend it. They end with the answer,
+/// even if the outcome is still to be recorded.
 fn may_end_lease(scenario: &Scenario, world: &World) -> bool {
-    scenario.holds(Guard::LeasesEnd) && world.lease_runs() && (scenario.chaos.zombies || !owner_is_at_work(world))
+    let Some(record) = world.record.as_ref().filter(|record| record.lease_runs) else {
+        return false;
+    };
+    let is_reserved = scenario.servers[record.owner].mode == Mode::Reserved;
+    let owner = &world.attempts[record.owner];
+    let is_renewed = match owner.stage {
+        Stage::Handling if is_reserved => scenario.holds(Guard::HeartbeatHasItsTask),
+        Stage::Settling(_) if is_reserved => owner.answer.is_none(),
+        Stage::Unprotected => scenario.holds(Guard::UnprotectedRunsRenew),
+        stage => stage.is_at_work(),
+    };
+    let has_lease =
+        !record.is_foreign() || scenario.takes_over_foreign() || !scenario.holds(Guard::ForeignReservationsWait);
+    scenario.holds(Guard::LeasesEnd) && has_lease && (scenario.chaos.zombies || !is_renewed)
 }
 
 /// A retention is longer than any call, and a reservation lives at least as long as its lease.
@@ -102,10 +149,20 @@ fn owner_is_at_work(world: &World) -> bool {
     world.record.as_ref().is_some_and(|record| world.attempts[record.owner].stage.is_at_work())
 }
 
-/// The handler ran in reserved mode. The heartbeat may have been under way when the server crashed or settled.
+/// The handler ran with a lease. The heartbeat may have been under way when the server crashed or settled.
 fn had_heartbeats(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     let attempt = &world.attempts[id];
     scenario.servers[id].mode == Mode::Reserved
         && attempt.life.is_some()
-        && matches!(attempt.stage, Stage::Handling | Stage::Settling(_) | Stage::Ended | Stage::Crashed)
+        && matches!(
+            attempt.stage,
+            Stage::Handling | Stage::Unprotected | Stage::Settling(_) | Stage::Ended | Stage::Crashed
+        )
+}
+
+impl Scenario {
+    /// Whether a server takes over reservations of the Go interceptor.
+    fn takes_over_foreign(&self) -> bool {
+        self.servers.iter().any(|server| server.on_foreign_reservation == Foreign::OnLeaseEnded)
+    }
 }

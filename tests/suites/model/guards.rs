@@ -35,6 +35,9 @@ guards! {
     /// A repeated claim finds its own reservation by the token.
     ClaimKnowsItsToken: in_::reserved_rerun => law::NOBODY_WAITS_FOR_ITSELF,
 
+    /// A claim refuses a connection on which a transaction is open: its rollback would undo the reservation.
+    ClaimRefusesOpenTransaction: in_::fooled => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
+
     /// A repeated claim is told again that it took the key over, so that it asks the reconciler.
     ClaimRemembersTakeover: in_::reserved_reconcile => law::ONE_EFFECT,
 
@@ -53,6 +56,12 @@ guards! {
     /// A completed record is not completed again. (Tokens ensure this too, but the Go interceptor has none.)
     CompleteSparesCompleted: in_::mixed_with_go_interceptor => law::RECORDS_ARE_FINAL,
 
+    /// A transaction that lost a conflict is rolled back, and the caller told, if the handler succeeds.
+    ConflictDecidesFirst: in_::transactional_fooled => law::CONFLICTS_ARE_TOLD,
+
+    /// A final error of a handler whose transaction lost a conflict is not recorded.
+    ConflictIsNotFinal: in_::transactional_fooled => law::CONFLICTS_ARE_NOT_RECORDED,
+
     /// In transactional mode the handler writes through the transaction that it gets.
     EffectInTransaction: in_::transactional => law::EFFECT_AND_RECORD_ARE_ONE,
 
@@ -61,6 +70,15 @@ guards! {
 
     /// A late heartbeat does not revive a reservation that its own attempt abandoned.
     ExtendSparesAbandoned: in_::reserved_rerun => law::ABANDONED_IS_ANSWERED,
+
+    /// A reservation of the Go interceptor, which has no lease, is in progress until it expires.
+    ForeignReservationsWait: in_::beside_go_interceptor => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
+
+    /// A claim that gets no connection from the pool is refused.
+    FullPoolIsNotUnreachable: in_::pools => law::UNPROTECTED_IF_UNREACHABLE,
+
+    /// The lease is renewed while the handler blocks its own task.
+    HeartbeatHasItsTask: in_::reserved_reconcile => law::ONE_EFFECT,
 
     /// The database ends transactions whose client is gone or idle.
     IdleTransactionsEnd: in_::transactional => law::EVERY_RUN_COMES_TO_REST,
@@ -89,14 +107,35 @@ guards! {
     /// A lost commit is not assumed to have failed.
     LostCommitIsNotRolledBack: in_::transactional => law::NOTHING_DONE_IS_TRUE,
 
+    /// An error of a pooler that lost its server is not a refusal of a claim: the claim may stand.
+    MisleadingClaimMayStand: in_::fooled => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// An error of a pooler that lost its server is not a refusal of a COMMIT: it is looked up.
+    MisleadingCommitIsLookedUp: in_::transactional_fooled => law::NOTHING_DONE_IS_TRUE,
+
     /// The reconciler looks for the effect after the takeover.
     ReconcileLooksLast: in_::reserved_reconcile => law::ONE_EFFECT,
 
     /// The key is taken over before the reconciler is asked.
     ReconcileTakesOver: in_::reserved_reconcile => law::ONE_EFFECT,
 
+    /// Recording an outcome goes on after the end of the lease: the token fences.
+    RecordingOutlivesLease: in_::reserved_rerun => law::NO_RESERVATION_IS_FORGOTTEN,
+
     /// A record does not expire while the call that made it runs: a retention is longer than any call.
     RecordsOutliveCalls: in_::transactional_expiring => law::NOTHING_DONE_IS_TRUE,
+
+    /// Recording an outcome goes on after the store refused it: the next try may succeed.
+    RecordingOutlivesRefusals: in_::fooled => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// A claim that the database refuses (a missing grant, a corrupt row, a conflict) is refused.
+    RefusalIsNotUnreachable: in_::fooled => law::UNPROTECTED_IF_UNREACHABLE,
+
+    /// A call that is refused releases a claim that may stand.
+    RefusedCallReleases: in_::proceeding_and_rejecting => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// Without the policy to proceed, a call is refused if the store cannot be asked.
+    RejectDoesNotProceed: in_::proceeding_and_rejecting => law::ONE_EFFECT,
 
     /// Only the holder of the token releases a reservation.
     ReleaseChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
@@ -110,6 +149,15 @@ guards! {
     /// An abandoned call is not run again by policy.
     RerunSparesAbandoned: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
+    /// A claim that was sent may stand, whatever becomes of the next attempt.
+    SentClaimsAreRemembered: in_::proceeding => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// A claim whose status is slow is asked again without it.
+    SlowStatusIsLeftOut: in_::fooled => law::SLOW_STATUS_WITHHOLDS_NOTHING,
+
+    /// A call whose claims got no answer is refused if the store answers a probe.
+    SlowStoreIsNotUnreachable: in_::fooled => law::UNPROTECTED_IF_UNREACHABLE,
+
     /// An abandoned record stays marked when it is taken over for a reconciler.
     TakeoverKeepsMark: in_::reserved_policies => law::ABANDONED_IS_NOT_RERUN,
 
@@ -118,6 +166,21 @@ guards! {
 
     /// A reservation is not taken over before its lease has ended.
     TakeoverWaitsForLease: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
+
+    /// A transactional handler does not run without its transaction.
+    TransactionsDoNotProceed: in_::proceeding_and_rejecting => law::EFFECT_AND_RECORD_ARE_ONE,
+
+    /// Transactions leave connections to claims.
+    TransactionsSpareConnections: in_::pools => law::NOBODY_IS_STARVED,
+
+    /// An unprotected run whose claim may stand is recorded by the token.
+    UnprotectedRunsAreRecorded: in_::proceeding => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// An unprotected run whose claim may stand renews the lease by the token, whether or not the claim has arrived.
+    UnprotectedRunsRenew: in_::proceeding_reconcile => law::ONE_EFFECT,
+
+    /// One user does not hold all transactions.
+    UsersShareTransactions: in_::pools => law::NOBODY_IS_STARVED,
 }
 
 #[test]

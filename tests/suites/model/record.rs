@@ -2,7 +2,7 @@
 
 use crate::{
     guards::Guard,
-    scenario::{Mode, Policy, Scenario},
+    scenario::{Foreign, Mode, Policy, Scenario, Server},
     world::{AttemptId, Outcome, Record, Token, World},
 };
 
@@ -20,10 +20,10 @@ pub(crate) enum View {
 }
 
 pub(crate) fn view(scenario: &Scenario, world: &World, id: AttemptId) -> View {
-    view_as(scenario, world.record.as_ref(), world.attempts[id].token, scenario.servers[id].on_lease_ended)
+    view_as(scenario, world.record.as_ref(), world.attempts[id].token, scenario.servers[id])
 }
 
-pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Option<Token>, policy: Policy) -> View {
+pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Option<Token>, server: Server) -> View {
     let Some(record) = record else {
         return View::Free;
     };
@@ -36,7 +36,11 @@ pub(crate) fn view_as(scenario: &Scenario, record: Option<&Record>, token: Optio
     if record.lease_runs && scenario.holds(Guard::TakeoverWaitsForLease) {
         return View::InFlight;
     }
-    match policy {
+    let waits = server.on_foreign_reservation == Foreign::InProgress && scenario.holds(Guard::ForeignReservationsWait);
+    if record.is_foreign() && waits {
+        return View::InFlight;
+    }
+    match server.on_lease_ended {
         Policy::Refuse => View::OutcomeUnknown,
         Policy::Rerun if record.outcome_unknown && scenario.holds(Guard::RerunSparesAbandoned) => View::OutcomeUnknown,
         Policy::Reconcile | Policy::Rerun => View::LeaseEnded,
@@ -61,6 +65,7 @@ pub(crate) fn take_over(scenario: &Scenario, world: &mut World, id: AttemptId) {
     }
     record.outcome_unknown &= scenario.holds(Guard::TakeoverKeepsMark);
     record.owner = id;
+    record.let_go = false;
     record.takeovers += 1;
     record.lease_runs = true;
 }
@@ -105,7 +110,10 @@ pub(crate) fn release(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
     note_trespass(world, id);
     let gives_back = scenario.servers[id].mode != Mode::GoInterceptor && scenario.holds(Guard::ReleaseGivesBack);
     match &mut world.record {
-        Some(record) if gives_back && record.takeovers > 0 => record.lease_runs = false,
+        Some(record) if gives_back && record.takeovers > 0 => {
+            record.lease_runs = false;
+            record.let_go = true;
+        }
         _ => {
             forget_completed(world);
             world.record = None;
@@ -123,6 +131,7 @@ pub(crate) fn abandon(scenario: &Scenario, world: &mut World, id: AttemptId) -> 
     if let Some(record) = &mut world.record {
         record.outcome_unknown = true;
         record.abandoned = Some(record.takeovers);
+        record.let_go = true;
         record.lease_runs = false;
     }
     true

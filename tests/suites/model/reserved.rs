@@ -4,14 +4,18 @@ use crate::{
     claim,
     guards::Guard,
     record,
+    request::{Fate, fates_of_claim, fates_of_settlement},
     scenario::{Policy, Scenario},
+    unprotected::{self, Probe, probes},
     world::{Answer, AttemptId, Disposition, Outcome, Stage, World},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Claim(Fate),
-    /// The server gives up: the outcome was not recorded within the lease, or the claim never got an answer.
+    /// No claim was answered, and the store is asked whether it can be asked.
+    Decide(Probe),
+    /// The server gives up recording the outcome, because the lease is over. Only with a guard left out.
     GiveUp,
     /// The second half of a claim that is not one statement. Only with a guard left out.
     Insert,
@@ -20,16 +24,6 @@ pub(crate) enum Step {
     Reconcile(Word),
     Run(Ending),
     Settle(Fate),
-}
-
-/// The fate of a request to the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Answered,
-    /// The request is carried out, and its answer is lost.
-    AnswerLost,
-    /// The connection is lost before the request is carried out. A claim may still be carried out at any time.
-    Lost,
 }
 
 /// The end of a handler.
@@ -56,18 +50,20 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
     match attempt.stage {
         Stage::Waiting if !scenario.may_be_sent(world, id) => vec![],
         Stage::Waiting if scenario.reconciles(id) && !scenario.holds(Guard::ReconcileLooksLast) => vec![Step::Peek],
-        Stage::Waiting | Stage::Peeked(_) => fates(world).map(Step::Claim).collect(),
-        Stage::Claiming => fates(world).map(Step::Claim).chain([Step::GiveUp]).collect(),
+        Stage::Waiting | Stage::Peeked(_) => claims(scenario, world, id).collect(),
+        Stage::Claiming => claims(scenario, world, id).chain(probes(world).map(Step::Decide)).collect(),
         Stage::Looked => vec![Step::Insert],
         Stage::Reconciling(_) => vec![Step::Reconcile(Word::Truth), Step::Reconcile(Word::Unknown)],
-        Stage::Handling => {
+        Stage::Handling | Stage::Unprotected => {
             let kept = scenario.chaos.final_errors.then_some(Ending::FailsFinally);
             let endings = [Ending::Succeeds, Ending::Fails, Ending::FailsLate].into_iter().chain(kept);
             endings.map(Step::Run).collect()
         }
         Stage::Settling(_) => {
-            let gives_up = attempt.answer.is_some() && !holds_lease(world, id);
-            fates(world).map(Step::Settle).chain(gives_up.then_some(Step::GiveUp)).collect()
+            let is_late = attempt.answer.is_some() && !holds_lease(world, id);
+            let gives_up = is_late && !scenario.holds(Guard::RecordingOutlivesLease);
+            let fates = fates_of_settlement(scenario, world, id);
+            fates.into_iter().map(Step::Settle).chain(gives_up.then_some(Step::GiveUp)).collect()
         }
         Stage::LookingUp(..) | Stage::Ended | Stage::Crashed => vec![],
     }
@@ -76,7 +72,8 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
 pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
     match step {
         Step::Claim(fate) => claim::ask(scenario, world, id, fate),
-        Step::GiveUp => give_up(world, id),
+        Step::Decide(probe) => unprotected::decide(scenario, world, id, probe),
+        Step::GiveUp => world.attempts[id].stage = Stage::Ended,
         Step::Insert => {
             record::reserve(world, id);
             acquire(world, id, Stage::Handling);
@@ -109,17 +106,23 @@ fn reconcile(world: &mut World, id: AttemptId, word: Word) {
 }
 
 fn run(scenario: &Scenario, world: &mut World, id: AttemptId, ending: Ending) {
+    let is_recorded = world.attempts[id].stage == Stage::Handling || unprotected::is_recorded(scenario, world, id);
     let attempt = &mut world.attempts[id];
     if matches!(ending, Ending::Succeeds | Ending::FailsLate) {
         attempt.effect = attempt.life;
     }
-    attempt.stage = Stage::Settling(match ending {
+    let disposition = match ending {
         Ending::Fails => Disposition::Release,
         Ending::FailsFinally => Disposition::Complete(Outcome::FinalError(id)),
         Ending::FailsLate if scenario.holds(Guard::LateFailureAbandons) => Disposition::Abandon,
         Ending::FailsLate => Disposition::Release,
         Ending::Succeeds => Disposition::Complete(Outcome::Response(id)),
-    });
+    };
+    attempt.stage = Stage::Settling(disposition);
+    if !is_recorded {
+        let answer = first_answer(world, id, disposition);
+        world.attempts[id].end(answer);
+    }
 }
 
 /// Tries to record the outcome. The client gets its answer after the first try, whether or not that succeeded.
@@ -129,10 +132,11 @@ fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     };
     let answer = first_answer(world, id, disposition);
     world.attempts[id].answer.get_or_insert(answer);
-    if fate != Fate::Answered {
-        world.left.losses -= 1;
+    fate.spend(&mut world.left);
+    if fate == Fate::Refused && !scenario.holds(Guard::RecordingOutlivesRefusals) {
+        world.attempts[id].stage = Stage::Ended;
     }
-    if fate == Fate::Lost {
+    if matches!(fate, Fate::Lost | Fate::Refused | Fate::Unsent) {
         return;
     }
     let settled = match disposition {
@@ -155,25 +159,13 @@ fn first_answer(world: &World, id: AttemptId, disposition: Disposition) -> Answe
     }
 }
 
-fn give_up(world: &mut World, id: AttemptId) {
-    let attempt = &mut world.attempts[id];
-    if attempt.stage == Stage::Claiming {
-        attempt.answer = Some(Answer::Unavailable);
-        attempt.stage = Stage::Settling(Disposition::Release);
-    } else {
-        attempt.stage = Stage::Ended;
-    }
+fn claims(scenario: &Scenario, world: &World, id: AttemptId) -> impl Iterator<Item = Step> + use<> {
+    fates_of_claim(scenario, world, id).into_iter().map(Step::Claim)
 }
 
+/// Whether the attempt's reservation is there, with a running lease.
 pub(crate) fn holds_lease(world: &World, id: AttemptId) -> bool {
     world.lease_runs() && world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token)
-}
-
-/// The possible fates; losses are possible while the scenario has some left.
-fn fates(world: &World) -> impl Iterator<Item = Fate> + use<> {
-    let fates: &[Fate] =
-        if world.left.losses > 0 { &[Fate::Answered, Fate::AnswerLost, Fate::Lost] } else { &[Fate::Answered] };
-    fates.iter().copied()
 }
 
 impl Scenario {

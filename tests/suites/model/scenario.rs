@@ -16,6 +16,8 @@ pub(crate) struct Scenario {
     /// The server of each attempt.
     pub(crate) servers: Vec<Server>,
     pub(crate) chaos: Chaos,
+    /// The size of the pool that all servers share; `None` if there are always enough connections.
+    pub(crate) connections: Option<u8>,
     /// Conditions that must be seen at least once, so that the scenario exercises what it is for.
     pub(crate) sights: Vec<Condition>,
     pub(crate) left_out: Option<Guard>,
@@ -26,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) mode: Mode,
     /// The policy for a reservation whose lease ended without an outcome.
     pub(crate) on_lease_ended: Policy,
+    pub(crate) on_foreign_reservation: Foreign,
+    pub(crate) on_store_unavailable: StorePolicy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,21 +47,54 @@ pub(crate) enum Policy {
     Rerun,
 }
 
+/// The policy for a reservation of the Go interceptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// In progress until it expires.
+    InProgress,
+    /// As if its lease had ended, once it is as old as a lease.
+    OnLeaseEnded,
+}
+
+/// The policy for a call whose claim cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StorePolicy {
+    /// The handler runs unprotected. In reserved mode only.
+    Proceed,
+    Reject,
+}
+
 /// The kinds of failures, and how often each may happen.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Chaos {
+    /// The number of transactions that lose a conflict.
+    pub(crate) conflicts: u8,
     /// The number of server processes that crash.
     pub(crate) crashes: u8,
     /// The number of records whose retention ends.
     pub(crate) expiries: u8,
     /// Whether handlers may end with a final error.
     pub(crate) final_errors: bool,
+    /// The number of claims that meet a pool full of other calls' statements.
+    pub(crate) full_pools: u8,
     /// The number of heartbeats that arrive after the lease has ended.
     pub(crate) heartbeats: u8,
     /// The number of requests or answers that are lost on the way.
     pub(crate) losses: u8,
+    /// The number of requests that are carried out and answered with an error: a pooler has lost its server.
+    pub(crate) misleading_answers: u8,
+    /// The number of claims on a connection that comes with an open transaction.
+    pub(crate) open_transactions: u8,
+    /// The number of transactions of other users.
+    pub(crate) others: u8,
+    /// The number of times that the servers cannot reach the database.
+    pub(crate) outages: u8,
+    /// The number of claims that the database refuses.
+    pub(crate) refusals: u8,
     /// The number of database restarts.
     pub(crate) restarts: u8,
+    /// The number of claims whose status is slow.
+    pub(crate) slow_statuses: u8,
     /// Whether a lease may end while its holder still works.
     pub(crate) zombies: bool,
 }
@@ -89,7 +126,8 @@ impl Scenario {
         (0..id).all(|other| self.servers[other] != self.servers[id] || world.attempts[other].stage != Stage::Waiting)
     }
 
-    /// Whether the scenario promises at most one effect, whatever the clock does.
+    /// Whether the scenario promises at most one effect, whatever the clock does. (Each unprotected run whose claim
+    /// does not stand may add one.)
     pub(crate) fn allows_one_effect_at_most(&self) -> bool {
         let all = |holds: fn(&Server) -> bool| self.servers.iter().all(holds);
         all(|server| server.mode == Mode::Transactional)

@@ -4,7 +4,7 @@
 
 use crate::{
     explore, properties as law,
-    scenario::{Chaos, Mode, Policy, Scenario, Server},
+    scenario::{Chaos, Foreign, Mode, Policy, Scenario, Server, StorePolicy},
     sights as see,
 };
 
@@ -22,6 +22,7 @@ pub(crate) fn transactional() -> Scenario {
             see::IN_FLIGHT,
             see::REPLAYED,
         ],
+        connections: None,
         left_out: None,
     }
 }
@@ -32,6 +33,7 @@ pub(crate) fn transactional_expiring() -> Scenario {
         servers: vec![server(Mode::Transactional, Policy::Rerun); 3],
         chaos: Chaos { crashes: 2, expiries: 2, losses: 2, restarts: 1, ..Chaos::default() },
         sights: vec![see::FOUND_COMMITTED, see::RECORDED_AGAIN, see::REPLAYED],
+        connections: None,
         left_out: None,
     }
 }
@@ -51,6 +53,7 @@ pub(crate) fn reserved_rerun() -> Scenario {
             see::TAKEN_OVER_TWICE,
             see::TWO_EFFECTS,
         ],
+        connections: None,
         left_out: None,
     }
 }
@@ -65,9 +68,11 @@ pub(crate) fn reserved_refuse() -> Scenario {
             see::IN_FLIGHT,
             see::OUTCOME_UNKNOWN,
             see::RECORDED_AGAIN,
+            see::REFUSED_AFTER_LATE_CLAIM,
             see::REPLAYED,
             see::SETTLED_IN_BACKGROUND,
         ],
+        connections: None,
         left_out: None,
     }
 }
@@ -85,6 +90,7 @@ pub(crate) fn reserved_reconcile() -> Scenario {
             see::REPLAYED,
             see::TAKEN_OVER_TWICE,
         ],
+        connections: None,
         left_out: None,
     }
 }
@@ -105,6 +111,7 @@ pub(crate) fn reserved_policies() -> Scenario {
         servers: policies.map(|policy| server(Mode::Reserved, policy)).to_vec(),
         chaos: Chaos { crashes: 2, losses: 1, zombies: true, ..Chaos::default() },
         sights: vec![see::OUTCOME_UNKNOWN, see::RECONCILED, see::TAKEN_OVER_TWICE],
+        connections: None,
         left_out: None,
     }
 }
@@ -123,6 +130,7 @@ pub(crate) fn mixed() -> Scenario {
             see::REPLAYED,
             see::TWO_EFFECTS,
         ],
+        connections: None,
         left_out: None,
     }
 }
@@ -131,9 +139,10 @@ pub(crate) fn mixed_refuse() -> Scenario {
     let modes = [Mode::Transactional, Mode::Reserved, Mode::GoInterceptor];
     Scenario {
         name: "mixed, refuse",
-        servers: modes.map(|mode| server(mode, Policy::Refuse)).to_vec(),
+        servers: modes.map(|mode| server_beside_go(mode, Policy::Refuse)).to_vec(),
         chaos: Chaos { crashes: 2, losses: 2, restarts: 1, zombies: true, ..Chaos::default() },
         sights: vec![see::COMMIT_REFUSED, see::OUTCOME_UNKNOWN, see::REPLAYED],
+        connections: None,
         left_out: None,
     }
 }
@@ -142,9 +151,10 @@ pub(crate) fn mixed_with_go_interceptor() -> Scenario {
     let modes = [Mode::Transactional, Mode::GoInterceptor, Mode::Reserved, Mode::Transactional];
     Scenario {
         name: "mixed with the Go interceptor",
-        servers: modes.map(|mode| server(mode, Policy::Rerun)).to_vec(),
+        servers: modes.map(|mode| server_beside_go(mode, Policy::Rerun)).to_vec(),
         chaos: Chaos { crashes: 1, zombies: true, ..Chaos::default() },
         sights: vec![see::COMMIT_REFUSED, see::FENCED, see::REPLAYED, see::TAKEN_OVER, see::TWO_EFFECTS],
+        connections: None,
         left_out: None,
     }
 }
@@ -153,14 +163,130 @@ pub(crate) fn mixed_reconcile() -> Scenario {
     let modes = [Mode::Transactional, Mode::GoInterceptor, Mode::Reserved, Mode::Reserved];
     Scenario {
         name: "mixed, reconcile",
-        servers: modes.map(|mode| server(mode, Policy::Reconcile)).to_vec(),
+        servers: modes.map(|mode| server_beside_go(mode, Policy::Reconcile)).to_vec(),
         chaos: Chaos { crashes: 1, losses: 1, ..Chaos::default() },
         sights: vec![see::GIVEN_BACK, see::RECONCILED, see::REPLAYED],
+        connections: None,
         left_out: None,
     }
 }
 
-const ALL: [fn() -> Scenario; 11] = [
+pub(crate) fn beside_go_interceptor() -> Scenario {
+    let modes = [Mode::GoInterceptor, Mode::GoInterceptor, Mode::Reserved, Mode::Transactional];
+    Scenario {
+        name: "beside the Go interceptor",
+        servers: modes.map(|mode| server(mode, Policy::Rerun)).to_vec(),
+        chaos: Chaos { crashes: 1, expiries: 1, losses: 1, ..Chaos::default() },
+        sights: vec![see::FOREIGN_WAITS, see::RECORDED_AGAIN, see::REPLAYED],
+        connections: None,
+        left_out: None,
+    }
+}
+
+/// The store is there, but slow, it refuses, or what it answers is not true.
+pub(crate) fn fooled() -> Scenario {
+    Scenario {
+        name: "reserved, fooled",
+        servers: vec![proceeding_server(Mode::Reserved, Policy::Rerun); 3],
+        chaos: Chaos {
+            losses: 1,
+            misleading_answers: 1,
+            open_transactions: 1,
+            refusals: 1,
+            slow_statuses: 1,
+            ..Chaos::default()
+        },
+        sights: vec![see::CLAIMED_LATE, see::FREED_IN_BACKGROUND, see::NOT_RUN, see::REPLAYED_DESPITE_STATUS],
+        connections: None,
+        left_out: None,
+    }
+}
+
+/// The store cannot be reached for a while, and the policy is to proceed.
+pub(crate) fn proceeding() -> Scenario {
+    Scenario {
+        name: "reserved, proceeding",
+        servers: vec![proceeding_server(Mode::Reserved, Policy::Rerun); 3],
+        chaos: Chaos { losses: 1, outages: 1, zombies: true, ..Chaos::default() },
+        sights: vec![
+            see::CLAIMED_LATE,
+            see::SETTLED_IN_BACKGROUND,
+            see::TAKEN_OVER,
+            see::UNHELD_RUN,
+            see::UNPROTECTED_AND_FENCED,
+            see::UNPROTECTED_AND_RECORDED,
+        ],
+        connections: None,
+        left_out: None,
+    }
+}
+
+pub(crate) fn proceeding_reconcile() -> Scenario {
+    Scenario {
+        name: "reserved, proceeding, reconcile",
+        servers: vec![proceeding_server(Mode::Reserved, Policy::Reconcile); 3],
+        chaos: Chaos { losses: 1, outages: 1, ..Chaos::default() },
+        sights: vec![see::RECONCILED, see::TAKEN_OVER, see::UNHELD_RUN, see::UNPROTECTED_AND_RECORDED],
+        ..proceeding()
+    }
+}
+
+pub(crate) fn proceeding_and_rejecting() -> Scenario {
+    let mut scenario = proceeding();
+    scenario.name = "proceeding and rejecting, refuse";
+    scenario.chaos.crashes = 1;
+    scenario.servers = vec![
+        server(Mode::Reserved, Policy::Refuse),
+        proceeding_server(Mode::Reserved, Policy::Refuse),
+        proceeding_server(Mode::Transactional, Policy::Refuse),
+    ];
+    scenario.sights = vec![see::FREED_IN_BACKGROUND, see::NOT_RUN, see::UNHELD_RUN, see::UNPROTECTED_AND_RECORDED];
+    scenario
+}
+
+/// Two other users hold transactions in the same pool.
+pub(crate) fn pools() -> Scenario {
+    Scenario {
+        name: "pools",
+        servers: vec![
+            proceeding_server(Mode::Reserved, Policy::Rerun),
+            proceeding_server(Mode::Reserved, Policy::Rerun),
+            server(Mode::Transactional, Policy::Rerun),
+        ],
+        chaos: Chaos { full_pools: 1, losses: 1, others: 3, ..Chaos::default() },
+        sights: vec![see::FREED_IN_BACKGROUND, see::IN_FLIGHT, see::NOT_RUN, see::REPLAYED],
+        connections: Some(3),
+        left_out: None,
+    }
+}
+
+/// Conflicts, and a pooler that answers a COMMIT with an error.
+pub(crate) fn transactional_fooled() -> Scenario {
+    Scenario {
+        name: "transactional, fooled",
+        servers: vec![server(Mode::Transactional, Policy::Rerun); 3],
+        chaos: Chaos {
+            conflicts: 2,
+            crashes: 1,
+            final_errors: true,
+            misleading_answers: 2,
+            outages: 1,
+            ..Chaos::default()
+        },
+        sights: vec![see::CONFLICT, see::FOUND_COMMITTED, see::FOUND_ROLLED_BACK, see::NOT_RUN, see::REPLAYED],
+        connections: None,
+        left_out: None,
+    }
+}
+
+const ALL: [fn() -> Scenario; 18] = [
+    beside_go_interceptor,
+    fooled,
+    pools,
+    proceeding,
+    proceeding_and_rejecting,
+    proceeding_reconcile,
+    transactional_fooled,
     transactional,
     transactional_expiring,
     reserved_rerun,
@@ -175,7 +301,16 @@ const ALL: [fn() -> Scenario; 11] = [
 ];
 
 fn server(mode: Mode, on_lease_ended: Policy) -> Server {
-    Server { mode, on_lease_ended }
+    let on_store_unavailable = StorePolicy::Reject;
+    Server { mode, on_foreign_reservation: Foreign::InProgress, on_lease_ended, on_store_unavailable }
+}
+
+fn server_beside_go(mode: Mode, on_lease_ended: Policy) -> Server {
+    Server { on_foreign_reservation: Foreign::OnLeaseEnded, ..server(mode, on_lease_ended) }
+}
+
+fn proceeding_server(mode: Mode, on_lease_ended: Policy) -> Server {
+    Server { on_store_unavailable: StorePolicy::Proceed, ..server(mode, on_lease_ended) }
 }
 
 #[test]
@@ -234,8 +369,43 @@ fn keeps_a_transactional_effect_and_its_record_together_beside_a_go_interceptor(
 }
 
 #[test]
+fn has_no_second_effect_beside_a_go_interceptor_by_default() {
+    explore::holds(beside_go_interceptor());
+}
+
+#[test]
+fn runs_nothing_unprotected_if_the_store_is_slow_or_refuses_or_misleads() {
+    explore::holds(fooled());
+}
+
+#[test]
+fn runs_nothing_unprotected_if_the_pool_is_full_and_starves_nobody() {
+    explore::holds(pools());
+}
+
+#[test]
+fn has_a_second_effect_of_an_unprotected_run_only_if_its_claim_does_not_stand() {
+    explore::holds(proceeding());
+}
+
+#[test]
+fn has_a_second_effect_of_an_unprotected_run_only_if_its_claim_does_not_stand_with_reconcile() {
+    explore::holds(proceeding_reconcile());
+}
+
+#[test]
+fn runs_unprotected_only_where_the_policy_is_to_proceed() {
+    explore::holds(proceeding_and_rejecting());
+}
+
+#[test]
+fn keeps_one_effect_and_its_record_together_while_conflicts_happen_and_answers_mislead() {
+    explore::holds(transactional_fooled());
+}
+
+#[test]
 fn ends_every_run() {
-    for scenario in [transactional_expiring(), reserved_rerun(), mixed_refuse()] {
+    for scenario in [transactional_expiring(), reserved_rerun(), mixed_refuse(), fooled(), pools()] {
         explore::ends(&scenario);
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::{
     guards::Guard,
+    pool,
     record::{self, View},
     reserved::Word,
     scenario::{Policy, Scenario},
@@ -16,6 +17,8 @@ use crate::{
 pub(crate) enum Step {
     /// BEGIN, the lock, and a read of the record.
     Begin,
+    /// The transaction loses a conflict; the handler may not notice.
+    Conflict,
     /// The connection is lost, with everything under way on it.
     Disconnect,
     /// The handler fails: ROLLBACK.
@@ -28,6 +31,8 @@ pub(crate) enum Step {
     Hear,
     /// The lost COMMIT is looked up: the same lock on another connection, then a read of the record.
     LookUp,
+    /// The pooler in front of the database loses its server, and answers the COMMIT with an error.
+    Mislead,
     /// The record is read before the lock is granted. Only with a guard left out.
     Peek,
     /// The reconciler is asked, with the transaction open.
@@ -47,7 +52,9 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
         }
         Stage::Handling => {
             let kept = scenario.chaos.final_errors.then_some(Step::FailFinally);
-            [Step::Succeed, Step::Fail].into_iter().chain(kept).chain(disconnect).collect()
+            let can_conflict = world.left.conflicts > 0 && attempt.transaction == Transaction::Open;
+            let conflict = (can_conflict && !attempt.in_conflict).then_some(Step::Conflict);
+            [Step::Succeed, Step::Fail].into_iter().chain(kept).chain(conflict).chain(disconnect).collect()
         }
         Stage::Settling(_) => {
             let next = match attempt.transaction {
@@ -55,11 +62,14 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
                 Transaction::Committing(_) => None,
                 Transaction::Committed | Transaction::Refused => Some(Step::Hear),
             };
-            next.into_iter().chain(disconnect).collect()
+            let is_sent = !matches!(attempt.transaction, Transaction::None | Transaction::Open);
+            let mislead = (world.left.misleading_answers > 0 && is_sent).then_some(Step::Mislead);
+            next.into_iter().chain(mislead).chain(disconnect).collect()
         }
         Stage::LookingUp(_, None) if !scenario.holds(Guard::LookUpLooksLast) => vec![Step::Peek, Step::GiveUp],
         Stage::LookingUp(..) => {
-            let may_look = world.lock.is_none() || !scenario.holds(Guard::LookUpTakesLock);
+            let is_granted = world.lock.is_none() || !scenario.holds(Guard::LookUpTakesLock);
+            let may_look = is_granted && !world.is_away && !pool::is_full(scenario, world);
             may_look.then_some(Step::LookUp).into_iter().chain([Step::GiveUp]).collect()
         }
         _ => vec![],
@@ -69,19 +79,33 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
 pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: Step) {
     match step {
         Step::Begin => begin(scenario, world, id),
+        Step::Conflict => {
+            world.left.conflicts -= 1;
+            world.attempts[id].in_conflict = true;
+        }
         Step::Disconnect => {
             world.left.losses -= 1;
             lose_answer(world, id);
             doubt(scenario, world, id);
         }
-        Step::Fail => {
-            end(world, id);
-            world.attempts[id].end(Answer::Failed);
+        Step::Fail if world.attempts[id].in_conflict => roll_back(world, id, Answer::Conflict),
+        Step::Fail => roll_back(world, id, Answer::Failed),
+        Step::FailFinally if world.attempts[id].in_conflict && scenario.holds(Guard::ConflictIsNotFinal) => {
+            roll_back(world, id, Answer::Conflict);
         }
         Step::FailFinally => world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::FinalError(id))),
         Step::GiveUp => world.attempts[id].end(Answer::Unavailable),
         Step::Hear => hear(scenario, world, id),
         Step::LookUp => look_up(scenario, world, id),
+        Step::Mislead => {
+            world.left.misleading_answers -= 1;
+            lose_answer(world, id);
+            if scenario.holds(Guard::MisleadingCommitIsLookedUp) {
+                doubt(scenario, world, id);
+            } else {
+                world.attempts[id].end(Answer::RolledBack);
+            }
+        }
         Step::Peek => {
             let seen = Some(sees_its_record(scenario, world, id));
             if let Stage::LookingUp(outcome, _) = world.attempts[id].stage {
@@ -90,6 +114,9 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
         }
         Step::Reconcile(word) => reconcile(world, id, word),
         Step::SendCommit => send_commit(scenario, world, id),
+        Step::Succeed if world.attempts[id].in_conflict && scenario.holds(Guard::ConflictDecidesFirst) => {
+            roll_back(world, id, Answer::Conflict);
+        }
         Step::Succeed => {
             if !scenario.holds(Guard::EffectInTransaction) {
                 world.attempts[id].effect = Some(world.life());
@@ -148,6 +175,13 @@ pub(crate) fn lose_answer(world: &mut World, id: AttemptId) {
 fn begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let life = world.life();
     world.attempts[id].life = Some(life);
+    if world.is_away {
+        return cannot_begin(scenario, world, id);
+    }
+    if !pool::admits(scenario, world) {
+        world.history.starved |= pool::is_taken_by_one(scenario, world);
+        return world.attempts[id].end(Answer::NotRun);
+    }
     if world.lock.is_some() && scenario.holds(Guard::BeginTakesLock) {
         return world.attempts[id].end(Answer::InFlight);
     }
@@ -163,6 +197,21 @@ fn begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
     attempt.saw = world.record.as_ref().map(|record| (record.owner, record.takeovers));
     attempt.transaction = Transaction::Open;
     attempt.stage = if asks { Stage::Reconciling(None) } else { Stage::Handling };
+}
+
+/// The database cannot be reached. Without a transaction the handler does not run, whatever the policy is.
+fn cannot_begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let attempt = &mut world.attempts[id];
+    if scenario.holds(Guard::TransactionsDoNotProceed) {
+        return attempt.end(Answer::NotRun);
+    }
+    attempt.effect = attempt.life;
+    attempt.end(Answer::Own(Outcome::Response(id)));
+}
+
+fn roll_back(world: &mut World, id: AttemptId, answer: Answer) {
+    end(world, id);
+    world.attempts[id].end(answer);
 }
 
 /// The answer to a duplicate; `None` if the handler runs.
@@ -181,10 +230,7 @@ fn reconcile(world: &mut World, id: AttemptId, word: Word) {
             world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::Response(executed)));
         }
         (Word::Truth, None) => world.attempts[id].stage = Stage::Handling,
-        (Word::Unknown, _) => {
-            end(world, id);
-            world.attempts[id].end(Answer::OutcomeUnknown);
-        }
+        (Word::Unknown, _) => roll_back(world, id, Answer::OutcomeUnknown),
     }
 }
 
@@ -192,7 +238,11 @@ fn send_commit(scenario: &Scenario, world: &mut World, id: AttemptId) {
     let Stage::Settling(Disposition::Complete(outcome)) = world.attempts[id].stage else {
         return;
     };
-    if world.attempts[id].transaction == Transaction::Open {
+    let is_open = world.attempts[id].transaction == Transaction::Open;
+    if is_open && world.attempts[id].in_conflict && matches!(outcome, Outcome::Response(_)) {
+        // PostgreSQL answers the COMMIT with ROLLBACK.
+        roll_back(world, id, Answer::RolledBack);
+    } else if is_open {
         world.attempts[id].transaction = Transaction::Committing(outcome);
     } else {
         doubt(scenario, world, id);

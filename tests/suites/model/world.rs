@@ -13,6 +13,10 @@ pub(crate) struct World {
     /// The advisory lock, as the attempt whose transaction holds it.
     pub(crate) lock: Option<AttemptId>,
     pub(crate) attempts: Vec<Attempt>,
+    /// The servers cannot reach the database. What has reached it is still carried out.
+    pub(crate) is_away: bool,
+    /// The number of connections that the transactions of other users hold.
+    pub(crate) others: [u8; 2],
     /// The failures that may still happen.
     pub(crate) left: Chaos,
     pub(crate) history: History,
@@ -24,7 +28,10 @@ impl World {
             stage: Stage::Waiting,
             token: (mode != Mode::GoInterceptor).then_some(id),
             transaction: Transaction::None,
+            claim_may_stand: false,
             stray_claim: false,
+            claimed_late: false,
+            in_conflict: false,
             answer: None,
             fenced: false,
             saw: None,
@@ -35,6 +42,8 @@ impl World {
             record: None,
             lock: None,
             attempts: scenario.servers.iter().map(|server| server.mode).enumerate().map(attempt).collect(),
+            is_away: false,
+            others: [0; 2],
             left: scenario.chaos,
             history: History { lives: vec![Life::default()], ..History::default() },
         }
@@ -63,10 +72,12 @@ impl World {
         self.record.as_ref().is_some_and(|record| record.lease_runs)
     }
 
-    /// Whether only a new call can change anything: no server works, no transaction is open, no lease runs.
+    /// Whether only a new call can change anything: no server works, no transaction is open, no lease runs. (A foreign
+    /// reservation has none.)
     pub(crate) fn is_at_rest(&self) -> bool {
         let rests = |attempt: &Attempt| !attempt.stage.is_at_work() && attempt.transaction == Transaction::None;
-        self.attempts.iter().all(rests) && !self.lease_runs()
+        let is_foreign = self.record.as_ref().is_some_and(Record::is_foreign);
+        self.attempts.iter().all(rests) && (!self.lease_runs() || is_foreign) && self.others == [0; 2]
     }
 }
 
@@ -84,11 +95,27 @@ pub(crate) struct Record {
     pub(crate) owner: AttemptId,
     /// Not a column: the number of takeovers before it was abandoned last.
     pub(crate) abandoned: Option<u8>,
+    /// Not a column: its holder has given it back or abandoned it.
+    pub(crate) let_go: bool,
 }
 
 impl Record {
     pub(crate) fn reserved(token: Option<Token>, owner: AttemptId) -> Self {
-        Self { token, lease_runs: true, takeovers: 0, outcome_unknown: false, outcome: None, owner, abandoned: None }
+        Self {
+            token,
+            lease_runs: true,
+            takeovers: 0,
+            outcome_unknown: false,
+            outcome: None,
+            owner,
+            abandoned: None,
+            let_go: false,
+        }
+    }
+
+    /// Whether it is a reservation of the Go interceptor.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.token.is_none() && self.outcome.is_none()
     }
 }
 
@@ -115,8 +142,14 @@ pub(crate) struct Attempt {
     /// The token that it sends; `None` for the Go interceptor.
     pub(crate) token: Option<Token>,
     pub(crate) transaction: Transaction,
+    /// One of its claims was sent, and none was answered.
+    pub(crate) claim_may_stand: bool,
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
+    /// A claim of this attempt got the key after the attempt had ended.
+    pub(crate) claimed_late: bool,
+    /// Its transaction lost a conflict.
+    pub(crate) in_conflict: bool,
     pub(crate) answer: Option<Answer>,
     /// Its disposition was refused.
     pub(crate) fenced: bool,
@@ -144,13 +177,15 @@ pub(crate) enum Stage {
     Peeked(Option<AttemptId>),
     /// No record was seen, and one is about to be inserted. Only with a guard left out.
     Looked,
-    /// The answer to the claim was lost; the claim is about to be repeated.
+    /// The claim failed. It is about to be repeated, or the probe to be sent.
     Claiming,
     /// The key was taken over, and the reconciler is about to be asked. With a guard left out, it was asked before and
     /// saw this.
     Reconciling(Option<Option<AttemptId>>),
     /// The handler runs.
     Handling,
+    /// The handler runs, and the server does not know of a reservation.
+    Unprotected,
     /// The handler has ended; the outcome is about to be sent, or sent again.
     Settling(Disposition),
     /// The answer to a COMMIT was lost, and the COMMIT is about to be looked up. With a guard left out, it was looked
@@ -198,6 +233,8 @@ impl Transaction {
 /// The answer to the client. It makes no difference whether the client still waits.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Answer {
+    /// The transaction lost a conflict and was rolled back; the client may retry.
+    Conflict,
     /// The handler failed after its effect was committed.
     Doubtful,
     /// The handler failed, and nothing was done.
@@ -205,6 +242,8 @@ pub(crate) enum Answer {
     /// The answer to COMMIT was lost; a lookup found the record.
     FoundCommitted(Outcome),
     InFlight,
+    /// Refused before the handler ran: the store was unavailable, overloaded or misconfigured.
+    NotRun,
     OutcomeUnknown,
     /// The outcome of its own handler.
     Own(Outcome),
@@ -235,14 +274,20 @@ impl Answer {
 pub(crate) struct History {
     /// One life for each use of the key, up to the expiry of its record. The last is the current one.
     pub(crate) lives: Vec<Life>,
+    /// A handler ran unprotected although the store could be asked.
+    pub(crate) proceeded_though_reachable: bool,
     /// An abandoned call was run again without a reconciler's permission.
     pub(crate) reran_abandoned: bool,
     /// A completed record was changed or deleted before it expired.
     pub(crate) rewritten: bool,
+    /// A claim met a pool full of transactions, or a transaction met one whose permits another user held alone.
+    pub(crate) starved: bool,
     /// A reservation was changed with the token of an attempt that did not hold it.
     pub(crate) trespassed: bool,
     /// The attempt that held the key was told that the key is in flight.
     pub(crate) waited_for_itself: bool,
+    /// A response that is recorded was not replayed, because its status was slow.
+    pub(crate) withheld: bool,
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
@@ -251,4 +296,6 @@ pub(crate) struct Life {
     pub(crate) lease_ended: bool,
     /// The outcome that was recorded.
     pub(crate) recorded: Option<Outcome>,
+    /// The number of handlers that ran unprotected, by policy, while their claim did not stand, or had taken over.
+    pub(crate) unheld_runs: u8,
 }
