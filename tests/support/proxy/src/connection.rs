@@ -29,6 +29,7 @@ pub(crate) struct Connection {
     /// The port of the connection to the server.
     pub(crate) port: u16,
     server: TcpStream,
+    silent: AtomicBool,
 }
 
 /// Bytes on their way, and when they are sent on.
@@ -47,6 +48,7 @@ impl Connection {
             lost_answer: Mutex::default(),
             port: server.local_addr()?.port(),
             server,
+            silent: AtomicBool::new(false),
         });
         if shared.add(&connection, generation) {
             thread::scope(|scope| {
@@ -68,6 +70,15 @@ impl Connection {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// Drops what is sent from now on, both ways, and leaves both sockets open.
+    pub(crate) fn silence(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn lost_answer(&self) -> MutexGuard<'_, Option<ArmedCut>> {
         self.lost_answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +95,8 @@ impl Connection {
             scope.spawn(move || self.receive(from, direction, shared, &sender));
             // A peer that is gone ends the connection, too.
             let _ = self.send(to, direction, shared, pieces);
+            // The end of a silent connection is not heard either.
+            shared.wait_while_silent(self);
             shared.remove(self);
         });
     }

@@ -84,6 +84,13 @@ impl Proxy {
         self.shared.cut_connections();
     }
 
+    /// Silences all connections, and goes on accepting new ones: nothing that is sent on them arrives, not even their
+    /// end, and both sides find them open. A firewall that has forgotten a connection does this, and a failover whose
+    /// old server is gone. They stay silent until they are cut.
+    pub fn silence_connections(&self) {
+        self.shared.silence_connections();
+    }
+
     /// Arms a cut, which happens after those that were armed before. `on_cut` is called when it happens, before a client
     /// can notice.
     pub fn cut_later(&self, cut: Cut, on_cut: impl FnOnce() + Send + 'static) {

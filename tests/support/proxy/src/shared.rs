@@ -96,6 +96,18 @@ impl Shared {
         self.woken.notify_all();
     }
 
+    /// Silences all connections that there are.
+    pub(crate) fn silence_connections(&self) {
+        self.state().connections.iter().for_each(|connection| connection.silence());
+        self.woken.notify_all();
+    }
+
+    /// Waits until a connection that is silent is cut.
+    pub(crate) fn wait_while_silent(&self, connection: &Connection) {
+        let waits = |_: &mut State| connection.is_silent() && !connection.is_closed();
+        drop(self.woken.wait_while(self.state(), waits));
+    }
+
     pub(crate) fn set_held(&self, held: bool) {
         self.state().held = held;
         self.woken.notify_all();
@@ -103,10 +115,13 @@ impl Shared {
 
     /// Waits for the end of a hold, and decides what happens to bytes that are about to go in this direction.
     pub(crate) fn passage(&self, connection: &Connection, direction: Direction, bytes: &[u8]) -> Passage {
-        let waits = |state: &mut State| state.held && !connection.is_closed();
+        let waits = |state: &mut State| state.held && !connection.is_closed() && !connection.is_silent();
         let mut state = self.woken.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
         if connection.is_closed() {
             return Passage::Closed;
+        }
+        if connection.is_silent() {
+            return Passage::None;
         }
         let mut lost_answer = connection.lost_answer();
         if lost_answer.is_some() && direction == Direction::Answers {

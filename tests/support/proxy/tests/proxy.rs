@@ -177,6 +177,45 @@ fn carries_nothing_that_was_held_when_it_was_cut() {
 }
 
 #[test]
+fn a_silent_connection_carries_nothing_and_stays_open() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    proxy.silence_connections();
+    stream.write_all(b"silenced").expect("it is sent");
+
+    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let nothing = stream.read(&mut [0]).expect_err("neither an answer nor an end");
+    assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(echo(&mut connect(&proxy), b"after"), b"after");
+    proxy.cut_connections();
+    assert_eq!(read(&mut stream, &mut [0]), 0);
+}
+
+#[test]
+fn the_end_of_a_silent_connection_does_not_reach_the_server() {
+    let (ended, ends) = std::sync::mpsc::channel();
+    static ENDED: Mutex<Option<std::sync::mpsc::Sender<()>>> = Mutex::new(None);
+    *ENDED.lock().expect("no panic") = Some(ended);
+    let proxy = proxy_of(|stream| {
+        io::copy(&mut &stream, &mut &stream)?;
+        let sender = ENDED.lock().expect("no panic").clone();
+        sender.expect("a receiver").send(()).map_err(io::Error::other)
+    });
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    proxy.silence_connections();
+    drop(stream);
+
+    assert!(ends.recv_timeout(Duration::from_millis(200)).is_err(), "the server has seen the end");
+    assert_eq!(proxy.ports().len(), 1);
+    proxy.cut_connections();
+    ends.recv_timeout(PATIENCE).expect("the server sees the end");
+}
+
+#[test]
 fn cut_it_takes_no_connections_until_it_is_mended() {
     let proxy = proxy();
     let mut stream = connect(&proxy);
