@@ -68,8 +68,9 @@ pub(crate) fn step(step: Step) {
 }
 
 /// Logs the result of a recovery run.
-pub(crate) fn recovered(completed: u64, not_executed: u64, unknown: u64) {
-    tracing::info!(completed, not_executed, unknown, "recovered calls whose lease had ended without an outcome");
+pub(crate) fn recovered(completed: u64, failed: u64, not_executed: u64, unknown: u64) {
+    let what = "recovered calls whose lease had ended without an outcome";
+    tracing::info!(completed, failed, not_executed, unknown, "{what}");
 }
 
 pub(crate) fn swept(deleted: u64) {
@@ -197,6 +198,12 @@ impl ProcedureTelemetry {
                 "could not reconcile a call whose lease had ended without an outcome"
             ),
         }
+    }
+
+    /// Logs an abandoned call that a recovery could not ask about.
+    pub(crate) fn not_recovered(&self, error: &dyn fmt::Display) {
+        let what = "could not claim the key of a call whose lease had ended without an outcome; the next run tries again";
+        tracing::warn!(procedure = &*self.path, %error, "{what}");
     }
 
     pub(crate) fn lease_lost(&self, why: &dyn fmt::Display) {

@@ -8,6 +8,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+/// The shortest and the longest interval. A longer one could not be added to the time.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(10 * 366 * 24 * 3600)];
+
 /// A task that repeats its work until it is stopped. Dropping this does not stop it.
 pub(super) struct Background {
     stop: CancellationToken,
@@ -15,7 +18,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Does the work at once and after each interval. The work gets a token that is cancelled when it has to stop.
+    /// Does the work at once and after each interval, within [`INTERVALS`]. The work gets a token that is cancelled when it has to stop.
     pub(super) fn spawn<F>(every: Duration, mut work: impl FnMut(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send,
@@ -23,7 +26,8 @@ impl Background {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
-            let mut ticks = interval(every);
+            let [shortest, longest] = INTERVALS;
+            let mut ticks = interval(every.clamp(shortest, longest));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
                 work(stopped.clone()).await;

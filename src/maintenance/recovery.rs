@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
 
 use super::background::Background;
@@ -34,9 +35,10 @@ use crate::{
 /// Recovery is for procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry does not wait for it,
 /// but asks the reconciler itself.
 ///
-/// The work is bounded: one call at a time, at most [`batch`](Self::batch) calls in each run, and each key at most
-/// [`max_attempts`](Self::max_attempts) times. Several processes may recover from the same table: only one of them
-/// holds a key at a time.
+/// The work is bounded: [`concurrency`](Self::concurrency) calls at a time, at most [`batch`](Self::batch) calls in each
+/// run, and each key at most [`max_attempts`](Self::max_attempts) times. A slow reconciler, or a call that cannot be
+/// recovered, does not keep the others of a run. Several processes may recover from the same table: only one of them holds
+/// a key at a time.
 ///
 /// ```
 /// # fn recover(layer: tonic_idempotency::IdempotencyLayer) {
@@ -61,6 +63,7 @@ pub struct Recovery {
     procedures: Arc<HashMap<String, Arc<Procedure>>>,
     interval: Duration,
     batch: u32,
+    concurrency: usize,
     lookback: Duration,
     max_attempts: u32,
 }
@@ -76,14 +79,15 @@ impl Recovery {
             procedures: Arc::new(reconciled.map(|procedure| (procedure.path().to_owned(), procedure)).collect()),
             interval: Duration::from_secs(60),
             batch: 100,
+            concurrency: 8,
             lookback: Duration::from_secs(60 * 60),
             max_attempts: 10,
         }
     }
 
-    /// Sets the time between two runs, at least 1 millisecond. Defaults to 1 minute.
+    /// Sets the time between two runs, from 1 millisecond to 10 years. Defaults to 1 minute.
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_millis(1));
+        self.interval = interval;
         self
     }
 
@@ -93,8 +97,15 @@ impl Recovery {
         self
     }
 
+    /// Sets the maximum number of calls that are recovered at the same time, at least 1. Each claims its key with a
+    /// connection of the store, and asks a reconciler. Defaults to 8.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.concurrency = calls.max(1);
+        self
+    }
+
     /// Sets how far back a run looks: reservations of keys that were first reserved longer ago are not read. The
-    /// first run has no limit. Has to be longer than a lease and a handler together. Defaults to 1 hour.
+    /// first run has no limit, and neither have those that follow it until none of their calls has failed. Has to be longer than a lease and a handler together. Defaults to 1 hour.
     pub fn lookback(mut self, lookback: Duration) -> Self {
         self.lookback = lookback;
         self
@@ -120,7 +131,8 @@ impl Recovery {
                 async move {
                     let lookback = (!first.load(Ordering::Relaxed)).then_some(recovery.lookback);
                     match recovery.look(lookback, &stop).await {
-                        Ok(_) => first.store(false, Ordering::Relaxed),
+                        Ok(recovered) if recovered.failed == 0 => first.store(false, Ordering::Relaxed),
+                        Ok(_) => {}
                         Err(error) => tracing::warn!(
                             error = %Chain(&error),
                             "recovering abandoned calls failed; trying again after the interval"
@@ -131,16 +143,17 @@ impl Recovery {
         }
     }
 
-    /// Recovers once, without the limit of [`lookback`](Self::lookback), and returns what happened to the calls.
+    /// Recovers once, without the limit of [`lookback`](Self::lookback), and returns what happened to the calls. A call that
+    /// cannot be recovered is logged and counted, and the run goes on.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the store is unavailable. Outcomes recorded before that stay recorded.
+    /// [`StoreError`] if the store cannot tell which calls there are.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no further call is recovered. The key of the current call may stay reserved until its
-    /// lease ends.
+    /// If the future is dropped, no further call is recovered. The keys of the current calls may stay reserved until their
+    /// leases end.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         self.look(None, &CancellationToken::new()).await
     }
@@ -157,26 +170,28 @@ impl Recovery {
             max_attempts: self.max_attempts,
             batch: self.batch,
         };
-        for abandoned in engine.store.abandoned(&query).await? {
-            if stopped.is_cancelled() {
-                break;
+        let mut abandoned = engine.store.abandoned(&query).await?.into_iter();
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < self.concurrency
+                && !stopped.is_cancelled()
+                && let Some(abandoned) = abandoned.next()
+            {
+                running.push(self.recover_one(engine, abandoned));
             }
-            self.recover_one(engine, abandoned, &mut recovered).await?;
+            let Some(ended) = running.next().await else { break };
+            recovered.count(ended);
         }
         if recovered != Recovered::default() {
-            telemetry::recovered(recovered.completed, recovered.not_executed, recovered.unknown);
+            let Recovered { completed, failed, not_executed, unknown } = recovered;
+            telemetry::recovered(completed, failed, not_executed, unknown);
         }
         Ok(recovered)
     }
 
-    /// Recovers one call, unless another process or a client has claimed its key first.
-    async fn recover_one(
-        &self,
-        engine: &Engine,
-        abandoned: AbandonedKey,
-        recovered: &mut Recovered,
-    ) -> Result<(), StoreError> {
-        let Some(procedure) = self.procedures.get(&abandoned.procedure) else { return Ok(()) };
+    /// Recovers one call; `None` if another process or a client has claimed its key first.
+    async fn recover_one(&self, engine: &Engine, abandoned: AbandonedKey) -> Option<Ended> {
+        let procedure = self.procedures.get(&abandoned.procedure)?;
         let call = Arc::new(Call {
             procedure: Arc::clone(procedure),
             reservation: Reservation::new(abandoned.user, abandoned.key),
@@ -185,22 +200,29 @@ impl Recovery {
             deadline: None,
             disconnected: None,
         });
-        match claim(engine, &call).await? {
+        let key = match claim(engine, &call).await {
+            Ok(Claimed::TakenOver(key)) => key,
             // The key was released in the meantime.
-            Claimed::Acquired(key) => let_go(engine, &call, key, Disposition::Release).await,
-            Claimed::Refused { .. } => {}
-            Claimed::TakenOver(key) => match reconcile(engine, &call, key).await {
-                Verdict::NotExecuted(key) => {
-                    let_go(engine, &call, key, Disposition::Release).await;
-                    recovered.not_executed += 1;
-                }
-                // The outcome is recorded in the background, or the next run asks again.
-                Verdict::NotRecorded => {}
-                Verdict::Recorded => recovered.completed += 1,
-                Verdict::Unknown => recovered.unknown += 1,
-            },
-        }
-        Ok(())
+            Ok(Claimed::Acquired(key)) => {
+                let_go(engine, &call, key, Disposition::Release).await;
+                return None;
+            }
+            Ok(Claimed::Refused { .. }) => return None,
+            Err(error) => {
+                procedure.telemetry().not_recovered(&Chain(&error));
+                return Some(Ended::Failed);
+            }
+        };
+        Some(match reconcile(engine, &call, key).await {
+            Verdict::NotExecuted(key) => {
+                let_go(engine, &call, key, Disposition::Release).await;
+                Ended::NotExecuted
+            }
+            // The outcome is recorded in the background, or the next run asks again.
+            Verdict::NotRecorded => Ended::Failed,
+            Verdict::Recorded => Ended::Completed,
+            Verdict::Unknown => Ended::Unknown,
+        })
     }
 }
 
@@ -209,6 +231,7 @@ impl fmt::Debug for Recovery {
         f.debug_struct("Recovery")
             .field("interval", &self.interval)
             .field("batch", &self.batch)
+            .field("concurrency", &self.concurrency)
             .field("lookback", &self.lookback)
             .field("max_attempts", &self.max_attempts)
             .finish_non_exhaustive()
@@ -221,10 +244,33 @@ impl fmt::Debug for Recovery {
 pub struct Recovered {
     /// The number of calls that had taken effect. Their responses are recorded.
     pub completed: u64,
+    /// The number of calls for which the store failed: their keys could not be claimed, or their outcomes are not recorded
+    /// yet. The next run tries again.
+    pub failed: u64,
     /// The number of calls that had not taken effect. A retry asks the reconciler again, and then runs the handler.
     pub not_executed: u64,
     /// The number of calls whose outcome stays unknown.
     pub unknown: u64,
+}
+
+impl Recovered {
+    fn count(&mut self, ended: Option<Ended>) {
+        match ended {
+            Some(Ended::Completed) => self.completed += 1,
+            Some(Ended::Failed) => self.failed += 1,
+            Some(Ended::NotExecuted) => self.not_executed += 1,
+            Some(Ended::Unknown) => self.unknown += 1,
+            None => {}
+        }
+    }
+}
+
+/// What became of one call: the fields of [`Recovered`].
+enum Ended {
+    Completed,
+    Failed,
+    NotExecuted,
+    Unknown,
 }
 
 /// A handle to a running [`Recovery`]. Dropping it does not stop the recovery; [`stop`](Self::stop) does.
@@ -234,7 +280,7 @@ pub struct RecoveryHandle {
 }
 
 impl RecoveryHandle {
-    /// Stops the recovery after the current call, and waits until it has stopped.
+    /// Stops the recovery after the current calls, and waits until it has stopped.
     ///
     /// # Cancel safety
     ///

@@ -44,9 +44,9 @@ impl<S: Store> Sweeper<S> {
         Self { store, interval: Duration::from_secs(60 * 60), batch: 1000, rest: 1.0 }
     }
 
-    /// Sets the time between two sweeps, at least 1 millisecond. Defaults to 1 hour.
+    /// Sets the time between two sweeps, from 1 millisecond to 10 years. Defaults to 1 hour.
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_millis(1));
+        self.interval = interval;
         self
     }
 

@@ -177,7 +177,7 @@ async fn concurrent_recoveries_ask_once_about_each_key() {
     let other = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 4).await;
     let recoveries = [&shop, &other].map(|shop| {
-        let recovery = shop.layer.recovery();
+        let recovery = shop.layer.recovery().concurrency(1);
         tokio::spawn(async move { recovery.recover().await })
     });
     quiet().await;
@@ -240,7 +240,7 @@ async fn finishes_the_current_key_before_it_stops() {
     let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
     let shop = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 2).await;
-    let recovering = shop.layer.recovery().spawn();
+    let recovering = shop.layer.recovery().concurrency(1).spawn();
     quiet().await;
     let stopped = tokio::spawn(recovering.stop());
     quiet().await;
@@ -257,8 +257,8 @@ async fn goes_on_after_a_run_that_failed() {
     let shop = shop_on(store.clone(), &witness).await;
     let shops = abandoned(&shop, &store, 2).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
-    let error = shop.layer.recovery().recover().await.expect_err("the store is away");
-    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    let recovered = shop.layer.recovery().recover().await.expect("the store tells which calls there are");
+    assert_eq!((counts(&recovered), recovered.failed), ([0, 0, 0], 2));
     let recovering = shop.layer.recovery().spawn();
     quiet().await;
     assert!(witness.asked().is_empty());
@@ -270,13 +270,84 @@ async fn goes_on_after_a_run_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn goes_on_with_the_other_calls_if_one_cannot_be_claimed() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 5).await;
+    store.fail_next(Operation::Claim, StoreErrorKind::Corrupt);
+    let recovered =
+        shop.layer.recovery().concurrency(2).recover().await.expect("the store tells which calls there are");
+    assert_eq!((counts(&recovered), recovered.failed), ([4, 0, 0], 1));
+    assert_eq!(keys_asked(&witness), shops[1..].iter().map(|shop| shop.key).collect::<Vec<_>>());
+    // The next run recovers it.
+    let recovered = shop.layer.recovery().recover().await.expect("the store answers");
+    assert_eq!((counts(&recovered), recovered.failed), ([1, 0, 0], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reconciler_does_not_delay_the_other_calls() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let shops = abandoned(&shop, &store, 10).await;
+    witness.says_of(shops[0].key, Answer::found("found").held());
+    let recovering = shop.layer.recovery().spawn();
+    quiet().await;
+    assert_eq!(witness.asked().len(), 10);
+    for shop in &shops[1..] {
+        shop.create("a").await.expect("a replay").assert("processing", true);
+    }
+    let status = shops[0].create("a").await.expect_err("the reconciler is asked");
+    assert_rejected(&status, Code::Aborted, Reason::InProgress);
+    witness.open(1);
+    recovering.stop().await;
+    shops[0].create("a").await.expect("a replay").assert("processing", true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovers_at_most_concurrency_calls_at_a_time() {
+    for (recovery, concurrency) in [(None, 8), (Some(3), 3), (Some(0), 1)] {
+        let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found").held()));
+        let shop = shop_on(store.clone(), &witness).await;
+        abandoned(&shop, &store, 10).await;
+        let default = shop.layer.recovery();
+        let recovering = match recovery {
+            Some(calls) => default.concurrency(calls).spawn(),
+            None => default.spawn(),
+        };
+        quiet().await;
+        assert_eq!(witness.asked().len(), concurrency);
+        witness.open(1);
+        quiet().await;
+        assert_eq!(witness.asked().len(), concurrency + 1, "the next one takes its place");
+        let stopped = tokio::spawn(recovering.stop());
+        quiet().await;
+        witness.open(10);
+        stopped.await.expect("no panic");
+        assert_eq!(witness.asked().len(), concurrency + 1, "it has ended what it had begun, and no more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_of_any_length_are_possible() {
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    for duration in [Duration::ZERO, Duration::MAX] {
+        abandoned(&shop, &store, 1).await;
+        let asked = witness.asked().len();
+        let recovering = shop.layer.recovery().interval(duration).lookback(duration).spawn();
+        until("the first run is over", async || witness.asked().len() > asked).await;
+        recovering.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn does_not_count_a_found_response_before_it_is_recorded() {
     let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
     let shop = shop_on(store.clone(), &witness).await;
     let [abandoned] = <[_; 1]>::try_from(abandoned(&shop, &store, 1).await).ok().expect("one");
     store.fail(Operation::Complete, StoreErrorKind::Unreachable);
     let recovered = shop.layer.recovery().recover().await.expect("the store answers");
-    assert_eq!(counts(&recovered), [0, 0, 0]);
+    assert_eq!((counts(&recovered), recovered.failed), ([0, 0, 0], 1));
     store.mend(Operation::Complete);
     tokio::time::sleep(Duration::from_secs(10)).await;
     abandoned.create("a").await.expect("a replay").assert("processing", true);

@@ -44,6 +44,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     Fails { kind: StoreErrorKind, after: Duration },
+    FailsOnce { kind: StoreErrorKind },
     Hangs,
     LosesAnswer,
 }
@@ -74,6 +75,11 @@ impl Watched {
         self.set(operation, Some(Trouble::Fails { kind, after }));
     }
 
+    /// Makes this operation fail once.
+    pub(crate) fn fail_next(&self, operation: Operation, kind: StoreErrorKind) {
+        self.set(operation, Some(Trouble::FailsOnce { kind }));
+    }
+
     /// Makes this operation hang from now on.
     pub(crate) fn hang(&self, operation: Operation) {
         self.set(operation, Some(Trouble::Hangs));
@@ -102,7 +108,9 @@ impl Watched {
             let mut operations = self.lock();
             let state = operations.entry(operation).or_default();
             state.asked += 1;
-            state.trouble
+            let trouble = state.trouble;
+            state.trouble = trouble.filter(|trouble| !matches!(trouble, Trouble::FailsOnce { .. }));
+            trouble
         };
         match trouble {
             None => done.await,
@@ -110,6 +118,7 @@ impl Watched {
                 tokio::time::sleep(after).await;
                 Err(kind.into())
             }
+            Some(Trouble::FailsOnce { kind }) => Err(kind.into()),
             Some(Trouble::Hangs) => std::future::pending().await,
             Some(Trouble::LosesAnswer) => {
                 done.await?;
