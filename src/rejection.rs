@@ -33,6 +33,7 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo` |
 /// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
 /// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not supported | for the latter, the supported encodings in `grpc-accept-encoding` |
+/// | `IDEMPOTENCY_REQUEST_TIMEOUT` | `DEADLINE_EXCEEDED` | the request message did not arrive in time, and the call was not run | |
 /// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit | |
 /// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to store, or could not be decoded | metadata `resource_id`, if known |
 /// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
@@ -51,6 +52,7 @@ pub const DOMAIN: &str = "tonic-idempotency";
 ///             Reason::Conflict
 ///                 | Reason::InProgress
 ///                 | Reason::Overloaded
+///                 | Reason::RequestTimeout
 ///                 | Reason::ShuttingDown
 ///                 | Reason::StoreUnavailable
 ///         )
@@ -83,6 +85,8 @@ pub enum Reason {
     Overloaded,
     /// `IDEMPOTENCY_REQUEST_MALFORMED`
     RequestMalformed,
+    /// `IDEMPOTENCY_REQUEST_TIMEOUT`
+    RequestTimeout,
     /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
     RequestTooLarge,
     /// `IDEMPOTENCY_SHUTTING_DOWN`
@@ -94,7 +98,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Conflict,
         Self::InProgress,
         Self::KeyInvalid,
@@ -106,6 +110,7 @@ impl Reason {
         Self::OutcomeUnknown,
         Self::Overloaded,
         Self::RequestMalformed,
+        Self::RequestTimeout,
         Self::RequestTooLarge,
         Self::ShuttingDown,
         Self::StoreFailed,
@@ -135,6 +140,7 @@ impl Reason {
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
             Self::Overloaded => "IDEMPOTENCY_OVERLOADED",
             Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
+            Self::RequestTimeout => "IDEMPOTENCY_REQUEST_TIMEOUT",
             Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
             Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
             Self::StoreFailed => "IDEMPOTENCY_STORE_FAILED",
@@ -212,6 +218,8 @@ pub(crate) enum Rejection {
     Overloaded,
     #[error("malformed request: {0}")]
     RequestMalformed(MalformedRequest),
+    #[error("the request message did not arrive within {limit:?}, and the call was not run; retry with the same key")]
+    RequestTimeout { limit: Duration },
     #[error("the request message is larger than the limit of {limit} bytes for calls with an idempotency key")]
     RequestTooLarge { limit: usize },
     #[error("the server is shutting down; retry with the same key")]
@@ -272,6 +280,7 @@ impl Rejection {
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
             Self::Overloaded | Self::UserLimit => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
+            Self::RequestTimeout { .. } => Reason::RequestTimeout,
             Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreFailed => Reason::StoreFailed,
@@ -289,6 +298,7 @@ impl Rejection {
             Self::NotCommitted | Self::StoreFailed => Code::Internal,
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
+            Self::RequestTimeout { .. } => Code::DeadlineExceeded,
             Self::RequestTooLarge { .. } | Self::UserLimit => Code::ResourceExhausted,
         }
     }
@@ -323,6 +333,7 @@ impl Rejection {
             | Self::NoUser
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
+            | Self::RequestTimeout { .. }
             | Self::RequestTooLarge { .. }
             | Self::NotStored { resource: None }
             | Self::StoreFailed => {}
@@ -373,6 +384,11 @@ mod tests {
             (Rejection::Overloaded, Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
             (malformed(WireError::Truncated), Code::Internal, "IDEMPOTENCY_REQUEST_MALFORMED"),
             (malformed(WireError::SecondMessage), Code::Unimplemented, "IDEMPOTENCY_REQUEST_MALFORMED"),
+            (
+                Rejection::RequestTimeout { limit: Duration::from_secs(1) },
+                Code::DeadlineExceeded,
+                "IDEMPOTENCY_REQUEST_TIMEOUT",
+            ),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
                 Rejection::NotStored { resource: Some(resource) },

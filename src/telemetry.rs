@@ -1,4 +1,4 @@
-//! Metrics and log lines. Counters go through the `metrics` facade; without a recorder they cost almost nothing.
+//! Metrics and log lines. Counters and gauges go through the `metrics` facade; without a recorder they cost almost nothing.
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
@@ -7,10 +7,17 @@
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, and replays without their status or metadata |
+//! | `idempotency_overloaded_total` | `limit` | calls that were refused because of a limit of the layer: `in_flight`, `in_flight_per_user`, `waiting`, `waiting_bytes`, `waiting_per_user` |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
 //! | `idempotency_swept_total` | | expired records that were deleted |
+//!
+//! | gauge | shows |
+//! |---|---|
+//! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
+//! | `idempotency_waiting` | calls that wait for the call that holds their key |
+//! | `idempotency_waiting_bytes` | the bytes of the request messages of these |
 //!
 //! No log line and no label contains a key, a user or a message.
 //!
@@ -19,7 +26,7 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
-use metrics::{Key, Label, Level, Metadata, counter, with_recorder};
+use metrics::{Key, Label, Level, Metadata, counter, gauge, with_recorder};
 
 /// The reason why a call runs unprotected, or a replay is incomplete.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +78,17 @@ pub(crate) fn step(step: Step) {
 pub(crate) fn recovered(completed: u64, failed: u64, not_executed: u64, unknown: u64) {
     let what = "recovered calls whose lease had ended without an outcome";
     tracing::info!(completed, failed, not_executed, unknown, "{what}");
+}
+
+/// Adds calls to those in flight.
+pub(crate) fn in_flight(calls: i8) {
+    gauge!("idempotency_in_flight").increment(f64::from(calls));
+}
+
+/// Adds calls of this size to those that wait.
+pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
+    gauge!("idempotency_waiting").increment(f64::from(calls));
+    gauge!("idempotency_waiting_bytes").increment(f64::from(calls) * bytes_of_each as f64);
 }
 
 pub(crate) fn swept(deleted: u64) {
@@ -168,6 +186,13 @@ impl ProcedureTelemetry {
         }
     }
 
+    /// Counts a call that is refused because of a limit of the layer.
+    pub(crate) fn overloaded(&self, reason: &'static str, limit: &'static str) {
+        self.rejected(reason);
+        counter!("idempotency_overloaded_total", "limit" => limit).increment(1);
+        tracing::warn!(procedure = &*self.path, limit, "refused a call: it would exceed a limit of the layer");
+    }
+
     /// Counts a failed attempt to record an outcome. Another one may follow.
     pub(crate) fn not_settled(&self, step: &'static str, what: &str, error: Option<&dyn fmt::Display>) {
         let path = self.path.to_string();
@@ -202,7 +227,8 @@ impl ProcedureTelemetry {
 
     /// Logs an abandoned call that a recovery could not ask about.
     pub(crate) fn not_recovered(&self, error: &dyn fmt::Display) {
-        let what = "could not claim the key of a call whose lease had ended without an outcome; the next run tries again";
+        let what =
+            "could not claim the key of a call whose lease had ended without an outcome; the next run tries again";
         tracing::warn!(procedure = &*self.path, %error, "{what}");
     }
 

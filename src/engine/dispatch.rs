@@ -2,11 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout_at},
+};
 use tracing::Instrument as _;
 
 use super::{
     Attempt,
+    admission::{Admitted, Limit},
     call::Call,
     handler::Handler,
     recorded::Recorded,
@@ -21,7 +25,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 
 /// Runs a call in a task that outlives the caller: a client may disconnect at any moment, and then tonic drops this future
 /// at its current `.await`. A replay from memory needs no task. If the procedure's policy is to wait for the call that
-/// holds the key, waits outside of the task and without a connection.
+/// holds the key, waits outside of the task and without a connection. The call counts as in flight while a task runs it,
+/// and as waiting while it waits.
 ///
 /// Returns `None` if the task panicked.
 pub(crate) async fn dispatch<E: Send + 'static>(
@@ -29,6 +34,7 @@ pub(crate) async fn dispatch<E: Send + 'static>(
     call: Arc<Call>,
     handler: Handler<E>,
     timeout: Option<Duration>,
+    mut admitted: Admitted,
 ) -> Option<Result<UnaryResponse, E>> {
     if !engine.tracker.shutting_down().is_cancelled()
         && let Some(recorded) = engine.replay_cache.get(&call)
@@ -37,19 +43,24 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         return Some(Ok(recorded.replay(&call)));
     }
     if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
-        return spawn(&engine, call, handler, None).await.map(|attempt| match attempt {
-            Attempt::Answered(response) => response,
-            Attempt::InFlight(call, _) => call.reject(in_progress()),
-        });
+        return match spawn(&engine, call, handler, None, admitted) {
+            Ok(task) => task.await.ok().map(|(attempt, _)| match attempt {
+                Attempt::Answered(response) => response,
+                Attempt::InFlight(call, _) => call.reject(in_progress()),
+            }),
+            Err(refused) => Some(refused),
+        };
     }
     let max_wait = call.procedure.policies().max_wait;
     let deadline = Instant::now() + timeout.map_or(max_wait, |timeout| timeout.min(max_wait));
     loop {
         let mut leader = match engine.single_flight.join(&call) {
-            Role::Leader(leader) => return lead(&engine, call, handler, leader, deadline).await,
+            Role::Leader(leader) => return lead(&engine, call, handler, leader, deadline, admitted).await,
             Role::Follower(leader) => leader,
         };
-        let Some(_permit) = engine.single_flight.wait_permit() else { return Some(call.reject(in_progress())) };
+        if let Err(limit) = admitted.wait() {
+            return Some(refuse(&call, limit));
+        }
         let published = async { leader.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
         let shutting_down = engine.tracker.shutting_down();
         match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, published))).await {
@@ -70,18 +81,28 @@ async fn lead<E: Send + 'static>(
     mut handler: Handler<E>,
     leader: Arc<Leader>,
     deadline: Instant,
+    mut admitted: Admitted,
 ) -> Option<Result<UnaryResponse, E>> {
     let [mut pause, longest] = PAUSES;
-    let mut permit = None;
     loop {
-        (call, handler) = match spawn(engine, call, handler, Some(Arc::clone(&leader))).await? {
-            Attempt::Answered(response) => return Some(response),
-            Attempt::InFlight(call, handler) => (call, handler),
-        };
-        permit = permit.or_else(|| engine.single_flight.wait_permit());
+        // A call that has waited, and may not run at the moment, goes on waiting.
+        let beyond = admitted.run().err();
+        if beyond.is_none() {
+            let task = match spawn(engine, call, handler, Some(Arc::clone(&leader)), admitted) {
+                Ok(task) => task,
+                Err(refused) => return Some(refused),
+            };
+            (call, handler, admitted) = match task.await.ok()? {
+                (Attempt::Answered(response), _) => return Some(response),
+                (Attempt::InFlight(call, handler), admitted) => (call, handler, admitted),
+            };
+            if let Err(limit) = admitted.wait() {
+                return Some(refuse(&call, limit));
+            }
+        }
         let next = Instant::now() + pause;
-        if permit.is_none() || next > deadline {
-            return Some(call.reject(in_progress()));
+        if next > deadline {
+            return Some(beyond.map_or_else(|| call.reject(in_progress()), |limit| refuse(&call, limit)));
         }
         if engine.tracker.shutting_down().run_until_cancelled(Box::pin(sleep_until(next))).await.is_none() {
             return Some(call.reject(Rejection::ShuttingDown));
@@ -90,24 +111,28 @@ async fn lead<E: Send + 'static>(
     }
 }
 
-/// Makes one attempt in a task of its own; `None` if the task panicked or was dropped with its runtime. Does not
-/// begin a task during a shutdown, which would not wait for it.
-async fn spawn<E: Send + 'static>(
+/// Makes one attempt in a task of its own, which is dropped with its runtime. Refuses it during a shutdown, which would not
+/// wait for the task. Not async, because its future would hold a place for each argument while the task runs.
+fn spawn<E: Send + 'static>(
     engine: &Arc<Engine>,
     call: Arc<Call>,
     handler: Handler<E>,
     leader: Option<Arc<Leader>>,
-) -> Option<Attempt<E>> {
+    admitted: Admitted,
+) -> Result<JoinHandle<(Attempt<E>, Admitted)>, Result<UnaryResponse, E>> {
     // Created before `shutting_down` is checked: a shutdown either waits for this task or is noticed here.
-    let token = engine.tracker.tasks().token();
+    let _token = engine.tracker.tasks().token();
     if engine.tracker.shutting_down().is_cancelled() {
-        return Some(Attempt::Answered(call.reject(Rejection::ShuttingDown)));
+        return Err(call.reject(Rejection::ShuttingDown));
     }
     let shared = Arc::clone(engine);
-    let attempt = async move { run(&shared, call, handler, leader.as_deref()).await };
-    let task = engine.tracker.tasks().spawn(attempt.in_current_span());
-    drop(token);
-    task.await.ok()
+    let attempt = async move { (run(&shared, call, handler, leader.as_deref()).await, admitted) };
+    Ok(engine.tracker.tasks().spawn(attempt.in_current_span()))
+}
+
+/// Refuses a call that would exceed a limit.
+fn refuse<E>(call: &Call, limit: Limit) -> Result<UnaryResponse, E> {
+    Ok(UnaryResponse::failed(limit.reject(&call.procedure).into()))
 }
 
 /// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,

@@ -5,6 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `admission` | the limits of the calls in flight and of those that wait |
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
@@ -15,6 +16,7 @@
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
 
+pub(crate) mod admission;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod dispatch;

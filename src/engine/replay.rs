@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use super::{
     call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, held_key::Claimed, record,
     recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
@@ -57,7 +59,7 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
     }
 }
 
-/// The status that a replay reports: `processing` and a warning if it cannot be found out.
+/// The status that a replay reports: `processing` and a warning if it cannot be found out in its time.
 async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
     let Some(creates) = call.procedure.creates() else {
         return IdempotencyStatus::Completed;
@@ -65,7 +67,11 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
     let status = match (&engine.status_resolver, replay.resource) {
         (Some(resolver), Some(id)) => {
             let resource = Resource { resource_type: creates.resource_type.clone(), id };
-            resolver.status(call.reservation.user, &resource).await.map_err(|error| Chain(&*error).to_string())
+            // Boxed, so that it takes no memory while a handler runs.
+            match Box::pin(timeout(engine.status_timeout, resolver.status(call.reservation.user, &resource))).await {
+                Ok(status) => status.map_err(|error| Chain(&*error).to_string()),
+                Err(_) => Err("the status resolver took too long".to_owned()),
+            }
         }
         (None, _) => replay.status.as_ref().copied().map_err(ToString::to_string),
         (Some(_), None) => Ok(None),

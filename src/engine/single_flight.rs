@@ -5,15 +5,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
 
 use super::{call::Call, recorded::Recorded};
 use crate::{key::IdempotencyKey, user::UserId};
 
 /// The leaders of this process, by user, key, hash of the request, and path of the procedure.
+#[derive(Default)]
 pub(crate) struct SingleFlight {
     leaders: Mutex<HashMap<Id, watch::Receiver<Published>>>,
-    waiting: Semaphore,
 }
 
 /// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
@@ -30,12 +30,6 @@ pub(super) enum Role {
 }
 
 impl SingleFlight {
-    /// Lets at most `max_waiting` calls wait.
-    pub(crate) fn new(max_waiting: usize) -> Arc<Self> {
-        let waiting = Semaphore::new(max_waiting.min(Semaphore::MAX_PERMITS));
-        Arc::new(Self { leaders: Mutex::default(), waiting })
-    }
-
     pub(super) fn join(self: &Arc<Self>, call: &Call) -> Role {
         let id =
             (call.reservation.user, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
@@ -47,11 +41,6 @@ impl SingleFlight {
                 Role::Leader(Arc::new(Leader { single_flight: Arc::clone(self), id, sender }))
             }
         }
-    }
-
-    /// The permission to wait; `None` if too many calls wait already.
-    pub(super) fn wait_permit(&self) -> Option<SemaphorePermit<'_>> {
-        self.waiting.try_acquire().ok()
     }
 
     /// Ignores poisoning: no operation leaves the map half changed.

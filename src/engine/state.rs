@@ -1,8 +1,11 @@
 //! The state that the calls of one layer share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use super::{reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight, tracker::CallTracker};
+use super::{
+    admission::Admission, reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight,
+    tracker::CallTracker,
+};
 use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore};
 
 /// The state that the calls of one layer share.
@@ -10,6 +13,8 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn DynStore>,
     /// Asked for the status of a resource instead of the store; `None` for the status that a claim brings along.
     pub(crate) status_resolver: Option<Box<dyn DynStatusResolver>>,
+    /// The longest time that it may take.
+    pub(crate) status_timeout: Duration,
     pub(crate) reconcilers: Reconcilers,
     /// Selects the response metadata that is stored and replayed.
     pub(crate) metadata_filter: MetadataFilter,
@@ -17,6 +22,7 @@ pub(crate) struct Engine {
     pub(crate) compress_replays_from: usize,
     /// The largest response that is stored, in bytes.
     pub(crate) max_response_bytes: usize,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) single_flight: Arc<SingleFlight>,
     pub(crate) replay_cache: ReplayCache,
     pub(crate) tracker: CallTracker,

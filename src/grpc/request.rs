@@ -71,6 +71,14 @@ impl UnaryRequest {
     }
 }
 
+/// Reads a request whose message has at most `limit` bytes, compressed or not. Returns it unchanged, but with its whole body.
+pub(crate) async fn buffer(request: Request<Body>, limit: usize) -> Result<Request<Body>, RequestError> {
+    let (parts, body) = request.into_parts();
+    let body = collect(body, limit).await?;
+    Frame::decode(body.clone())?;
+    Ok(Request::from_parts(parts, Body::new(Full::new(body))))
+}
+
 /// The reason why a request cannot be read.
 #[derive(Debug)]
 pub(crate) enum RequestError {

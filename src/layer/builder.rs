@@ -6,7 +6,7 @@ use protobuf_canonical::Canonical;
 
 use super::{
     layer::IdempotencyLayer,
-    shared::{Protected, Shared},
+    shared::{Protected, RequestLimits, Shared},
 };
 #[cfg(feature = "connect")]
 use crate::connect::{Settings, Translator};
@@ -14,7 +14,11 @@ use crate::{
     build_error::BuildError,
     descriptors::Descriptors,
     engine::{
-        reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight, state::Engine,
+        admission::{Admission, Limits},
+        reconcilers::Reconcilers,
+        replay_cache::ReplayCache,
+        single_flight::SingleFlight,
+        state::Engine,
         tracker::CallTracker,
     },
     policy::{
@@ -77,12 +81,13 @@ pub struct IdempotencyLayerBuilder {
     reconcilers: Reconcilers,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
+    status_timeout: Duration,
     user_resolver: Box<dyn UserResolver>,
     replayed_metadata: ReplayedMetadata,
     compress_replays_from: usize,
-    max_request_bytes: usize,
+    request_limits: RequestLimits,
     max_response_bytes: usize,
-    max_waiting: usize,
+    limits: Limits,
     replay_cache_bytes: usize,
     replay_cache_max_age: Duration,
     #[cfg(feature = "connect")]
@@ -100,12 +105,13 @@ impl IdempotencyLayerBuilder {
             reconcilers: Reconcilers::default(),
             store: None,
             status_resolver: None,
+            status_timeout: Duration::from_millis(250),
             user_resolver: Box::new(UserFromExtensions),
             replayed_metadata: ReplayedMetadata::custom(),
             compress_replays_from: 1 << 10,
-            max_request_bytes: 4 << 20,
+            request_limits: RequestLimits { bytes: 4 << 20, time: Duration::from_secs(30) },
             max_response_bytes: 1 << 20,
-            max_waiting: 4096,
+            limits: Limits::default(),
             replay_cache_bytes: 8 << 20,
             replay_cache_max_age: Duration::from_secs(60),
             #[cfg(feature = "connect")]
@@ -175,12 +181,29 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// Sets the time that the [status resolver](Self::status_resolver) may take for one replay. After that the replay
+    /// reports `processing`, with a warning in the log. Defaults to 250 milliseconds.
+    pub fn status_timeout(mut self, timeout: Duration) -> Self {
+        self.status_timeout = timeout;
+        self
+    }
+
     /// Sets the maximum size of the request message of a call with a key, in bytes, both compressed and decompressed. A
     /// larger request is refused with `RESOURCE_EXHAUSTED`. Defaults to 4 MiB, like tonic's own limit, which has to be
     /// raised together with this one. (A message compressed with zstd may require a window of at most 8 MiB, regardless
     /// of this limit.)
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
-        self.max_request_bytes = bytes;
+        self.request_limits.bytes = bytes;
+        self
+    }
+
+    /// Sets the time in which the request message of a call has to arrive, from the moment at which its head has: of a call
+    /// with a key, and of a call without one to a transactional procedure. A slower call is refused with
+    /// `DEADLINE_EXCEEDED`, `IDEMPOTENCY_REQUEST_TIMEOUT`. Until its message is there, it holds neither its key nor a
+    /// connection to the store, but it counts as [in flight](Self::max_in_flight). Over HTTP/1 the time also bounds how
+    /// long the body of a refused call is read. Defaults to 30 seconds.
+    pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
+        self.request_limits.time = timeout;
         self
     }
 
@@ -208,11 +231,46 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// Sets the maximum number of calls in flight, of all users together, at least 1. Defaults to 1,024.
+    ///
+    /// In flight is a call with a key, or without one to a transactional procedure, from the arrival of its head until its
+    /// outcome is settled. It is so even if its client has disconnected: the call goes on, and no limit of the server or of
+    /// HTTP/2 counts it any more. A [waiting](Self::max_waiting) call is not in flight, and neither is an outcome that is
+    /// still recorded after the caller has its response. Further calls are refused with `UNAVAILABLE`,
+    /// `IDEMPOTENCY_OVERLOADED`, retries and replays among them, before their messages are read.
+    pub fn max_in_flight(mut self, calls: usize) -> Self {
+        self.limits.in_flight = calls.max(1);
+        self
+    }
+
+    /// Sets the maximum number of calls [in flight](Self::max_in_flight) of one user, at least 1. Calls without a user count
+    /// as those of one user. Further calls are refused with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 128.
+    pub fn max_in_flight_per_user(mut self, calls: usize) -> Self {
+        self.limits.in_flight_per_user = calls.max(1);
+        self
+    }
+
     /// Sets the maximum number of calls that wait for a running call with their key, over all procedures with
-    /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait). Further calls are refused with `ABORTED`,
-    /// `IDEMPOTENCY_IN_PROGRESS`. A waiting call holds its request in memory, but no connection. Defaults to 4,096.
+    /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait) and all users; 0 for none. Further calls are
+    /// refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. A waiting call holds its request in memory, but no connection.
+    /// Defaults to 4,096.
     pub fn max_waiting(mut self, calls: usize) -> Self {
-        self.max_waiting = calls;
+        self.limits.waiting = calls;
+        self
+    }
+
+    /// Sets the maximum number of [waiting](Self::max_waiting) calls of one user; 0 for none. Further calls are refused
+    /// with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 256.
+    pub fn max_waiting_per_user(mut self, calls: usize) -> Self {
+        self.limits.waiting_per_user = calls;
+        self
+    }
+
+    /// Sets the maximum size of the request messages of all [waiting](Self::max_waiting) calls together, in bytes,
+    /// decompressed. A call whose message would exceed it is refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. Defaults
+    /// to 64 MiB.
+    pub fn max_waiting_bytes(mut self, bytes: usize) -> Self {
+        self.limits.waiting_bytes = bytes;
         self
     }
 
@@ -276,11 +334,13 @@ impl IdempotencyLayerBuilder {
             Arc::new(Engine {
                 store,
                 status_resolver: self.status_resolver,
+                status_timeout: self.status_timeout,
                 reconcilers: self.reconcilers,
                 metadata_filter,
                 compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,
-                single_flight: SingleFlight::new(self.max_waiting),
+                admission: Admission::new(self.limits),
+                single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
                 tracker: CallTracker::default(),
             })
@@ -289,7 +349,7 @@ impl IdempotencyLayerBuilder {
         let translator = {
             let settings = Settings {
                 ignore_unknown_fields: self.ignore_unknown_fields,
-                max_message_bytes: self.max_request_bytes,
+                max_message_bytes: self.request_limits.bytes,
                 ..Settings::default()
             };
             Translator::new(&pool, settings)
@@ -298,7 +358,7 @@ impl IdempotencyLayerBuilder {
             procedures,
             engine,
             user_resolver: self.user_resolver,
-            max_request_bytes: self.max_request_bytes,
+            request_limits: self.request_limits,
             #[cfg(feature = "connect")]
             translator,
         };

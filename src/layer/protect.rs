@@ -14,16 +14,13 @@ use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
 use super::{
-    read::read,
+    read::{read, read_without_key},
     route::{Route, route},
-    shared::{Protected, Shared},
+    shared::{Protected, RequestLimits, Shared},
 };
 use crate::{
     engine::{
-        dispatch::dispatch,
-        handler::{Handler, ReadyService},
-        state::Engine,
-        without_key::run_without_key,
+        admission::Admitted, dispatch::dispatch, handler::ReadyService, state::Engine, without_key::run_without_key,
     },
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, drain, grpc_timeout},
@@ -84,17 +81,15 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         match route(&self.shared, &request) {
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
-            Route::Protect { engine, protected, key, user } => {
-                let limit = self.shared.max_request_bytes;
+            Route::Protect { engine, protected, key, user, admitted } => {
                 let reservation = Reservation::new(user, key);
-                ResponseFuture::boxed(protect(engine, protected, reservation, request, limit, self.take_inner()))
+                let read = (request, self.shared.request_limits);
+                ResponseFuture::boxed(protect(engine, protected, reservation, admitted, read, self.take_inner()))
             }
-            Route::Reject(rejection) => {
-                ResponseFuture::boxed(reject(rejection, request, self.shared.max_request_bytes))
-            }
-            Route::WithoutKey { engine, protected, user } => {
-                let handler = Box::new(ReadyService { service: self.take_inner(), request });
-                ResponseFuture::boxed(without_key(engine, protected, user, handler))
+            Route::Reject(rejection) => ResponseFuture::boxed(reject(rejection, request, self.shared.request_limits)),
+            Route::WithoutKey { engine, protected, user, admitted } => {
+                let read = (request, self.shared.request_limits);
+                ResponseFuture::boxed(without_key(engine, protected, user, admitted, read, self.take_inner()))
             }
         }
     }
@@ -105,8 +100,8 @@ fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
     reservation: Reservation,
-    mut request: Request<Body>,
-    limit: usize,
+    admitted: Admitted,
+    (mut request, limits): (Request<Body>, RequestLimits),
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
@@ -122,37 +117,53 @@ where
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
     // Boxed, so that its memory is freed before the handler runs.
-    let read = Box::pin(read(protected, reservation, deadline, request, limit));
+    let read = Box::pin(read(protected, reservation, deadline, request, limits, admitted));
     async move {
-        let (call, request) = match read.await {
+        let (call, request, admitted) = match read.await {
             Ok(read) => read,
             Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
         };
         // Dropped together with this future when the client disconnects.
         let _disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
-        match dispatch(engine, call, Box::new(ReadyService { service, request }), timeout).await {
+        match dispatch(engine, call, Box::new(ReadyService { service, request }), timeout, admitted).await {
             Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
             None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
         }
     }
 }
 
-/// Runs a call without a key, or without a user, in a transaction. When the client disconnects, the future is dropped,
-/// as without the layer, and the transaction is rolled back.
-async fn without_key<E>(
+/// Reads the request of a call without a key, or without a user, and runs it in a transaction. A call that is still being
+/// read holds no connection. When the client disconnects, the future is dropped, as without the layer, and the
+/// transaction is rolled back.
+async fn without_key<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
     user: Option<UserId>,
-    handler: Handler<E>,
-) -> Result<Response<Body>, E> {
-    run_without_key(&engine, &protected.procedure, user, handler).await.map(UnaryResponse::into_response)
+    _admitted: Admitted,
+    (request, limits): (Request<Body>, RequestLimits),
+    service: S,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    let procedure = &protected.procedure;
+    let handler = match read_without_key(procedure, request, limits).await {
+        Ok(request) => Box::new(ReadyService { service, request }),
+        Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
+    };
+    run_without_key(&engine, procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
-/// Refuses a call. Over HTTP/1, reads at most `limit` bytes of the body first: otherwise the connection is closed, and
-/// a client that is still writing may never read the response.
-async fn reject<E>(rejection: Rejection, request: Request<Body>, limit: usize) -> Result<Response<Body>, E> {
+/// Refuses a call. Over HTTP/1, reads the body first, within the limits: otherwise the connection is closed, and a client
+/// that is still writing may never read the response.
+async fn reject<E>(rejection: Rejection, request: Request<Body>, limits: RequestLimits) -> Result<Response<Body>, E> {
     if request.version() < Version::HTTP_2 {
-        drain(request.into_body(), limit).await;
+        // Answered even if the body does not end in time.
+        let _ = tokio::time::timeout(limits.time, drain(request.into_body(), limits.bytes)).await;
     }
     Ok(UnaryResponse::failed(rejection.into()).into_response())
 }

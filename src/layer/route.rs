@@ -6,7 +6,7 @@ use http::Request;
 
 use super::shared::{Protected, Shared};
 use crate::{
-    engine::state::Engine,
+    engine::{admission::Admitted, state::Engine},
     grpc::is_grpc,
     key::IdempotencyKey,
     policy::{KeyPolicy, Mode, Procedure, StorePolicy, UserPolicy},
@@ -25,6 +25,7 @@ pub(super) enum Route {
         protected: Arc<Protected>,
         key: IdempotencyKey,
         user: UserId,
+        admitted: Admitted,
     },
     Reject(Rejection),
     /// Runs the call in a transaction without a record, because the handler requires a transaction.
@@ -32,6 +33,7 @@ pub(super) enum Route {
         engine: Arc<Engine>,
         protected: Arc<Protected>,
         user: Option<UserId>,
+        admitted: Admitted,
     },
 }
 
@@ -47,6 +49,8 @@ pub(super) enum Route {
 /// | without a key, to a transactional procedure | in a transaction without a record |
 /// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
 /// | with a key and a user | protected |
+///
+/// A call that would be protected, or run in a transaction, is refused beyond the limits of calls in flight.
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
         return Route::PassThrough;
@@ -80,20 +84,25 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return Route::PassThrough;
     }
     let user = shared.user_resolver.user(request.headers(), request.extensions());
+    if key.is_some() && user.is_none() {
+        if policies.on_no_user == UserPolicy::Reject {
+            return reject(procedure, Rejection::NoUser);
+        }
+        let error = "no authenticated user in the request; put the authentication interceptor in front of the \
+                     idempotency layer, and insert a UserId into the request's extensions there";
+        procedure.telemetry().unprotected(Degradation::NoUser, &error);
+        if policies.mode == Mode::Reserved {
+            return Route::PassThrough;
+        }
+    }
+    let admitted = match engine.admission.admit(user) {
+        Ok(admitted) => admitted,
+        Err(limit) => return Route::Reject(limit.reject(procedure)),
+    };
     let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
     match (key, user) {
-        (Some(key), Some(user)) => Route::Protect { engine, protected, key, user },
-        (None, user) => Route::WithoutKey { engine, protected, user },
-        (Some(_), None) if policies.on_no_user == UserPolicy::Reject => reject(procedure, Rejection::NoUser),
-        (Some(_), None) => {
-            let error = "no authenticated user in the request; put the authentication interceptor in front of the \
-                         idempotency layer, and insert a UserId into the request's extensions there";
-            procedure.telemetry().unprotected(Degradation::NoUser, &error);
-            match policies.mode {
-                Mode::Reserved => Route::PassThrough,
-                Mode::Transactional => Route::WithoutKey { engine, protected, user: None },
-            }
-        }
+        (Some(key), Some(user)) => Route::Protect { engine, protected, key, user, admitted },
+        (_, user) => Route::WithoutKey { engine, protected, user, admitted },
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state that the services of one layer share.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use protobuf_canonical::Canonical;
 
@@ -14,11 +14,19 @@ pub(super) struct Shared {
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) user_resolver: Box<dyn UserResolver>,
-    /// The maximum size of a request message, in bytes.
-    pub(super) max_request_bytes: usize,
+    pub(super) request_limits: RequestLimits,
     /// Translates calls in protocols other than gRPC, if the inner service supports them.
     #[cfg(feature = "connect")]
     pub(super) translator: Translator,
+}
+
+/// The limits of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLimits {
+    /// The maximum size of its message, in bytes.
+    pub(super) bytes: usize,
+    /// The time in which its body has to arrive.
+    pub(super) time: Duration,
 }
 
 /// A procedure that takes keys, and the encoder that hashes its requests.

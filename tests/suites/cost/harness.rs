@@ -51,6 +51,8 @@ pub(crate) fn without_replay_cache(handler: &Counting) -> impl Server + use<> {
 }
 
 fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server + use<> {
+    // Many calls of one user, in flight at once.
+    let builder = builder.max_in_flight(2000).max_in_flight_per_user(2000);
     builder.store(MemoryStore::new()).build().expect("the layer can be built").layer(bare(handler))
 }
 

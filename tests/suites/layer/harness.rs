@@ -4,7 +4,8 @@ use std::{convert::Infallible, time::Duration};
 
 use http::Request;
 use protobuf_canonical::Canonical;
-use tokio::task::JoinHandle;
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Code, Response, Status,
     body::Body,
@@ -19,7 +20,10 @@ use tonic_idempotency::{
     rejection::Reason,
     store::{Claim, MemoryStore, Reservation, Store},
 };
-use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient};
+use tonic_idempotency_tests::shop::{
+    self, Counting, FILE_DESCRIPTOR_SET,
+    proto::{CreateOrderReply, CreateOrderRequest, shop_client::ShopClient},
+};
 use tonic_types::StatusExt as _;
 use tower::Service;
 use tower_layer::Layer as _;
@@ -136,6 +140,22 @@ impl Shop {
     pub(crate) fn spawn_create(&self, name: &'static str) -> JoinHandle<Result<Seen, Status>> {
         let shop = self.with_key(self.key);
         tokio::spawn(async move { shop.create(name).await })
+    }
+
+    /// Spawns [`create`](Self::create) as a task whose message is sent when the test puts it into the channel.
+    pub(crate) async fn spawn_slow(&self) -> (mpsc::Sender<CreateOrderRequest>, JoinHandle<Result<Seen, Status>>) {
+        let (sender, receiver) = mpsc::channel(1);
+        let mut client = tonic::client::Grpc::new(self.channel.clone());
+        client.ready().await.expect("the server listens");
+        let request = shop::with(ReceiverStream::new(receiver), self.user, self.key);
+        let path = http::uri::PathAndQuery::from_static(CREATE);
+        let codec = tonic_prost::ProstCodec::<CreateOrderRequest, CreateOrderReply>::default();
+        let patience = self.patience;
+        let call = tokio::spawn(async move {
+            let call = tokio::time::timeout(patience, client.client_streaming(request, path, codec));
+            call.await.map_err(|_| Status::unknown("no answer"))?.map(Seen::of)
+        });
+        (sender, call)
     }
 
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {

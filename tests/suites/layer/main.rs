@@ -11,6 +11,7 @@ mod final_errors;
 mod harness;
 mod leases;
 mod life;
+mod limits;
 mod metadata;
 mod pass_through;
 mod raw;

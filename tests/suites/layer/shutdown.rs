@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::mpsc, task::JoinHandle};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Status};
+use tokio::task::JoinHandle;
+use tonic::Code;
 use tonic_idempotency::{
     IdempotencyLayer,
     layer::{Shutdown, Stage, UnfinishedCall},
@@ -18,10 +17,7 @@ use tonic_idempotency::{
     rejection::Reason,
     store::{MemoryStore, Store, StoreErrorKind},
 };
-use tonic_idempotency_tests::shop::{
-    self,
-    proto::{CreateOrderReply, CreateOrderRequest},
-};
+use tonic_idempotency_tests::shop;
 use uuid::Uuid;
 
 use crate::{
@@ -64,7 +60,7 @@ async fn refuses_new_calls_with_a_key() {
     }
     assert_eq!((shop.handler.started(), store.len()), (1, 1));
     // It does not wait for the message.
-    let (_never_sent, call) = spawn_slow(&shop).await;
+    let (_never_sent, call) = shop.spawn_slow().await;
     let status = call.await.expect("no panic").expect_err("refused");
     assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
     next_process(&shop, store).await.create("a").await.expect("a replay").assert("processing", true);
@@ -238,21 +234,6 @@ async fn stays_in_effect_when_its_future_is_dropped() {
     next_process(&shop, store).await.create("hold").await.expect("a replay").assert("processing", true);
 }
 
-/// Spawns a call whose message is sent when the test puts it into the channel.
-async fn spawn_slow(shop: &Shop) -> (mpsc::Sender<CreateOrderRequest>, JoinHandle<Result<Seen, Status>>) {
-    let (sender, receiver) = mpsc::channel(1);
-    let mut client = tonic::client::Grpc::new(shop.channel.clone());
-    client.ready().await.expect("the server listens");
-    let request = shop::with(ReceiverStream::new(receiver), shop.user, shop.key);
-    let path = http::uri::PathAndQuery::from_static(CREATE);
-    let codec = tonic_prost::ProstCodec::<CreateOrderRequest, CreateOrderReply>::default();
-    let call = tokio::spawn(async move {
-        let call = tokio::time::timeout(LONG, client.client_streaming(request, path, codec));
-        call.await.map_err(|_| Status::unknown("no answer"))?.map(Seen::of)
-    });
-    (sender, call)
-}
-
 #[tokio::test(start_paused = true)]
 async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     let store = MemoryStore::new();
@@ -267,14 +248,14 @@ async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     .await;
     let message = shop::request("a", None, None).into_inner();
     // A message that arrives before the shutdown is handled.
-    let (sender, call) = spawn_slow(&shop).await;
+    let (sender, call) = shop.spawn_slow().await;
     quiet().await;
     sender.send(message.clone()).await.expect("the call reads it");
     drop(sender);
     call.await.expect("no panic").expect("the first call").assert("processing", false);
 
     let late = shop.with_key(Some(Uuid::new_v4()));
-    let (sender, call) = spawn_slow(&late).await;
+    let (sender, call) = late.spawn_slow().await;
     quiet().await;
     assert_eq!(arrived.load(Ordering::SeqCst), 2);
     assert!(shop.layer.shutdown(LONG).await.unfinished.is_empty());

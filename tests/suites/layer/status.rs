@@ -1,7 +1,8 @@
 //! The header `idempotency-status` on replays.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
+use tokio::time::Instant;
 use tonic_idempotency::{
     UserId,
     status::{OutboxStatus, Resource, StatusResolver},
@@ -80,6 +81,24 @@ impl StatusResolver for Never {
 
     async fn status(&self, _: UserId, _: &Resource) -> Result<Option<OutboxStatus>, Infallible> {
         std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_processing_if_the_resolver_does_not_answer_in_its_time() {
+    for (timeout, expected) in [(None, 250), (Some(Duration::from_secs(2)), 2000)] {
+        let shop = Shop::in_memory(|builder| {
+            let builder = builder.store(MemoryStore::new()).status_resolver(Never);
+            timeout.into_iter().fold(builder, |builder, timeout| builder.status_timeout(timeout))
+        })
+        .await;
+        let first = shop.create("a").await.expect("the first call");
+        let began = Instant::now();
+        let replay = shop.create("a").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+        let took = began.elapsed().as_millis();
+        assert!((expected..expected + 50).contains(&took), "{took} ms");
     }
 }
 

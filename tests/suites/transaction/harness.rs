@@ -10,6 +10,7 @@ use std::{
 };
 
 use deadpool_postgres::Pool;
+use http::uri::PathAndQuery;
 use organization::{
     FILE_DESCRIPTOR_SET,
     proto::{
@@ -19,7 +20,9 @@ use organization::{
         project_service_server::{ProjectService, ProjectServiceServer},
     },
 };
+use tokio::sync::mpsc;
 use tokio_postgres::{Client, types::Type};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{
     Request, Response, Status,
     service::{Routes, interceptor::InterceptedService},
@@ -100,6 +103,7 @@ impl ProjectService for Scripted {
 /// A wrapped service that listens, a client, a user of the organisation, and a key.
 #[derive(Clone)]
 pub(crate) struct Service {
+    pub(crate) channel: Channel,
     pub(crate) client: ProjectServiceClient<Channel>,
     pub(crate) user: Option<Uuid>,
     pub(crate) key: Option<Uuid>,
@@ -156,9 +160,10 @@ impl Service {
         let handler = Scripted { script: Arc::new(move |call| Box::pin(script(call))), runs: Arc::clone(&runs) };
         let wrapped = layer.layer(ProjectServiceServer::new(handler));
         let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
-        let client = ProjectServiceClient::new(shop::channel(address).await);
+        let channel = shop::channel(address).await;
+        let client = ProjectServiceClient::new(channel.clone());
         let user = Some(database.user().await.id);
-        Self { client, user, key: Some(Uuid::new_v4()), runs }
+        Self { channel, client, user, key: Some(Uuid::new_v4()), runs }
     }
 
     /// Calls the service to create a project with this name.
@@ -177,6 +182,22 @@ impl Service {
     pub(crate) fn spawn(&self, name: &'static str) -> tokio::task::JoinHandle<Result<Seen, Status>> {
         let service = self.clone();
         tokio::spawn(async move { service.create(name).await })
+    }
+
+    /// Sends the head of the same call. Its message follows when the test puts it into the channel.
+    pub(crate) fn spawn_head(
+        &self,
+    ) -> (mpsc::Sender<CreateProjectRequest>, tokio::task::JoinHandle<Result<CreateProjectResponse, Status>>) {
+        let (sender, receiver) = mpsc::channel(1);
+        let request = shop::with(ReceiverStream::new(receiver), self.user, self.key);
+        let mut client = tonic::client::Grpc::new(self.channel.clone());
+        let call = tokio::spawn(async move {
+            client.ready().await.expect("the server listens");
+            let path = PathAndQuery::from_static(CREATE_PROJECT);
+            let codec = tonic_prost::ProstCodec::<CreateProjectRequest, CreateProjectResponse>::default();
+            client.client_streaming(request, path, codec).await.map(tonic::Response::into_inner)
+        });
+        (sender, call)
     }
 
     pub(crate) fn with_key(&self, key: Option<Uuid>) -> Self {

@@ -1,0 +1,274 @@
+//! The limits of the calls that the layer holds: of calls in flight, and of calls that wait for another one.
+//!
+//! A call outlives its stream, so that no limit in front of the layer bounds the calls behind it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{policy::Procedure, rejection::Rejection, telemetry, user::UserId};
+
+/// The largest numbers of calls, of all users or of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) in_flight: usize,
+    pub(crate) in_flight_per_user: usize,
+    pub(crate) waiting: usize,
+    /// The bytes of the request messages of all waiting calls.
+    pub(crate) waiting_bytes: usize,
+    pub(crate) waiting_per_user: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { in_flight: 1024, in_flight_per_user: 128, waiting: 4096, waiting_bytes: 64 << 20, waiting_per_user: 256 }
+    }
+}
+
+/// The calls of one layer, counted.
+pub(crate) struct Admission {
+    limits: Limits,
+    counts: Mutex<Counts>,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, counts: Mutex::default() })
+    }
+
+    /// Counts a call as in flight until the result is dropped. All calls without a user count as those of one user.
+    pub(crate) fn admit(self: &Arc<Self>, user: Option<UserId>) -> Result<Admitted, Limit> {
+        self.lock().start(user, &self.limits)?;
+        telemetry::in_flight(1);
+        Ok(Admitted { admission: Arc::clone(self), user, bytes: 0, waits: false })
+    }
+
+    /// Ignores poisoning: no operation leaves the counts half changed.
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is counted until this is dropped: in flight at first.
+pub(crate) struct Admitted {
+    admission: Arc<Admission>,
+    user: Option<UserId>,
+    /// The size of its request message, in bytes; zero while it is being read.
+    bytes: usize,
+    waits: bool,
+}
+
+impl Admitted {
+    pub(crate) fn set_bytes(&mut self, bytes: usize) {
+        self.bytes = bytes;
+    }
+
+    /// Counts the call as waiting instead of in flight. If that is beyond a limit, it stays in flight.
+    pub(super) fn wait(&mut self) -> Result<(), Limit> {
+        if self.waits {
+            return Ok(());
+        }
+        let mut counts = self.admission.lock();
+        counts.start_waiting(self.user, self.bytes, &self.admission.limits)?;
+        counts.end(self.user);
+        drop(counts);
+        self.waits = true;
+        telemetry::in_flight(-1);
+        telemetry::waiting(1, self.bytes);
+        Ok(())
+    }
+
+    /// Counts the call as in flight instead of waiting. If that is beyond a limit, it goes on waiting.
+    pub(super) fn run(&mut self) -> Result<(), Limit> {
+        if !self.waits {
+            return Ok(());
+        }
+        let mut counts = self.admission.lock();
+        counts.start(self.user, &self.admission.limits)?;
+        counts.end_waiting(self.user, self.bytes);
+        drop(counts);
+        self.waits = false;
+        telemetry::waiting(-1, self.bytes);
+        telemetry::in_flight(1);
+        Ok(())
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if self.waits {
+            self.admission.lock().end_waiting(self.user, self.bytes);
+            telemetry::waiting(-1, self.bytes);
+        } else {
+            self.admission.lock().end(self.user);
+            telemetry::in_flight(-1);
+        }
+    }
+}
+
+/// The limit that a call would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    InFlight,
+    InFlightPerUser,
+    Waiting,
+    WaitingBytes,
+    WaitingPerUser,
+}
+
+impl Limit {
+    /// Counts the refusal of a call, and returns it.
+    pub(crate) fn reject(self, procedure: &Procedure) -> Rejection {
+        let rejection = match self {
+            Self::InFlight | Self::Waiting | Self::WaitingBytes => Rejection::Overloaded,
+            Self::InFlightPerUser | Self::WaitingPerUser => Rejection::UserLimit,
+        };
+        procedure.telemetry().overloaded(rejection.reason().as_str(), self.as_str());
+        rejection
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::InFlightPerUser => "in_flight_per_user",
+            Self::Waiting => "waiting",
+            Self::WaitingBytes => "waiting_bytes",
+            Self::WaitingPerUser => "waiting_per_user",
+        }
+    }
+}
+
+/// The counts of all calls. Only users with calls have an entry.
+#[derive(Default)]
+struct Counts {
+    all: Count,
+    of_users: HashMap<Option<UserId>, Count>,
+    waiting_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    in_flight: usize,
+    waiting: usize,
+}
+
+impl Counts {
+    /// Checks the caller's own limit first, since it says more.
+    fn start(&mut self, user: Option<UserId>, limits: &Limits) -> Result<(), Limit> {
+        if self.of(user).in_flight >= limits.in_flight_per_user {
+            return Err(Limit::InFlightPerUser);
+        }
+        if self.all.in_flight >= limits.in_flight {
+            return Err(Limit::InFlight);
+        }
+        self.change(user, |count| count.in_flight += 1);
+        Ok(())
+    }
+
+    fn end(&mut self, user: Option<UserId>) {
+        self.change(user, |count| count.in_flight -= 1);
+    }
+
+    fn start_waiting(&mut self, user: Option<UserId>, bytes: usize, limits: &Limits) -> Result<(), Limit> {
+        if self.of(user).waiting >= limits.waiting_per_user {
+            return Err(Limit::WaitingPerUser);
+        }
+        if self.all.waiting >= limits.waiting {
+            return Err(Limit::Waiting);
+        }
+        if bytes > limits.waiting_bytes.saturating_sub(self.waiting_bytes) {
+            return Err(Limit::WaitingBytes);
+        }
+        self.waiting_bytes += bytes;
+        self.change(user, |count| count.waiting += 1);
+        Ok(())
+    }
+
+    fn end_waiting(&mut self, user: Option<UserId>, bytes: usize) {
+        self.waiting_bytes -= bytes;
+        self.change(user, |count| count.waiting -= 1);
+    }
+
+    fn of(&self, user: Option<UserId>) -> Count {
+        self.of_users.get(&user).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, user: Option<UserId>, change: impl Fn(&mut Count)) {
+        change(&mut self.all);
+        let count = self.of_users.entry(user).or_default();
+        change(count);
+        if count.in_flight == 0 && count.waiting == 0 {
+            self.of_users.remove(&user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { in_flight: 3, in_flight_per_user: 2, waiting: 3, waiting_bytes: 100, waiting_per_user: 2 };
+
+    fn user(id: u128) -> Option<UserId> {
+        Some(UserId::new(Uuid::from_u128(id)))
+    }
+
+    /// A call that waits with a request of this size.
+    fn waiting(admission: &Arc<Admission>, user: Option<UserId>, bytes: usize) -> Result<Admitted, Limit> {
+        let mut call = admission.admit(user)?;
+        call.set_bytes(bytes);
+        call.wait().map(|()| call)
+    }
+
+    #[test]
+    fn refuses_calls_beyond_the_limit_of_a_user_and_of_all() {
+        let admission = Admission::new(LIMITS);
+        let first = admission.admit(user(1)).expect("the first");
+        let _second = admission.admit(user(1)).expect("the second");
+        assert_eq!(admission.admit(user(1)).err(), Some(Limit::InFlightPerUser));
+        let _without_user = admission.admit(None).expect("another user's");
+        assert_eq!(admission.admit(user(2)).err(), Some(Limit::InFlight));
+        drop(first);
+        admission.admit(user(2)).expect("one has ended");
+    }
+
+    #[test]
+    fn refuses_waiting_calls_beyond_each_limit() {
+        let admission = Admission::new(LIMITS);
+        let mut waits: Vec<_> = [1, 1, 2].map(|id| waiting(&admission, user(id), 10).expect("it waits")).into();
+        assert_eq!(waiting(&admission, user(1), 10).err(), Some(Limit::WaitingPerUser));
+        assert_eq!(waiting(&admission, user(2), 10).err(), Some(Limit::Waiting));
+        waits.pop();
+        assert_eq!(waiting(&admission, user(2), 81).err(), Some(Limit::WaitingBytes));
+        waiting(&admission, user(2), 80).expect("it fits exactly");
+    }
+
+    #[test]
+    fn a_waiting_call_is_not_in_flight_and_may_become_so_again() {
+        let admission = Admission::new(LIMITS);
+        let mut first = waiting(&admission, user(1), 10).expect("it waits");
+        let _others = [1, 1].map(|id| admission.admit(user(id)).expect("no other is in flight"));
+        assert_eq!(first.run(), Err(Limit::InFlightPerUser));
+        assert!(first.wait().is_ok(), "it waits still");
+        drop(_others);
+        first.run().expect("the others have ended");
+        let _second = admission.admit(user(1)).expect("two are allowed");
+        assert_eq!(admission.admit(user(1)).err(), Some(Limit::InFlightPerUser));
+    }
+
+    #[test]
+    fn remembers_no_user_without_calls() {
+        let admission = Admission::new(LIMITS);
+        for id in 0..100 {
+            drop(admission.admit(user(id)).expect("the only one"));
+            drop(waiting(&admission, user(id), 10).expect("the only one"));
+        }
+        let counts = admission.lock();
+        assert!(counts.of_users.is_empty());
+        assert_eq!((counts.all.in_flight, counts.all.waiting, counts.waiting_bytes), (0, 0, 0));
+    }
+}
