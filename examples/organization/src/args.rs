@@ -20,6 +20,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:50051")]
     pub listen: String,
 
+    /// A host that the page answers for, besides localhost and the one of --listen: a name or an address, without a port. May
+    /// be repeated.
+    #[arg(long = "host", value_name = "HOST")]
+    pub hosts: Vec<String>,
+
     /// The age at which an outbox row is processed.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
     pub outbox_delay: Duration,
@@ -46,7 +51,7 @@ pub struct Args {
     pub on_store_unavailable: Option<StorePolicyArg>,
 
     /// A file to write when the service is ready: a JSON object with `address`, `database_url`, `tokens` by user name,
-    /// `organization_id` and `cluster_id`. Removed at exit.
+    /// `organization_id` and `cluster_id`. It must not exist yet. Removed at exit.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 
@@ -116,7 +121,7 @@ mod tests {
         assert_eq!(args.listen, "127.0.0.1:50051");
         assert_eq!(args.outbox_delay, Duration::from_secs(3));
         assert_eq!(args.handler_delay, Duration::ZERO);
-        assert_eq!(args.ready_file, None);
+        assert_eq!((args.ready_file, args.hosts), (None, Vec::new()));
         assert_eq!((args.mode, args.lease), (None, None));
         assert_eq!((args.on_lease_ended, args.on_store_unavailable), (None, None));
     }

@@ -13,7 +13,7 @@
 //! | [`migrations`], `resource_types` | the sample's own tables, and the resource types whose creation is recorded |
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
-//! | `playground` | the page at `/` |
+//! | `playground`, `hosts` | the page at `/`, and the hosts that it answers for |
 //! | `args`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
 mod args;
@@ -23,6 +23,7 @@ mod call;
 mod database;
 mod failure;
 mod fields;
+mod hosts;
 pub mod migrations;
 mod outbox;
 mod playground;

@@ -4,6 +4,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header},
+    middleware::from_fn_with_state,
     routing::get,
 };
 use serde::Serialize;
@@ -11,6 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{
+    hosts::{self, Hosts},
     ready::{Ready, Tokens},
     run::Error,
 };
@@ -67,8 +69,8 @@ struct Users<'a> {
     tokens: &'a Tokens,
 }
 
-/// Returns the page with its files and the users whose tokens it uses.
-pub(crate) fn site(ready: &Ready<'_>) -> Result<Router, Error> {
+/// Returns the page with its files and the users whose tokens it uses, for these hosts alone.
+pub(crate) fn site(ready: &Ready<'_>, hosts: Hosts) -> Result<Router, Error> {
     let users = Users { cluster_id: ready.cluster_id, tokens: &ready.tokens };
     let users = Bytes::from(serde_json::to_vec(&users)?);
     let mut site = Router::new().route("/playground/users.json", get(async move || secret(users)));
@@ -76,7 +78,7 @@ pub(crate) fn site(ready: &Ready<'_>) -> Result<Router, Error> {
         let file = File::new(content_type, content)?;
         site = site.route(path, get(async move |headers: HeaderMap| file.answer(&headers)));
     }
-    Ok(site)
+    Ok(site.route_layer(from_fn_with_state(hosts, hosts::only)))
 }
 
 /// One of [`FILES`].
@@ -130,11 +132,16 @@ mod tests {
         let address = "127.0.0.1:1".parse().expect("an address");
         let ready =
             Ready { address, database_url: "", tokens, organization_id: Uuid::nil(), cluster_id: Uuid::from_u128(7) };
-        super::site(&ready).expect("a site")
+        super::site(&ready, Hosts::new("127.0.0.1:1", &[])).expect("a site")
     }
 
     async fn get(path: &str, tag: Option<&HeaderValue>) -> Response<Body> {
+        get_of("localhost:1", path, tag).await
+    }
+
+    async fn get_of(host: &'static str, path: &str, tag: Option<&HeaderValue>) -> Response<Body> {
         let mut request = Request::new(Body::empty());
+        request.headers_mut().insert(header::HOST, HeaderValue::from_static(host));
         *request.uri_mut() = path.parse().expect("a path");
         if let Some(tag) = tag {
             request.headers_mut().insert(header::IF_NONE_MATCH, tag.clone());
@@ -151,6 +158,14 @@ mod tests {
             for (name, value) in EVERYWHERE {
                 assert_eq!(answer.headers()[&name], value, "{path}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn no_file_is_sent_to_a_page_that_points_its_own_name_here() {
+        for path in FILES.map(|(path, ..)| path).into_iter().chain(["/playground/users.json"]) {
+            let answer = get_of("evil.test:1", path, None).await;
+            assert_eq!(answer.status(), StatusCode::MISDIRECTED_REQUEST, "{path}");
         }
     }
 

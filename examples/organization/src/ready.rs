@@ -34,26 +34,24 @@ pub(crate) struct ReadyFile {
 }
 
 impl ReadyFile {
-    /// Writes the file atomically, readable only by its owner, because it contains tokens.
+    /// Writes the file atomically, readable only by its owner, because it contains tokens. Replaces nothing, and follows no
+    /// symbolic link: in a directory like `/tmp`, others can put something in its place before.
     pub(crate) fn write(path: &Path, ready: &Ready<'_>) -> io::Result<Self> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".{}", std::process::id()));
         let partial = PathBuf::from(partial);
 
         let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
+        options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&partial)?;
         let written = serde_json::to_writer(&mut file, ready)
             .map_err(io::Error::from)
             .and_then(|()| writeln!(file))
-            .and_then(|()| fs::rename(&partial, path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&partial);
-            return Err(error);
-        }
-        Ok(Self { path: path.to_owned() })
+            .and_then(|()| fs::hard_link(&partial, path));
+        let _ = fs::remove_file(&partial);
+        written.map(|()| Self { path: path.to_owned() })
     }
 }
 
@@ -63,6 +61,73 @@ impl Drop for ReadyFile {
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, path = %self.path.display(), "cannot remove the ready file");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new directory, removed when this is dropped.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            let path = std::env::temp_dir().join(Uuid::new_v4().to_string());
+            fs::create_dir(&path).expect("a directory");
+            Self(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).expect("the directory");
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name")).collect()
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn write(path: &Path) -> io::Result<ReadyFile> {
+        let tokens = Tokens { alice: "of-alice".to_owned(), bob: "of-bob".to_owned() };
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let ready =
+            Ready { address, database_url: "", tokens, organization_id: Uuid::nil(), cluster_id: Uuid::from_u128(7) };
+        ReadyFile::write(path, &ready)
+    }
+
+    #[test]
+    fn is_there_until_it_is_dropped() {
+        let directory = Directory::new();
+        let path = directory.0.join("ready.json");
+        let file = write(&path).expect("it is written");
+        assert_eq!(directory.names(), ["ready.json"]);
+        let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("a file")).expect("JSON");
+        assert_eq!(written["tokens"]["alice"], "of-alice");
+        drop(file);
+        assert!(directory.names().is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn replaces_no_file_and_follows_no_link() {
+        for planted in ["ready.json".to_owned(), format!("ready.json.{}", std::process::id())] {
+            let directory = Directory::new();
+            let (path, victim, planted) =
+                (directory.0.join("ready.json"), directory.0.join("victim"), directory.0.join(planted));
+            fs::write(&victim, "precious").expect("a file");
+            std::os::unix::fs::symlink(&victim, &planted).expect("a link");
+            assert_eq!(write(&path).expect_err("a link is there").kind(), io::ErrorKind::AlreadyExists);
+            fs::remove_file(&planted).expect("the link is still there");
+            fs::write(&planted, "precious").expect("a file");
+            assert_eq!(write(&path).expect_err("a file is there").kind(), io::ErrorKind::AlreadyExists);
+            for file in [&victim, &planted] {
+                assert_eq!(fs::read_to_string(file).expect("the file is still there"), "precious");
+            }
+            assert_eq!(directory.names().len(), 2, "nothing else is left");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     ALICE, Args, BOB, CLUSTER, ORGANIZATION,
     auth::Issuer,
     bootstrap,
+    hosts::Hosts,
     outbox::Worker,
     playground,
     ready::{Ready, ReadyFile, Tokens},
@@ -68,7 +69,7 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     }
     let issuer = Issuer::new()?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
-    let site = playground::site(&ready)?;
+    let site = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
     let service = Service::new(args, server.url(), issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
