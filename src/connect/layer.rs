@@ -105,6 +105,14 @@ impl ConnectLayer {
         self.settings.max_timeout = Some(timeout);
         self
     }
+
+    /// Sets the time in which the body of a Connect request has to arrive, from the moment at which its head has. After that
+    /// the caller gets `internal`, with a message that says so. Defaults to 30 seconds.
+    #[must_use]
+    pub fn request_body_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.request_body_timeout = timeout;
+        self
+    }
 }
 
 impl<S, R> Layer<S> for ConnectLayer

@@ -45,6 +45,7 @@ mod methods;
 mod request;
 mod response;
 mod service;
+mod timed_body;
 mod translator;
 
 pub(crate) use self::translator::{Settings, Translated, Translator};

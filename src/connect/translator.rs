@@ -11,7 +11,7 @@ use protobuf_canonical::json::Json;
 use tonic::{body::Body, codegen::StdError};
 use tower::Service;
 
-use super::{bridge::Bridge, error::Errors, methods::Methods};
+use super::{bridge::Bridge, error::Errors, methods::Methods, timed_body::TimedBody};
 
 /// Translates calls in other protocols into gRPC calls. [`around`](Self::around) wraps a service.
 #[derive(Clone, Debug)]
@@ -29,11 +29,18 @@ pub(crate) struct Settings {
     pub(crate) ignore_unknown_fields: bool,
     pub(crate) max_message_bytes: usize,
     pub(crate) max_timeout: Option<Duration>,
+    pub(crate) request_body_timeout: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { compress_from: 1 << 10, ignore_unknown_fields: false, max_message_bytes: 4 << 20, max_timeout: None }
+        Self {
+            compress_from: 1 << 10,
+            ignore_unknown_fields: false,
+            max_message_bytes: 4 << 20,
+            max_timeout: None,
+            request_body_timeout: Duration::from_secs(30),
+        }
     }
 }
 
@@ -81,13 +88,14 @@ impl Translator {
             .with_limits(limits)
             .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
             .with_deadline_policy(deadlines);
-        Translated { service }
+        Translated { service, request_body_timeout: settings.request_body_timeout }
     }
 }
 
 /// A gRPC service that also answers calls in other protocols.
 pub(crate) struct Translated<S> {
     service: ConnectRpcService<Bridge<S>>,
+    request_body_timeout: Duration,
 }
 
 impl<S> Translated<S> {
@@ -100,6 +108,7 @@ impl<S> Translated<S> {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
+        let request = request.map(|body| Body::new(TimedBody::new(body, self.request_body_timeout)));
         let response = self.service.clone().call(request);
         Box::pin(response.map(|Ok(response)| response.map(Body::new)))
     }
@@ -108,7 +117,7 @@ impl<S> Translated<S> {
 /// Written by hand, as a derive would require `S: Clone`.
 impl<S> Clone for Translated<S> {
     fn clone(&self) -> Self {
-        Self { service: self.service.clone() }
+        Self { service: self.service.clone(), request_body_timeout: self.request_body_timeout }
     }
 }
 

@@ -350,6 +350,7 @@ impl IdempotencyLayerBuilder {
             let settings = Settings {
                 ignore_unknown_fields: self.ignore_unknown_fields,
                 max_message_bytes: self.request_limits.bytes,
+                request_body_timeout: self.request_limits.time,
                 ..Settings::default()
             };
             Translator::new(&pool, settings)

@@ -21,4 +21,5 @@ mod same;
 mod server;
 mod settings;
 mod shared;
+mod slow;
 mod watched;

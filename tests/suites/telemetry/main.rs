@@ -17,6 +17,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{
     Database,
     shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
+    until,
 };
 use tower_layer::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -66,6 +67,18 @@ fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u6
             other => panic!("expected a counter, got {other:?}"),
         })
         .sum()
+}
+
+/// The values of the gauges: calls in flight, calls that wait, and the bytes of these.
+fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
+    let values = snapshotter.snapshot().into_vec();
+    ["idempotency_in_flight", "idempotency_waiting", "idempotency_waiting_bytes"].map(|name| {
+        let found = values.iter().find(|(key, ..)| key.key().name() == name);
+        match found.map(|(.., value)| value) {
+            Some(DebugValue::Gauge(value)) => **value,
+            other => panic!("expected a gauge, got {other:?}"),
+        }
+    })
 }
 
 #[tokio::test]
@@ -161,6 +174,8 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     tokio::time::pause();
     tokio::time::sleep(Duration::from_millis(1)).await;
     tokio::time::resume();
+    let message = prost::Message::encoded_len(shop::request("hold", None, None).get_ref());
+    assert_eq!(gauges(&snapshotter), [1.0, 3.0, 3.0 * message as f64]);
     handler.open(1);
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
@@ -172,4 +187,21 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
         client.cancel(shop::request("hold", Some(user), Some(key))).await.expect("a replay");
         assert_eq!(counted(&snapshotter, "idempotency_cached_replays_total", &labels[..1]), from_memory);
     }
+    assert_eq!(gauges(&snapshotter), [0.0; 3]);
+
+    // A refusal because of a limit.
+    let (handler, builder) = (Counting::default(), IdempotencyLayer::builder(FILE_DESCRIPTOR_SET));
+    let layer = builder.store(MemoryStore::new()).max_in_flight_per_user(1).build().expect("a layer");
+    let wrapped = layer.layer(shop::server(handler.clone()));
+    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+    let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let (mut first, request) = (client.clone(), shop::request("hold", Some(user), Some(key)));
+    let running = tokio::spawn(async move { first.create_order(request).await });
+    until("it runs", async || handler.started() == 1).await;
+    lines.take();
+    client.create_order(shop::request(secret, Some(user), Some(Uuid::new_v4()))).await.expect_err("refused");
+    let labels = [("limit", "in_flight_per_user")];
+    check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight_per_user"]);
+    handler.open(1);
+    running.await.expect("no panic").expect("a response");
 }

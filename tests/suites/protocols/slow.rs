@@ -1,0 +1,80 @@
+//! Bodies that do not arrive: the client is answered after a time, whatever its protocol.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+use tonic_idempotency::{
+    IdempotencyLayer, connect::ConnectLayer, layer::IdempotencyLayerBuilder, policy::Mode, store::MemoryStore,
+};
+use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
+use uuid::Uuid;
+
+use crate::server::{Kind, Server};
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Shorter than the default limit.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn server(kind: Kind) -> Server {
+    let layer: IdempotencyLayerBuilder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        .store(MemoryStore::new())
+        .adjust_procedures(|procedure| procedure.mode(Mode::Reserved))
+        .request_body_timeout(LIMIT);
+    let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).map(|connect| connect.request_body_timeout(LIMIT));
+    Server::layered(kind, layer.build().expect("a layer"), connect).await
+}
+
+/// Sends the head of a call, and a part of its body. Returns the answer up to a text.
+async fn answer(to: SocketAddr, content_type: &str, user: Uuid, key: &str, until: &str) -> String {
+    let head = format!(
+        "POST /catalog.v1.Catalog/Create HTTP/1.1\r\nhost: {to}\r\ncontent-type: {content_type}\r\nuser: {user}\r\n\
+         idempotency-key: {key}\r\nconnect-protocol-version: 1\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    let mut connection = TcpStream::connect(to).await.expect("a connection");
+    connection.write_all(head.as_bytes()).await.expect("it is sent");
+    let mut received = Vec::new();
+    let read = async {
+        loop {
+            let text = String::from_utf8_lossy(&received);
+            if text.contains(until) || connection.read_buf(&mut received).await.expect("an answer") == 0 {
+                return String::from_utf8_lossy(&received).into_owned();
+            }
+        }
+    };
+    timeout(PATIENCE, read).await.expect("an answer in time")
+}
+
+#[tokio::test]
+async fn end_calls_with_a_key_over_connect() {
+    for kind in Kind::BOTH {
+        let server = server(kind).await;
+        let key = Uuid::new_v4().to_string();
+        let answer = answer(server.address, "application/json", server.user, &key, "did not arrive").await;
+        assert!(answer.starts_with("HTTP/1.1 500") && answer.contains("did not arrive within 100ms"), "{answer}");
+        assert_eq!(server.desk.started(), 0);
+    }
+}
+
+#[tokio::test]
+async fn end_calls_with_a_key_over_grpc_web() {
+    let server = server(Kind::Tonic).await;
+    let key = Uuid::new_v4().to_string();
+    let answer = answer(server.address, "application/grpc-web+proto", server.user, &key, "did%20not%20arrive").await;
+    assert!(answer.to_lowercase().contains("grpc-status: 4") || answer.contains("grpc-status:4"), "{answer}");
+    assert_eq!(server.desk.started(), 0);
+}
+
+/// Over HTTP/1 the body of a refused call is read first: otherwise its client may never read the answer.
+#[tokio::test]
+async fn do_not_delay_a_refusal_for_longer() {
+    let server = server(Kind::Tonic).await;
+    let content_type = "application/grpc-web+proto";
+    let answer = answer(server.address, content_type, server.user, "order-17", "grpc-message").await;
+    assert!(answer.to_lowercase().contains("grpc-status: 3") || answer.contains("grpc-status:3"), "{answer}");
+    assert_eq!(server.desk.started(), 0);
+}
