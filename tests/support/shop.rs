@@ -8,10 +8,15 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, SemaphorePermit},
+};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
     Code, Request, Response, Status,
@@ -92,6 +97,8 @@ impl Counting {
         let started = self.inner.started.fetch_add(1, Ordering::SeqCst) + 1;
         for step in name.split(" and ") {
             match step {
+                "block" => self.block(),
+                "block in place" => tokio::task::block_in_place(|| self.block()),
                 "effect" => execution.effect_committed(),
                 "fail" => return Err(Status::not_found("no such thing")),
                 "fail at first" if started == 1 => return Err(Status::not_found("no such thing")),
@@ -111,6 +118,15 @@ impl Counting {
         }
         self.inner.finished.fetch_add(1, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Blocks the thread until the handler is let go, for at most half a minute: a runtime waits for its threads.
+    fn block(&self) {
+        let began = Instant::now();
+        while self.inner.gate.try_acquire().map(SemaphorePermit::forget).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "nobody let the handler go");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

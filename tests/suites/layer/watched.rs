@@ -11,8 +11,8 @@ use tonic_idempotency::{
     policy::EffectPolicy,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, TransactionOptions,
     },
 };
 use uuid::Uuid;
@@ -29,6 +29,8 @@ pub(crate) struct Watched {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Abandon,
+    /// Always fails, because there are no transactions in memory.
+    Begin,
     Claim,
     Complete,
     Extend,
@@ -46,7 +48,7 @@ enum Trouble {
     Fails { kind: StoreErrorKind, after: Duration },
     FailsOnce { kind: StoreErrorKind },
     Hangs,
-    LosesAnswer,
+    LosesAnswer { kind: StoreErrorKind },
 }
 
 impl Watched {
@@ -87,7 +89,13 @@ impl Watched {
 
     /// Makes this operation take effect from now on and then fail, as if its answer were lost.
     pub(crate) fn lose_answer(&self, operation: Operation) {
-        self.set(operation, Some(Trouble::LosesAnswer));
+        self.lose_answer_and_fail(operation, StoreErrorKind::Interrupted);
+    }
+
+    /// Makes this operation take effect from now on and then fail, as if its answer were lost and another attempt had
+    /// failed in this way.
+    pub(crate) fn lose_answer_and_fail(&self, operation: Operation, kind: StoreErrorKind) {
+        self.set(operation, Some(Trouble::LosesAnswer { kind }));
     }
 
     /// Makes this operation work again.
@@ -120,9 +128,9 @@ impl Watched {
             }
             Some(Trouble::FailsOnce { kind }) => Err(kind.into()),
             Some(Trouble::Hangs) => std::future::pending().await,
-            Some(Trouble::LosesAnswer) => {
-                done.await?;
-                Err(StoreErrorKind::Interrupted.into())
+            Some(Trouble::LosesAnswer { kind }) => {
+                drop(done.await);
+                Err(StoreError::from(kind).after_a_lost_answer())
             }
         }
     }
@@ -168,5 +176,13 @@ impl Store for Watched {
 
     async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         self.store.status(user, resource).await
+    }
+
+    fn has_transactions(&self) -> bool {
+        true
+    }
+
+    async fn begin(&self, _: &Claim, _: TransactionOptions) -> Result<BeginOutcome, StoreError> {
+        self.watch(Operation::Begin, async { Err(StoreErrorKind::Refused.into()) }).await
     }
 }
