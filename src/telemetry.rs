@@ -2,14 +2,16 @@
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
-//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key, by how the layer answered: `first`, `replayed`, `rejected`, `degraded` |
+//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected` |
 //! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls whose lease ended without an outcome, by what happened then: `rerun`, `completed`, `not_executed`, `unknown` |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
-//! | `idempotency_degraded_total` | `procedure`, `cause` | calls that ran unprotected, and replays without their status or metadata |
 //! | `idempotency_overloaded_total` | `limit` | calls that were refused because of a limit of the layer: `in_flight`, `in_flight_per_user`, `waiting`, `waiting_bytes`, `waiting_per_user` |
+//! | `idempotency_unprotected_total` | `procedure`, `cause` | calls with a key that ran unprotected, by the cause: the [kind](crate::store::StoreErrorKind) of the store's error, `interrupted` or `unreachable`; or `no_user` |
+//! | `idempotency_degraded_total` | `procedure`, `cause` | replays without their status (`status_unknown`) or metadata (`metadata_lost`) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
+//! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
 //! | `idempotency_swept_total` | | expired records that were deleted |
 //!
@@ -18,6 +20,10 @@
 //! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
 //! | `idempotency_waiting_bytes` | the bytes of the request messages of these |
+//! | `idempotency_outcomes_waiting` | outcomes that the store did not take at once, and that are being recorded in the background |
+//!
+//! Each call that runs unprotected emits an event at the level `WARN` with the target `tonic_idempotency` and the fields
+//! `procedure`, `cause` and `error`. No other event has this target.
 //!
 //! No log line and no label contains a key, a user or a message.
 //!
@@ -28,25 +34,35 @@ use std::{error::Error, fmt, sync::Arc};
 
 use metrics::{Key, Label, Level, Metadata, counter, gauge, with_recorder};
 
-/// The reason why a call runs unprotected, or a replay is incomplete.
+/// The cause why a call runs unprotected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Degradation {
-    MetadataLost,
+pub(crate) enum Unprotected {
     NoUser,
-    StatusUnknown,
     /// The kind of the store's error.
     Store(&'static str),
-    UnsupportedProtocol,
+}
+
+impl Unprotected {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NoUser => "no_user",
+            Self::Store(kind) => kind,
+        }
+    }
+}
+
+/// The reason why a replay is incomplete.
+#[derive(Clone, Copy, Debug)]
+enum Degradation {
+    MetadataLost,
+    StatusUnknown,
 }
 
 impl Degradation {
     fn as_str(self) -> &'static str {
         match self {
             Self::MetadataLost => "metadata_lost",
-            Self::NoUser => "no_user",
             Self::StatusUnknown => "status_unknown",
-            Self::Store(kind) => kind,
-            Self::UnsupportedProtocol => "unsupported_protocol",
         }
     }
 }
@@ -96,6 +112,15 @@ pub(crate) fn swept(deleted: u64) {
     tracing::info!(deleted, "deleted expired idempotency records");
 }
 
+/// Counts an outcome that waits to be recorded, until [`outcome_waits_no_more`].
+pub(crate) fn outcome_waits() {
+    gauge!("idempotency_outcomes_waiting").increment(1.0);
+}
+
+pub(crate) fn outcome_waits_no_more() {
+    gauge!("idempotency_outcomes_waiting").decrement(1.0);
+}
+
 /// The log lines and counters of one procedure.
 ///
 /// The keys of the counters that every call increments are built once, because the `counter!` macro would build their
@@ -103,10 +128,10 @@ pub(crate) fn swept(deleted: u64) {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcedureTelemetry {
     path: Arc<str>,
-    degraded: Key,
     first: Key,
     rejected: Key,
     replayed: Key,
+    unprotected: Key,
 }
 
 impl ProcedureTelemetry {
@@ -115,8 +140,8 @@ impl ProcedureTelemetry {
             let labels = vec![Label::new("procedure", path.to_string()), Label::from_static_parts("outcome", outcome)];
             Key::from_parts("idempotency_calls_total", labels)
         };
-        let [degraded, first, rejected, replayed] = ["degraded", "first", "rejected", "replayed"].map(key);
-        Self { path, degraded, first, rejected, replayed }
+        let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
+        Self { path, first, rejected, replayed, unprotected }
     }
 
     pub(crate) fn first(&self) {
@@ -142,10 +167,12 @@ impl ProcedureTelemetry {
     }
 
     /// Counts a call that runs unprotected.
-    pub(crate) fn unprotected(&self, cause: Degradation, error: &dyn fmt::Display) {
-        count(&self.degraded);
-        self.degraded(cause);
+    pub(crate) fn unprotected(&self, cause: Unprotected, error: &dyn fmt::Display) {
+        count(&self.unprotected);
+        counter!("idempotency_unprotected_total", "procedure" => self.path.to_string(), "cause" => cause.as_str())
+            .increment(1);
         tracing::warn!(
+            target: "tonic_idempotency",
             procedure = &*self.path,
             cause = cause.as_str(),
             %error,
@@ -199,6 +226,31 @@ impl ProcedureTelemetry {
         counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
         let error = error.map(tracing::field::display);
         tracing::warn!(procedure = &*self.path, step, error, "{what}");
+    }
+
+    /// Counts a failed attempt to record an outcome, which is tried again. Only the first one is a warning.
+    pub(crate) fn not_recorded_yet(&self, step: &'static str, attempt: u64, error: &dyn fmt::Display) {
+        if attempt == 1 {
+            return self.not_settled(step, "the outcome of a call is not recorded yet", Some(error));
+        }
+        let path = self.path.to_string();
+        counter!("idempotency_settle_failures_total", "procedure" => path, "step" => step).increment(1);
+        tracing::debug!(procedure = &*self.path, step, attempt, %error, "the outcome of a call is not recorded yet");
+    }
+
+    /// Counts an outcome that will not be recorded.
+    pub(crate) fn given_up(&self, step: &'static str, why: &'static str) {
+        let path = self.path.to_string();
+        counter!("idempotency_outcomes_given_up_total", "procedure" => path, "step" => step).increment(1);
+        tracing::error!(procedure = &*self.path, step, why, "the outcome of a call will not be recorded");
+    }
+
+    /// Logs a response that is not stored, because too much waits to be recorded.
+    pub(crate) fn message_forgotten(&self) {
+        tracing::error!(
+            procedure = &*self.path,
+            "too many bytes wait to be recorded; the record will say that the call succeeded, without its response"
+        );
     }
 
     /// Counts a call that takes over an abandoned reservation and runs the handler again.

@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// A protected call.
+#[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
@@ -40,6 +41,14 @@ impl Call {
             on_lease_ended: policies.on_lease_ended,
             effect: policies.effect,
             resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
+        }
+    }
+
+    /// Returns the call without its request, which may be large.
+    pub(super) fn without_request(self: Arc<Self>) -> Arc<Self> {
+        match self.request {
+            None => self,
+            Some(_) => Arc::new(Self { request: None, ..(*self).clone() }),
         }
     }
 

@@ -1,56 +1,63 @@
-//! Handles a call that cannot be protected, because the store did not answer its claim.
+//! Handles a call whose claim failed: refuses it, or runs it unprotected.
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::{
     call::Call,
-    disposition::{self, Disposition},
-    execute::{Outcome, handle},
+    disposition,
+    execute::execute_unprotected,
     handler::Handler,
     held_key::Lease,
-    record::record_in_background,
+    record::{record_in_background, release_lost_claim},
     refusal::refuse,
+    shutdown::Stage,
     state::Engine,
+    tracker::TrackedCall,
 };
 use crate::{
-    execution::Execution,
     grpc::UnaryResponse,
-    policy::{Mode, StorePolicy},
+    policy::{Mode, Policies, StorePolicy},
     store::StoreError,
-    telemetry::{Chain, Degradation},
+    telemetry::{Chain, Unprotected},
 };
 
-/// Refuses the call, or runs its handler unprotected if the procedure's policy says so, as the Go interceptor does.
-pub(super) async fn degrade<E>(
+/// Refuses the call, or runs its handler unprotected.
+///
+/// | the store | mode | policy | the call |
+/// |---|---|---|---|
+/// | cannot be asked | reserved | `Proceed` | runs unprotected |
+/// | cannot be asked | reserved | `Reject` | is refused |
+/// | cannot be asked | transactional | any | is refused: there is no transaction for the handler |
+/// | failed in any other way | any | any | is refused |
+///
+/// If an answer was lost, the claim may stand: then the outcome of a call that runs is recorded like any other, and the
+/// key of a call that is refused is freed.
+pub(super) async fn degrade<E: Send + 'static>(
     engine: &Engine,
     call: Arc<Call>,
     error: &StoreError,
-    mut handler: Handler<E>,
+    handler: Handler<E>,
+    tracked: &TrackedCall,
 ) -> Result<UnaryResponse, E> {
     let policies = call.procedure.policies();
-    let lease = Lease::from(Instant::now(), policies.lease);
-    if policies.mode == Mode::Transactional {
-        // There is no transaction to give to the handler, and nothing of one is left.
+    if !proceeds(policies, error) {
+        release_lost_claim(engine, &call, error);
         return refuse(&call.procedure, error);
     }
-    if policies.on_store_unavailable == StorePolicy::Reject {
-        let refusal = refuse(&call.procedure, error);
-        if error.may_have_happened() {
-            record_in_background(engine, call, Disposition::Release, lease);
-        }
-        return refusal;
-    }
-    call.procedure.telemetry().unprotected(Degradation::Store(error.kind().as_str()), &Chain(error));
-    let execution = Execution::new(call.deadline);
-    handler.extensions_mut().insert(execution.clone());
-    let response = handle(&call.procedure, handler).await;
-    let outcome = Outcome { response, effect_committed: execution.is_effect_committed() };
-    if error.may_have_happened() {
-        // The claim may stand: then its outcome is recorded like any other.
+    tracked.set_stage(Stage::Handler);
+    call.procedure.telemetry().unprotected(Unprotected::Store(error.kind().as_str()), &Chain(error));
+    let mut lease = error.may_have_happened().then(|| Lease::unconfirmed(policies.lease));
+    let outcome = execute_unprotected(engine, &call, lease.as_mut(), handler).await;
+    if let Some(lease) = lease {
         let disposition = disposition::of(engine, &call, &outcome);
         record_in_background(engine, call, disposition, lease);
     }
     outcome.response
+}
+
+/// Whether a call whose claim failed in this way runs unprotected.
+fn proceeds(policies: &Policies, error: &StoreError) -> bool {
+    policies.mode == Mode::Reserved
+        && policies.on_store_unavailable == StorePolicy::Proceed
+        && error.kind().is_unavailable()
 }

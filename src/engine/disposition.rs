@@ -33,6 +33,28 @@ impl Disposition {
             Self::Release => "release",
         }
     }
+
+    /// The size of the response that it holds, in bytes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Complete(Completion { response: StoredResponse::Error(error), .. }) => error.len(),
+            Self::Complete(Completion { response: StoredResponse::Message(stored), .. }) => {
+                stored.message.len() + stored.metadata.as_ref().map_or(0, Bytes::len)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Forgets the response message, so that the record says only that the call succeeded. Returns whether there was one.
+    pub(super) fn forget_message(&mut self) -> bool {
+        match self {
+            Self::Complete(Completion { response: response @ StoredResponse::Message(_), .. }) => {
+                *response = StoredResponse::NotStored;
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Decides the disposition of the key of a call with this outcome.

@@ -1,18 +1,21 @@
 //! Runs a handler while its key is held.
 
-use std::{
-    convert::Infallible,
-    panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-};
+use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::{
     FutureExt as _,
     future::{Either, select},
 };
 use tonic::Status;
+use tracing::Instrument as _;
 
-use super::{call::Call, handler::Handler, heartbeat::heartbeat, held_key::HeldKey, state::Engine};
+use super::{
+    call::Call,
+    handler::Handler,
+    heartbeat::heartbeat,
+    held_key::{HeldKey, Lease},
+    state::Engine,
+};
 use crate::{execution::Execution, grpc::UnaryResponse, policy::Procedure};
 
 /// The way in which a handler ended.
@@ -23,9 +26,9 @@ pub(super) struct Outcome<E> {
 }
 
 /// Runs the handler with the tools in its extensions that its mode needs, and keeps the key until it has ended.
-pub(super) async fn execute<E>(
+pub(super) async fn execute<E: Send + 'static>(
     engine: &Engine,
-    call: &Call,
+    call: &Arc<Call>,
     key: HeldKey,
     mut handler: Handler<E>,
 ) -> (HeldKey, Outcome<E>) {
@@ -33,9 +36,7 @@ pub(super) async fn execute<E>(
     handler.extensions_mut().insert(execution.clone());
     let (key, response) = match key {
         HeldKey::Reservation(mut lease) => {
-            let handler = handle(&call.procedure, handler);
-            let heartbeat = heartbeat(&*engine.store, call, &mut lease, &execution);
-            let response = beside(pin!(handler), pin!(heartbeat)).await;
+            let response = run_renewed(engine, call, &mut lease, &execution, handler).await;
             (HeldKey::Reservation(lease), response)
         }
         HeldKey::Transaction(transaction) => {
@@ -54,21 +55,45 @@ pub(super) async fn execute<E>(
     (key, Outcome { response, effect_committed: execution.is_effect_committed() })
 }
 
+/// Runs the handler of a call that is not known to hold its key. If its claim may stand, renews its lease meanwhile.
+pub(super) async fn execute_unprotected<E: Send + 'static>(
+    engine: &Engine,
+    call: &Arc<Call>,
+    lease: Option<&mut Lease>,
+    mut handler: Handler<E>,
+) -> Outcome<E> {
+    let execution = Execution::new(call.deadline);
+    handler.extensions_mut().insert(execution.clone());
+    let response = match lease {
+        Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
+        None => handle(&call.procedure, handler).await,
+    };
+    Outcome { response, effect_committed: execution.is_effect_committed() }
+}
+
+/// Runs the handler in a task of its own, and renews the lease in this one: the handler may keep its thread to itself for
+/// longer than the lease.
+async fn run_renewed<E: Send + 'static>(
+    engine: &Engine,
+    call: &Arc<Call>,
+    lease: &mut Lease,
+    execution: &Execution,
+    handler: Handler<E>,
+) -> Result<UnaryResponse, E> {
+    let procedure = Arc::clone(&call.procedure);
+    let handler = tokio::spawn(async move { handle(&procedure, handler).await }.in_current_span());
+    match select(handler, pin!(heartbeat(&*engine.store, call, lease, execution))).await {
+        Either::Left((Ok(response), _)) => response,
+        // The runtime shuts down, and drops this task as well. Nothing is known of the effect.
+        Either::Left((Err(_), _)) => future::pending().await,
+        Either::Right((never, _)) => match never {},
+    }
+}
+
 /// Runs the handler, and answers a panic with `INTERNAL`. Whatever the panic left half changed is not used again.
 pub(super) async fn handle<E>(procedure: &Procedure, handler: Handler<E>) -> Result<UnaryResponse, E> {
     AssertUnwindSafe(async { handler.run().await }).catch_unwind().await.unwrap_or_else(|_panic| {
         procedure.telemetry().panicked();
         Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
     })
-}
-
-/// Runs `work` to its end, and `background` beside it.
-async fn beside<T>(
-    work: Pin<&mut impl Future<Output = T>>,
-    background: Pin<&mut impl Future<Output = Infallible>>,
-) -> T {
-    match select(work, background).await {
-        Either::Left((output, _)) => output,
-        Either::Right((never, _)) => match never {},
-    }
 }

@@ -11,13 +11,17 @@ use crate::{
     telemetry::Chain,
 };
 
-/// The lease is renewed when a third of it has passed, so that two more attempts fit in.
-const BEATS: u32 = 3;
+/// The parts of a lease after each of which a renewal that failed is tried again.
+const RETRIES: u32 = 9;
 
 /// The shortest pause after an attempt that failed.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Renews the lease until dropped; tells the handler when the lease is lost.
+/// Renews the lease until dropped. Tells the handler when the lease is lost, and goes on: as long as no other call has
+/// taken the key over, the token can still renew it.
+///
+/// A lease that is not confirmed is renewed at once. If the store does not know the token, the claim was not made, and
+/// nothing is lost.
 pub(super) async fn heartbeat(
     store: &dyn DynStore,
     call: &Call,
@@ -25,25 +29,37 @@ pub(super) async fn heartbeat(
     execution: &Execution,
 ) -> Infallible {
     let telemetry = call.procedure.telemetry();
-    let mut next = lease.ends - (lease.length - lease.length / BEATS);
+    let mut lost = false;
+    let mut next = lease.renewal();
     loop {
-        sleep_until(next.min(lease.ends)).await;
+        let can_be_lost = lease.confirmed && !lost;
+        sleep_until(if can_be_lost { next.min(lease.ends) } else { next }).await;
         let asked = Instant::now();
-        match timeout_at(lease.ends, store.extend(&call.reservation, lease.length)).await {
+        let bound = if can_be_lost { lease.ends } else { asked + lease.length };
+        let problem = match timeout_at(bound, store.extend(&call.reservation, lease.length)).await {
             Ok(Ok(ExtendOutcome::Extended)) => {
                 *lease = Lease::from(asked, lease.length);
-                next = asked + lease.length / BEATS;
+                next = lease.renewal();
                 continue;
             }
-            Ok(Ok(ExtendOutcome::NotHeld)) => telemetry.lease_lost(&"another call took it over"),
-            Ok(Err(error)) if Instant::now() < lease.ends => {
-                next = Instant::now() + (lease.length / (BEATS * BEATS)).max(SHORTEST_PAUSE);
-                telemetry.lease_not_extended(&Chain(&error));
-                continue;
+            Ok(Ok(ExtendOutcome::NotHeld)) => {
+                if can_be_lost {
+                    telemetry.lease_lost(&"another call took it over");
+                    execution.lease_lost().cancel();
+                }
+                return future::pending().await;
             }
-            Ok(Err(_)) | Err(_) => telemetry.lease_lost(&"it could not be renewed in time"),
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        let now = Instant::now();
+        if can_be_lost && now >= lease.ends {
+            lost = true;
+            telemetry.lease_lost(&"it could not be renewed in time");
+            execution.lease_lost().cancel();
+        } else if let Some(error) = problem {
+            telemetry.lease_not_extended(&Chain(&error));
         }
-        execution.lease_lost().cancel();
-        return future::pending().await;
+        next = now + (lease.length / RETRIES).max(SHORTEST_PAUSE);
     }
 }

@@ -33,11 +33,24 @@ pub(crate) enum Claimed {
 pub(crate) struct Lease {
     pub(super) length: Duration,
     pub(super) ends: Instant,
+    /// Whether the store has said that this call holds the reservation. `false` if the answer to the claim was lost: the
+    /// claim may stand all the same, and then the call's token holds it.
+    pub(super) confirmed: bool,
 }
 
 impl Lease {
     /// The lease that was asked for at this time.
     pub(super) fn from(asked: Instant, length: Duration) -> Self {
-        Self { length, ends: asked + length }
+        Self { length, ends: asked + length, confirmed: true }
+    }
+
+    /// The lease of a claim whose answer was lost: it has to be renewed at once, because it is not known when it began.
+    pub(super) fn unconfirmed(length: Duration) -> Self {
+        Self { length, ends: Instant::now(), confirmed: false }
+    }
+
+    /// The time at which it is to be renewed: when a third of it has passed, so that two more attempts fit in.
+    pub(super) fn renewal(&self) -> Instant {
+        if self.confirmed { self.ends - (self.length - self.length / 3) } else { self.ends }
     }
 }

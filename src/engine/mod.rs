@@ -11,12 +11,14 @@
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
 //! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
+//! | `backlog`, `backoff` | the outcomes that wait to be recorded, and the pauses between attempts |
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
 
 pub(crate) mod admission;
+pub(crate) mod backlog;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod dispatch;
@@ -33,6 +35,7 @@ pub(crate) mod state;
 pub(crate) mod tracker;
 pub(crate) mod without_key;
 
+mod backoff;
 mod clock_reading;
 mod degrade;
 mod execute;
@@ -50,6 +53,7 @@ use self::{
 };
 use crate::{
     grpc::UnaryResponse,
+    policy::Mode,
     rejection::Rejection,
     store::ClaimOutcome,
     telemetry::{self, Step},
@@ -67,7 +71,15 @@ enum Attempt<E> {
 ///
 /// Runs in a task of its own: if it were dropped in the middle, the key would stay reserved until the lease ends. Steps that
 /// do not run beside the handler are boxed, so that they take no memory while it runs.
-async fn run<E>(engine: &Engine, call: Arc<Call>, handler: Handler<E>, leader: Option<&Leader>) -> Attempt<E> {
+async fn run<E: Send + 'static>(
+    engine: &Engine,
+    call: Arc<Call>,
+    handler: Handler<E>,
+    leader: Option<&Leader>,
+) -> Attempt<E> {
+    if call.procedure.policies().mode == Mode::Reserved && engine.backlog.is_full() {
+        return Attempt::Answered(call.reject(Rejection::Overloaded));
+    }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
     let key = match claim(engine, &call).await {
@@ -85,8 +97,7 @@ async fn run<E>(engine: &Engine, call: Arc<Call>, handler: Handler<E>, leader: O
             return Attempt::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
         }
         Err(error) => {
-            tracked.set_stage(Stage::Handler);
-            return Attempt::Answered(Box::pin(degrade::degrade(engine, call, &error, handler)).await);
+            return Attempt::Answered(Box::pin(degrade::degrade(engine, call, &error, handler, &tracked)).await);
         }
     };
     telemetry::step(Step::AfterClaim);

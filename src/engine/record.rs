@@ -1,19 +1,27 @@
-//! Tells the store the disposition of a reservation: at once, or in the background if the store does not answer.
+//! Tells the store the disposition of a reservation: at once, or in the background if the store does not take it.
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
+    backoff::Backoff,
     call::Call,
     disposition::Disposition,
     held_key::{HeldKey, Lease},
     state::Engine,
 };
 use crate::{
-    store::{AbandonOutcome, CompleteOutcome, DynStore, ReleaseOutcome, StoreError},
+    policy::Mode,
+    store::{AbandonOutcome, CompleteOutcome, DynStore, ExtendOutcome, ReleaseOutcome, StoreError},
     telemetry::Chain,
 };
+
+/// The first pause between two attempts, and the longest one.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+
+/// The longest pause if the lease is very short.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Gives up a key without an outcome.
 pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disposition: Disposition) {
@@ -25,55 +33,117 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disp
     }
 }
 
-/// Records a disposition at once; if the store does not answer, in the background until the lease ends. Returns whether it
-/// is recorded already.
+/// Frees the key of a call that does not run, in the background, if its claim may stand although it failed. A transaction
+/// leaves nothing behind.
+pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &StoreError) {
+    let policies = call.procedure.policies();
+    if error.may_have_happened() && policies.mode == Mode::Reserved {
+        record_in_background(engine, Arc::clone(call), Disposition::Release, Lease::unconfirmed(policies.lease));
+    }
+}
+
+/// Records a disposition at once; if the store does not take it, in the background. Returns whether it is recorded
+/// already.
 pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> bool {
-    let recorded = try_record(&*engine.store, call, &disposition).await.is_ok();
+    let mut recording = Recording::new(Arc::clone(call), disposition, lease);
+    let recorded = recording.attempt(&*engine.store).await;
     if !recorded {
-        record_in_background(engine, Arc::clone(call), disposition, lease);
+        recording.go_on(engine);
     }
     recorded
 }
 
-/// Records a disposition in a task of its own, with pauses from 100 ms up to 5 s between the attempts, until the lease ends.
+/// Records a disposition in a task of its own.
 pub(super) fn record_in_background(engine: &Engine, call: Arc<Call>, disposition: Disposition, lease: Lease) {
-    let store = Arc::clone(&engine.store);
-    let tracked = engine.tracker.recording(&call);
-    engine.tracker.tasks().spawn(async move {
-        let _tracked = tracked;
-        let mut pause = Duration::from_millis(100);
-        while Instant::now() + pause < lease.ends {
-            tokio::time::sleep(pause).await;
-            if try_record(&*store, &call, &disposition).await.is_ok() {
-                return;
-            }
-            pause = (pause * 2).min(Duration::from_secs(5));
-        }
-        call.procedure.telemetry().not_settled(disposition.step(), "gave up: the lease ends", None);
-    });
+    Recording::new(call, disposition, lease).go_on(engine);
 }
 
-/// Makes one attempt. A key that was taken over counts as recorded: there is nothing left to record.
-async fn try_record(store: &dyn DynStore, call: &Call, disposition: &Disposition) -> Result<(), StoreError> {
-    let held = match disposition {
-        Disposition::Abandon => store.abandon(&call.reservation).await.map(|it| it == AbandonOutcome::Abandoned),
-        Disposition::Complete(completion) => {
-            store.complete(&call.reservation, completion).await.map(|it| it != CompleteOutcome::Fenced)
+/// A disposition that is being recorded.
+struct Recording {
+    call: Arc<Call>,
+    disposition: Disposition,
+    lease: Lease,
+    /// Whether an attempt failed that may have been carried out.
+    may_be_recorded: bool,
+    attempts: u64,
+}
+
+impl Recording {
+    fn new(call: Arc<Call>, disposition: Disposition, lease: Lease) -> Self {
+        Self { call, disposition, lease, may_be_recorded: false, attempts: 0 }
+    }
+
+    /// Makes one attempt; returns whether there is nothing left to record. That is so, too, if another call has taken
+    /// over the key.
+    async fn attempt(&mut self, store: &dyn DynStore) -> bool {
+        self.attempts += 1;
+        let (reservation, telemetry) = (&self.call.reservation, self.call.procedure.telemetry());
+        let held = match &self.disposition {
+            Disposition::Abandon => store.abandon(reservation).await.map(|it| it == AbandonOutcome::Abandoned),
+            Disposition::Complete(completion) => {
+                store.complete(reservation, completion).await.map(|it| it != CompleteOutcome::Fenced)
+            }
+            Disposition::Release => store.release(reservation).await.map(|it| it == ReleaseOutcome::Released),
+        };
+        match held {
+            Ok(true) => true,
+            Ok(false) => {
+                if self.lease.confirmed && !self.may_be_recorded {
+                    let what = "this call does not hold its key any more: its lease ended and another call took over";
+                    telemetry.not_settled(self.disposition.step(), what, None);
+                }
+                true
+            }
+            Err(error) => {
+                self.may_be_recorded |= error.may_have_happened();
+                telemetry.not_recorded_yet(self.disposition.step(), self.attempts, &Chain(&error));
+                false
+            }
         }
-        Disposition::Release => store.release(&call.reservation).await.map(|it| it == ReleaseOutcome::Released),
-    };
-    match held {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            let what = "this call does not hold its key any more: its lease ended and another call took over, or it never \
-                        held it";
-            call.procedure.telemetry().not_settled(disposition.step(), what, None);
-            Ok(())
+    }
+
+    /// Makes attempts in a task of its own, until there is nothing left to record or the record would have expired. The
+    /// token alone protects the key of another call, so the end of the lease does not matter.
+    fn go_on(mut self, engine: &Engine) {
+        let (step, procedure) = (self.disposition.step(), Arc::clone(&self.call.procedure));
+        let Some(mut place) = engine.backlog.enter(self.lease.confirmed) else {
+            procedure.telemetry().given_up(step, "too many outcomes wait to be recorded");
+            return;
+        };
+        if !place.take_memory(self.disposition.size()) && self.disposition.forget_message() {
+            procedure.telemetry().message_forgotten();
         }
-        Err(error) => {
-            let what = "the outcome of a call is not recorded yet";
-            call.procedure.telemetry().not_settled(disposition.step(), what, Some(&Chain(&error)));
-            Err(error)
+        self.call = self.call.without_request();
+        let store = Arc::clone(&engine.store);
+        let tracked = engine.tracker.recording(&self.call);
+        let ends = Instant::now() + procedure.policies().retention;
+        let [first, longest] = PAUSES;
+        // Two attempts, and a renewal, in each third of a lease.
+        let mut backoff = Backoff::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));
+        engine.tracker.tasks().spawn(async move {
+            let _waiting = (tracked, place);
+            loop {
+                let pause = backoff.pause();
+                if Instant::now() + pause > ends {
+                    return procedure.telemetry().given_up(step, "its record would have expired");
+                }
+                sleep(pause).await;
+                if self.attempt(&*store).await {
+                    return;
+                }
+                self.keep_key(&*store).await;
+            }
+        });
+    }
+
+    /// Renews the lease if it is time: until its outcome is recorded, a call that took effect must not run again.
+    async fn keep_key(&mut self, store: &dyn DynStore) {
+        let asked = Instant::now();
+        if matches!(self.disposition, Disposition::Release) || asked < self.lease.renewal() {
+            return;
+        }
+        if let Ok(ExtendOutcome::Extended) = store.extend(&self.call.reservation, self.lease.length).await {
+            self.lease = Lease::from(asked, self.lease.length);
         }
     }
 }

@@ -55,7 +55,10 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
             record::let_go(engine, call, key, Disposition::Release).await;
             call.reject(Rejection::Conflict)
         }
-        Err(error) => refuse(&call.procedure, &error),
+        Err(error) => {
+            record::release_lost_claim(engine, call, &error);
+            refuse(&call.procedure, &error)
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    admission::Admission, reconcilers::Reconcilers, replay_cache::ReplayCache, single_flight::SingleFlight,
-    tracker::CallTracker,
+    admission::Admission, backlog::Backlog, reconcilers::Reconcilers, replay_cache::ReplayCache,
+    single_flight::SingleFlight, tracker::CallTracker,
 };
 use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore};
 
@@ -25,5 +25,7 @@ pub(crate) struct Engine {
     pub(crate) admission: Arc<Admission>,
     pub(crate) single_flight: Arc<SingleFlight>,
     pub(crate) replay_cache: ReplayCache,
+    /// The outcomes that wait to be recorded.
+    pub(crate) backlog: Arc<Backlog>,
     pub(crate) tracker: CallTracker,
 }

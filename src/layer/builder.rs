@@ -15,6 +15,7 @@ use crate::{
     descriptors::Descriptors,
     engine::{
         admission::{Admission, Limits},
+        backlog::Backlog,
         reconcilers::Reconcilers,
         replay_cache::ReplayCache,
         single_flight::SingleFlight,
@@ -23,7 +24,7 @@ use crate::{
     },
     policy::{
         self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler, ReplayedMetadata,
-        read_options, resolve,
+        StorePolicy, read_options, resolve,
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, Store},
@@ -78,6 +79,7 @@ pub struct IdempotencyLayerBuilder {
     adjust: Box<dyn Fn(ProcedureBuilder) -> ProcedureBuilder + Send + Sync>,
     allow_no_procedures: bool,
     policies: Policies,
+    degrade_gracefully: bool,
     reconcilers: Reconcilers,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
@@ -88,6 +90,8 @@ pub struct IdempotencyLayerBuilder {
     request_limits: RequestLimits,
     max_response_bytes: usize,
     limits: Limits,
+    max_unrecorded: usize,
+    max_unrecorded_bytes: usize,
     replay_cache_bytes: usize,
     replay_cache_max_age: Duration,
     #[cfg(feature = "connect")]
@@ -102,6 +106,7 @@ impl IdempotencyLayerBuilder {
             adjust: Box::new(|procedure| procedure),
             allow_no_procedures: false,
             policies: Policies::default(),
+            degrade_gracefully: false,
             reconcilers: Reconcilers::default(),
             store: None,
             status_resolver: None,
@@ -112,6 +117,8 @@ impl IdempotencyLayerBuilder {
             request_limits: RequestLimits { bytes: 4 << 20, time: Duration::from_secs(30) },
             max_response_bytes: 1 << 20,
             limits: Limits::default(),
+            max_unrecorded: 10_000,
+            max_unrecorded_bytes: 64 << 20,
             replay_cache_bytes: 8 << 20,
             replay_cache_max_age: Duration::from_secs(60),
             #[cfg(feature = "connect")]
@@ -165,6 +172,24 @@ impl IdempotencyLayerBuilder {
     /// Sets the default policies of procedures. Defaults to [`Policies::default`].
     pub fn policies(mut self, policies: Policies) -> Self {
         self.policies = policies;
+        self
+    }
+
+    /// Runs a reserved call unprotected, with a warning, while the store cannot be asked, as the Go interceptor does.
+    /// Defaults to refusing it. A call that runs unprotected has no reservation and leaves no record, so that a retry runs
+    /// it again.
+    ///
+    /// Sets the default of [`on_store_unavailable`](Policies::on_store_unavailable) to
+    /// [`StorePolicy::Proceed`](crate::policy::StorePolicy::Proceed), whatever [`policies`](Self::policies) says, and
+    /// nothing else. A procedure that sets the policy itself keeps it.
+    ///
+    /// ```
+    /// # use tonic_idempotency::{IdempotencyLayer, proto::FILE_DESCRIPTOR_SET, store::MemoryStore};
+    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).degrade_gracefully();
+    /// # drop(builder);
+    /// ```
+    pub fn degrade_gracefully(mut self) -> Self {
+        self.degrade_gracefully = true;
         self
     }
 
@@ -250,6 +275,22 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// Sets the maximum number of outcomes that wait to be recorded because the store did not take them at once. While as
+    /// many wait (at least one), no more keys are claimed: reserved calls are refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. Of the
+    /// outcomes of calls whose claim was not answered, which may not hold their keys, half as many wait; further ones are
+    /// given up, with an error in the log. Defaults to 10,000.
+    pub fn max_unrecorded(mut self, outcomes: usize) -> Self {
+        self.max_unrecorded = outcomes;
+        self
+    }
+
+    /// Sets the maximum size of the responses in the outcomes that wait to be recorded, in bytes. A response beyond it is
+    /// not stored: a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`, and its handler does not run again. Defaults to 64 MiB.
+    pub fn max_unrecorded_bytes(mut self, bytes: usize) -> Self {
+        self.max_unrecorded_bytes = bytes;
+        self
+    }
+
     /// Sets the maximum number of calls that wait for a running call with their key, over all procedures with
     /// [`InProgressPolicy::Wait`](crate::policy::InProgressPolicy::Wait) and all users; 0 for none. Further calls are
     /// refused with `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED`. A waiting call holds its request in memory, but no connection.
@@ -313,7 +354,10 @@ impl IdempotencyLayerBuilder {
     ///
     /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure or
     /// of the replayed metadata is invalid.
-    pub fn build(self) -> Result<IdempotencyLayer, BuildError> {
+    pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
+        if self.degrade_gracefully {
+            self.policies.on_store_unavailable = StorePolicy::Proceed;
+        }
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
         let described = read_options(&pool)?.into_iter().chain(self.procedures);
@@ -342,6 +386,7 @@ impl IdempotencyLayerBuilder {
                 admission: Admission::new(self.limits),
                 single_flight: Arc::new(SingleFlight::default()),
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
+                backlog: Backlog::new(self.max_unrecorded, self.max_unrecorded_bytes),
                 tracker: CallTracker::default(),
             })
         });

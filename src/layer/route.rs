@@ -9,9 +9,9 @@ use crate::{
     engine::{admission::Admitted, state::Engine},
     grpc::is_grpc,
     key::IdempotencyKey,
-    policy::{KeyPolicy, Mode, Procedure, StorePolicy, UserPolicy},
+    policy::{KeyPolicy, Mode, Procedure, UserPolicy},
     rejection::{MalformedRequest, Rejection},
-    telemetry::Degradation,
+    telemetry::Unprotected,
     user::UserId,
 };
 
@@ -45,7 +45,7 @@ pub(super) enum Route {
 /// | with a malformed key, or without a required key | refused |
 /// | without a key, to a reserved procedure | passed through |
 /// | during a shutdown of the layer | refused |
-/// | in a protocol that the layer cannot read | refused, or passed through with a warning ([`StorePolicy`], [`Mode`]) |
+/// | in a protocol that the layer cannot read | refused |
 /// | without a key, to a transactional procedure | in a transaction without a record |
 /// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
 /// | with a key and a user | protected |
@@ -75,13 +75,8 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return reject(procedure, Rejection::ShuttingDown);
     }
     if !is_grpc(request.headers()) {
-        // The request cannot be read, so the call is treated as if the store were unavailable.
-        let malformed = MalformedRequest::Protocol;
-        if policies.on_store_unavailable == StorePolicy::Reject || policies.mode == Mode::Transactional {
-            return reject(procedure, Rejection::RequestMalformed(malformed));
-        }
-        procedure.telemetry().unprotected(Degradation::UnsupportedProtocol, &malformed);
-        return Route::PassThrough;
+        // The request cannot be read, so it cannot be compared with another one that has its key.
+        return reject(procedure, Rejection::RequestMalformed(MalformedRequest::Protocol));
     }
     let user = shared.user_resolver.user(request.headers(), request.extensions());
     if key.is_some() && user.is_none() {
@@ -90,7 +85,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         }
         let error = "no authenticated user in the request; put the authentication interceptor in front of the \
                      idempotency layer, and insert a UserId into the request's extensions there";
-        procedure.telemetry().unprotected(Degradation::NoUser, &error);
+        procedure.telemetry().unprotected(Unprotected::NoUser, &error);
         if policies.mode == Mode::Reserved {
             return Route::PassThrough;
         }

@@ -21,7 +21,7 @@ use crate::{
         disposition::Disposition,
         held_key::Claimed,
         reconcile::{Verdict, reconcile},
-        record::let_go,
+        record::{let_go, release_lost_claim},
         state::Engine,
     },
     policy::{LeasePolicy, Mode, Procedure},
@@ -209,6 +209,7 @@ impl Recovery {
             }
             Ok(Claimed::Refused { .. }) => return None,
             Err(error) => {
+                release_lost_claim(engine, &call, &error);
                 procedure.telemetry().not_recovered(&Chain(&error));
                 return Some(Ended::Failed);
             }

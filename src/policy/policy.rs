@@ -14,12 +14,12 @@ use super::FinalErrors;
 ///
 /// // Default.
 /// let defaults = Policies::default();
-/// assert_eq!(defaults.lease, Duration::from_secs(5 * 60));
+/// assert_eq!(defaults.lease, Duration::from_secs(60));
 /// assert_eq!(defaults.retention, Duration::from_secs(24 * 3600));
 ///
 /// // Customised.
-/// let strict = Policies { on_store_unavailable: StorePolicy::Reject, ..defaults };
-/// assert_ne!(strict, defaults);
+/// let lenient = Policies { on_store_unavailable: StorePolicy::Proceed, ..defaults };
+/// assert_ne!(lenient, defaults);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
@@ -38,7 +38,7 @@ pub struct Policies {
     pub key_policy: KeyPolicy,
     /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
     /// each third of this time. For a transactional procedure: the time for which its transaction may be idle. More
-    /// than zero, at most ten years. Defaults to 5 minutes.
+    /// than zero, at most ten years. Defaults to 1 minute.
     pub lease: Duration,
     /// The time for which a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most
     /// one hour. Defaults to 30 seconds.
@@ -52,9 +52,9 @@ pub struct Policies {
     pub on_in_progress: InProgressPolicy,
     /// The policy for a key whose lease ended without an outcome. Defaults to [`LeasePolicy::Rerun`].
     pub on_lease_ended: LeasePolicy,
-    /// The policy for calls with a key and without an authenticated user. Defaults to [`UserPolicy::PassThrough`].
+    /// The policy for calls with a key and without an authenticated user. Defaults to [`UserPolicy::Reject`].
     pub on_no_user: UserPolicy,
-    /// The policy for calls while the store is unavailable. Defaults to [`StorePolicy::Proceed`].
+    /// The policy for calls while the store cannot be asked. Defaults to [`StorePolicy::Reject`].
     pub on_store_unavailable: StorePolicy,
     /// The time for which a completed record is stored, from its completion, accurate to 1 %. More than zero, at most
     /// ten years. Defaults to 24 hours, like the Go interceptor.
@@ -68,7 +68,7 @@ impl Default for Policies {
             final_errors: FinalErrors::NONE,
             isolation: Isolation::default(),
             key_policy: KeyPolicy::default(),
-            lease: Duration::from_secs(5 * 60),
+            lease: Duration::from_secs(60),
             max_wait: Duration::from_secs(30),
             mode: Mode::default(),
             on_disconnect: DisconnectPolicy::default(),
@@ -191,16 +191,17 @@ pub enum Mode {
     Transactional,
 }
 
-/// The policy for calls while the store is unavailable, and for calls in a protocol that the layer cannot read.
+/// The policy for calls while the store cannot be asked: there is no connection to it, or no answer within its timeout
+/// ([`StoreErrorKind::is_unavailable`](crate::store::StoreErrorKind::is_unavailable)). It does not apply to a store that
+/// answers and fails, nor to one that is too busy: those calls are always refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StorePolicy {
-    /// Logs a warning and runs the call unprotected. The default, like the Go interceptor. A transactional call is
-    /// refused all the same, because the handler would have no transaction.
-    #[default]
+    /// Logs a warning and runs the call unprotected, like the Go interceptor. For operations that may rather run twice
+    /// than be refused. A transactional call is refused all the same, because the handler would have no transaction.
     Proceed,
-    /// Refuses the call with `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`; in a protocol that the layer cannot read,
-    /// with `IDEMPOTENCY_REQUEST_MALFORMED`. For operations that must never run twice.
+    /// Refuses the call with `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`. The default.
+    #[default]
     Reject,
 }
 
@@ -208,9 +209,9 @@ pub enum StorePolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserPolicy {
-    /// Logs a warning and runs the call unprotected. The default.
-    #[default]
+    /// Logs a warning and runs the call unprotected.
     PassThrough,
-    /// Refuses the call with `UNAUTHENTICATED`, `IDEMPOTENCY_NO_USER`.
+    /// Refuses the call with `UNAUTHENTICATED`, `IDEMPOTENCY_NO_USER`. The default.
+    #[default]
     Reject,
 }

@@ -61,6 +61,8 @@ impl Service {
         let overrides = Overrides::of(args);
         let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store.clone())
+            // As the Go service does. A payment would rather be refused.
+            .degrade_gracefully()
             .reconciler(InvitesReconciler::PROCEDURE, InvitesReconciler::new(database.clone()))
             .adjust_procedures(move |procedure| overrides.apply(procedure))
             .build()?;

@@ -44,7 +44,7 @@ fn are_none_for_a_call_that_is_passed_through() {
 #[test]
 fn of_a_first_call_do_not_exceed_the_bound() {
     let handler = Counting::default();
-    for (path, status, bound) in [(CANCEL, "completed", 18), (CREATE, "processing", 31)] {
+    for (path, status, bound) in [(CANCEL, "completed", 19), (CREATE, "processing", 32)] {
         let bare = allocations(&mut bare(&handler), || request(path, "a", None), says(None, false));
         let first = || request(path, "a", Some(Uuid::new_v4()));
         let wrapped = allocations(&mut wrapped(&handler), first, says(Some(status), false));

@@ -12,8 +12,9 @@ use crate::harness::{CANCEL, CREATE, Server, bare, call, request, runtime, wrapp
 
 const CALLS: usize = 1000;
 
-/// The bytes that the layer may hold for a call while its handler runs, including the record of a store in memory.
-const BOUND: f64 = 4096.0;
+/// The bytes that the layer may hold for a call while its handler runs, including the handler's own task and the record of a
+/// store in memory.
+const BOUND: f64 = 4608.0;
 
 /// The bytes that each of many calls holds while all their handlers run, from the head of its request to the handler's
 /// own.

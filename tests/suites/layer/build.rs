@@ -113,6 +113,29 @@ fn the_builder_overrides_the_proto_option() {
 }
 
 #[test]
+fn the_defaults_are_the_safe_ones() {
+    let policies = Policies::default();
+    assert_eq!((policies.on_store_unavailable, policies.on_no_user), (StorePolicy::Reject, UserPolicy::Reject));
+    assert_eq!((policies.lease, policies.retention), (Duration::from_secs(60), Duration::from_secs(24 * 3600)));
+}
+
+#[test]
+fn a_layer_that_degrades_gracefully_proceeds_unless_a_procedure_says_otherwise() {
+    let lease = Duration::from_secs(7);
+    // In any order with the layer's own policies.
+    let builder = || IdempotencyLayer::builder(FILE_DESCRIPTOR_SET);
+    let policies = Policies { lease, ..Policies::default() };
+    for builder in
+        [builder().degrade_gracefully().policies(policies), builder().policies(policies).degrade_gracefully()]
+    {
+        let layer = builder.build().expect("a layer");
+        let proceeds = Policies { on_store_unavailable: StorePolicy::Proceed, ..policies };
+        assert_eq!(*procedure(&layer, CREATE).policies(), proceeds);
+        assert_eq!(procedure(&layer, "/shop.v1.Shop/Pay").policies().on_store_unavailable, StorePolicy::Reject);
+    }
+}
+
+#[test]
 fn a_procedure_that_leaves_a_setting_out_has_the_layers() {
     let policies = Policies { lease: Duration::from_secs(7), key_policy: KeyPolicy::Required, ..Policies::default() };
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");

@@ -2,33 +2,44 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tonic::Code;
 use tonic_idempotency::{
-    layer::Stage,
-    policy::Policies,
+    layer::{IdempotencyLayerBuilder, Stage},
     rejection::Reason,
     store::{PostgresStore, StoreErrorKind},
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
+use uuid::Uuid;
 
 use crate::{
     duplicates::resource_types,
-    harness::{Shop, assert_rejected},
+    harness::{Shop, assert_rejected, quiet},
     watched::{Operation, Watched},
 };
 
+/// The default lease.
+const LEASE: Duration = Duration::from_secs(60);
+
 async fn shop() -> (Shop, Proxy, Database) {
+    shop_with(|builder| builder).await
+}
+
+async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> (Shop, Proxy, Database) {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
-    (Shop::on(store).await, proxy, database)
+    (Shop::with(|builder| build(builder.store(store))).await, proxy, database)
+}
+
+/// A shop whose calls run unprotected while this store cannot be asked.
+async fn proceeding(store: &Watched) -> Shop {
+    Shop::in_memory(|builder| builder.store(store.clone()).degrade_gracefully()).await
 }
 
 #[tokio::test]
-async fn runs_the_handler_unprotected_by_default() {
-    let (shop, proxy, _database) = shop().await;
+async fn runs_the_handler_unprotected_if_the_policy_is_to_proceed() {
+    let (shop, proxy, _database) = shop_with(|builder| builder.degrade_gracefully()).await;
     proxy.cut();
     for finished in 1..=2 {
         let seen = shop.create("a").await.expect("a call");
@@ -42,13 +53,19 @@ async fn runs_the_handler_unprotected_by_default() {
 }
 
 #[tokio::test]
-async fn refuses_the_call_if_the_procedure_says_so() {
-    let (shop, proxy, _database) = shop().await;
+async fn refuses_the_call_by_default_and_if_the_procedure_says_so() {
+    let (by_default, by_default_proxy, _database) = shop().await;
+    let (shop, proxy, _other) = shop_with(|builder| builder.degrade_gracefully()).await;
+    by_default_proxy.cut();
     proxy.cut();
-    let status = shop.pay("a").await.expect_err("refused");
-    assert_eq!((status.code(), Reason::of(&status)), (Code::Unavailable, Some(Reason::StoreUnavailable)));
-    assert!(status.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
-    assert_eq!(shop.handler.started(), 0);
+    for refused in [by_default.create("a").await, shop.pay("a").await] {
+        let status = refused.expect_err("refused");
+        assert_rejected(&status, Code::Unavailable, Reason::StoreUnavailable);
+        assert!(status.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()));
+    }
+    assert_eq!((by_default.handler.started(), shop.handler.started()), (0, 0));
+    by_default_proxy.mend();
+    by_default.create("a").await.expect("the first call").assert("processing", false);
     proxy.mend();
     shop.pay("a").await.expect("the first call").assert("processing", false);
 }
@@ -117,7 +134,7 @@ async fn a_shutdown_waits_for_outcomes_that_are_not_recorded_yet() {
 async fn records_later_the_outcome_of_a_call_whose_claim_was_not_answered() {
     for (name, reason) in [("a", None), ("fail", None), ("effect and fail", Some(Reason::OutcomeUnknown))] {
         let store = Watched::default();
-        let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+        let shop = proceeding(&store).await;
         store.lose_answer(Operation::Claim);
         // It runs unprotected, though its key is reserved.
         let first = shop.create(name).await;
@@ -169,16 +186,58 @@ async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gives_up_recording_at_the_end_of_the_lease() {
+async fn an_unprotected_call_whose_claim_may_stand_keeps_its_key_while_it_runs() {
+    for kind in [StoreErrorKind::Interrupted, StoreErrorKind::Unreachable] {
+        let store = Watched::default();
+        let shop = proceeding(&store).await;
+        store.lose_answer_and_fail(Operation::Claim, kind);
+        let call = shop.spawn_create("hold");
+        quiet().await;
+        store.mend(Operation::Claim);
+        for _ in 0..40 {
+            tokio::time::sleep(LEASE / 7).await;
+            let status = shop.create("hold").await.expect_err("the first runs");
+            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+        }
+        shop.handler.open(1);
+        let first = call.await.expect("no panic").expect("the first call");
+        assert_eq!((first.status, first.replayed), (None, None));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let replay = shop.create("hold").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!((replay.message, shop.handler.started()), (first.message, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_nothing() {
     let store = Watched::default();
-    let policies = Policies { lease: Duration::from_secs(60), ..Policies::default() };
-    let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
-    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
-    shop.create("a").await.expect("the first call");
-    let began = Instant::now();
-    assert!(shop.layer.shutdown(Duration::from_secs(3600)).await.unfinished.is_empty());
-    let tried = began.elapsed();
-    assert!(tried > policies.lease / 2 && tried <= policies.lease, "{tried:?}");
-    let attempts = store.asked(Operation::Complete);
-    assert!((10..30).contains(&attempts), "{attempts} attempts");
+    let shop = proceeding(&store).await;
+    store.fail(Operation::Claim, StoreErrorKind::Interrupted);
+    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    tokio::time::sleep(LEASE * 10).await;
+    assert_eq!((shop.handler.lost(), store.asked(Operation::Extend)), (0, 2));
+    store.mend(Operation::Claim);
+    // Its key is free.
+    shop.handler.open(2);
+    let [held, _] = calls;
+    held.await.expect("no panic").expect("the first call");
+    shop.create("hold").await.expect("another first call").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unprotected_call_is_told_of_a_loss_only_once_its_claim_is_known_to_stand() {
+    let store = Watched::default();
+    let shop = proceeding(&store).await;
+    store.lose_answer(Operation::Claim);
+    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+    let call = shop.spawn_create("lose");
+    tokio::time::sleep(LEASE * 10).await;
+    assert_eq!(shop.handler.lost(), 0);
+    store.mend(Operation::Extend);
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(shop.handler.lost(), 0);
+    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+    call.await.expect("no panic").expect("it ends when it is told");
+    assert_eq!(shop.handler.lost(), 1);
 }

@@ -10,7 +10,9 @@ use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
     policy::{LeasePolicy, Policies},
     rejection::Reason,
-    store::{CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoredResponse},
+    store::{
+        ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoredResponse,
+    },
 };
 use tonic_idempotency_tests::{
     Database,
@@ -21,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     duplicates::resource_types,
-    harness::{Shop, assert_rejected, quiet, retry_delay},
+    harness::{CREATE, Shop, assert_rejected, quiet, retry_delay},
     watched::{Operation, Watched},
 };
 
@@ -89,6 +91,49 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_on_postgres() {
     call.await.expect("no panic").expect("the first call").assert("processing", false);
     shop.create("hold").await.expect("a replay").assert("processing", true);
     assert_eq!(shop.handler.started(), 1);
+}
+
+/// Another server must not take its key over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handler_that_blocks_its_thread_for_many_leases_keeps_its_key() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    for name in ["block in place", "block"] {
+        let (shop, store) = shop_on_postgres(&database, REAL_LEASE).await;
+        let call = shop.spawn_create(name);
+        until("the handler runs", async || shop.handler.started() == 1).await;
+        let over = "SELECT now() > created + 2 * $1 * interval '1 second' FROM tenant.idempotency_keys
+                    WHERE idempotency_key = $2";
+        until("two leases are over", async || {
+            let claimed = store.claim(&shop.claim(CREATE, name)).await.expect("the store answers");
+            assert!(matches!(claimed, ClaimOutcome::InFlight { .. }), "{name}: {claimed:?}");
+            let params = [(&REAL_LEASE.as_secs_f64() as _, Type::FLOAT8), (&shop.key as _, Type::UUID)];
+            owner.query_typed_one(over, &params).await.expect("the record").get(0)
+        })
+        .await;
+        shop.handler.open(1);
+        call.await.expect("no panic").expect("the first call").assert("processing", false);
+        assert_eq!((shop.handler.started(), shop.handler.lost()), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_was_told_keeps_its_key_again_if_no_other_call_took_it_meanwhile() {
+    let store = Watched::default();
+    let shop = shop_on(&store, LEASE).await;
+    let call = shop.spawn_create("lose and hold");
+    quiet().await;
+    store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+    until("the handler is told", async || shop.handler.lost() == 1).await;
+    store.mend(Operation::Extend);
+    tokio::time::sleep(LEASE).await;
+    for _ in 0..20 {
+        tokio::time::sleep(LEASE / 7).await;
+        assert_in_progress(&shop.create("lose and hold").await.expect_err("the first runs"), LEASE);
+    }
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("the first call").assert("processing", false);
+    assert_eq!((shop.handler.started(), shop.handler.lost()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 use tonic_idempotency::{
     IdempotencyLayer, UserId,
-    policy::{Policies, UserPolicy},
+    policy::{Policies, StorePolicy, UserPolicy},
     rejection::Reason,
     store::MemoryStore,
 };
@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::harness::{Seen, Shop};
+use crate::harness::{Seen, Shop, assert_rejected};
 
 #[tokio::test]
 async fn runs_a_call_without_a_key_as_if_the_layer_were_not_there() {
@@ -67,8 +67,18 @@ async fn runs_every_call_without_a_store() {
 }
 
 #[tokio::test]
-async fn runs_a_call_without_a_user_unprotected_by_default() {
+async fn refuses_a_call_with_a_key_and_without_a_user_by_default() {
     let shop = Shop { user: None, ..Shop::new().await };
+    assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    assert_eq!(shop.handler.started(), 0);
+    shop.with_key(None).create("a").await.expect("a call without a key");
+}
+
+#[tokio::test]
+async fn runs_a_call_without_a_user_unprotected_if_the_layer_says_so() {
+    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
+    let shop = Shop { user: None, ..shop };
     for finished in 1..=2 {
         let seen = shop.create("a").await.expect("a call");
         assert_eq!((seen.status, seen.replayed), (None, None));
@@ -76,50 +86,55 @@ async fn runs_a_call_without_a_user_unprotected_by_default() {
     }
 }
 
-#[tokio::test]
-async fn refuses_a_call_without_a_user_if_the_layer_says_so() {
-    let policies = Policies { on_no_user: UserPolicy::Reject, ..Policies::default() };
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new()).policies(policies)).await;
-    let shop = Shop { user: None, ..shop };
-    assert_eq!(shop.create("a").await.expect_err("refused").code(), Code::Unauthenticated);
-    assert_eq!(shop.handler.started(), 0);
-}
-
-/// A wrapped shop's response to a gRPC request that has a key and whose message is not protobuf.
-async fn over_another_protocol(
-    layer: &IdempotencyLayer,
-    handler: &Counting,
-    path: &str,
-) -> http::Response<tonic::body::Body> {
-    let empty = http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"));
-    let mut request = http::Request::post(path)
-        .header("content-type", "application/grpc+thrift")
-        .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
-        .body(tonic::body::Body::new(empty))
-        .expect("a request");
-    request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
-    layer.layer(shop::server(handler.clone())).oneshot(request).await.expect("infallible")
-}
+/// Content types of no protocol that the layer reads or translates.
+const NOT_READ: [Option<&str>; 6] = [
+    None,
+    Some("application/grpc-foo"),
+    Some("application/grpc+thrift"),
+    Some("application/grpc+proto-foo"),
+    Some("application/protobuf"),
+    Some("text/plain"),
+];
 
 #[tokio::test]
-async fn runs_a_call_in_an_unknown_protocol_unprotected_by_default() {
-    let handler = Counting::default();
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
-    for started in 1..=2 {
-        let response = over_another_protocol(&layer, &handler, "/shop.v1.Shop/Touch").await;
-        assert!(response.headers().get("idempotency-status").is_none());
-        assert_eq!(handler.started(), started);
+async fn refuses_a_call_with_a_key_in_a_protocol_that_the_layer_cannot_read_whatever_the_policies() {
+    let policies = Policies {
+        on_no_user: UserPolicy::PassThrough,
+        on_store_unavailable: StorePolicy::Proceed,
+        ..Policies::default()
+    };
+    for (content_type, user) in NOT_READ.iter().flat_map(|content_type| [(content_type, true), (content_type, false)]) {
+        let handler = Counting::default();
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).policies(policies);
+        let service = builder.build().expect("a layer").layer(shop::server(handler.clone()));
+        for key in ["8e03978e-40d5-43dd-bc93-6894a57f9324", ""] {
+            let empty = http_body_util::Full::new(bytes::Bytes::from_static(b"\0\0\0\0\0"));
+            let mut request = http::Request::post("/shop.v1.Shop/Touch").body(tonic::body::Body::new(empty));
+            let request = request.as_mut().expect("a request");
+            if user {
+                request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
+            }
+            let headers =
+                [("content-type", *content_type), ("idempotency-key", Some(key).filter(|key| !key.is_empty()))];
+            for (name, value) in headers {
+                if let Some(value) = value {
+                    request.headers_mut().insert(name, value.parse().expect("a value"));
+                }
+            }
+            let request = std::mem::take(request);
+            let response = service.clone().oneshot(request).await.expect("infallible");
+            let code = match content_type {
+                Some(name) if name.starts_with("application/grpc") => 200,
+                _ if key.is_empty() => response.status().as_u16(),
+                _ => 415,
+            };
+            assert_eq!(response.status(), code, "{content_type:?} {key:?}");
+            let refused = Status::from_header_map(response.headers()).and_then(|status| Reason::of(&status));
+            // Without a key, it is for the inner service to answer.
+            assert_eq!(refused, (!key.is_empty()).then_some(Reason::RequestMalformed), "{content_type:?} {key:?}");
+            assert!(key.is_empty() || handler.started() == 0, "{content_type:?}");
+        }
     }
-}
-
-#[tokio::test]
-async fn refuses_a_call_in_an_unknown_protocol_if_the_procedure_says_so() {
-    let handler = Counting::default();
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
-    let response = over_another_protocol(&layer, &handler, "/shop.v1.Shop/Pay").await;
-    let status = Status::from_header_map(response.headers()).expect("a status");
-    assert_eq!(Reason::of(&status), Some(Reason::RequestMalformed));
-    assert_eq!(handler.started(), 0);
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ async fn reports_unfinished_calls_when_the_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn reports_an_unfinished_unprotected_call() {
     let store = Watched::default();
-    let shop = shop_on(store.clone()).await;
+    let shop = Shop::in_memory(|builder| builder.store(store.clone()).degrade_gracefully()).await;
     store.fail(Operation::Claim, StoreErrorKind::Unreachable);
     let call = shop.spawn_create("hold");
     quiet().await;

@@ -227,7 +227,8 @@ async fn heads_are_refused() {
         for content_type in ["text/plain", "application/xml", "application/jsonx", ""] {
             let answer = other(&server, key, |call| call.replace("content-type", content_type)).await;
             assert_eq!(answer.status, 415, "{kind:?} {content_type:?} {answer:?}");
-            assert!(answer.header("accept-post").is_some(), "{kind:?}");
+            // Behind Connect, a tonic server is not asked. A native one has the layer in front.
+            assert_eq!(answer.header("accept-post").is_some(), kind == Kind::Tonic, "{kind:?}");
         }
         for method in [Method::PUT, Method::DELETE, Method::PATCH] {
             let answer = other(&server, key, |call| Call { method: method.clone(), ..call }).await;

@@ -12,6 +12,7 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::Sweeper,
+    policy::{Policies, UserPolicy},
     store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes},
 };
 use tonic_idempotency_tests::{
@@ -52,6 +53,11 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
+/// The words in the event of a call that runs unprotected: its level, its target and its fields.
+fn unprotected(procedure: &str, cause: &str) -> [String; 3] {
+    [" WARN tonic_idempotency: ".to_owned(), format!(r#"procedure="{procedure}""#), format!(r#"cause="{cause}""#)]
+}
+
 /// The increments of the counters with these labels since the last snapshot.
 fn counted(snapshotter: &Snapshotter, name: &str, labels: &[(&str, &str)]) -> u64 {
     let counters = snapshotter.snapshot().into_vec();
@@ -82,7 +88,7 @@ fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
 }
 
 #[tokio::test]
-async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_messages() {
+async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_messages() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     recorder.install().expect("the only recorder");
@@ -93,7 +99,9 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders"));
     let store = PostgresStore::new(pool, ResourceTypes::new(types)).timeout(Duration::from_secs(30));
-    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).build().expect("a layer");
+    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
+    let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).policies(policies);
+    let layer = builder.degrade_gracefully().build().expect("a layer");
     let wrapped = layer.layer(shop::server(Counting::default()));
     let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
     let mut client = shop::client(address).await;
@@ -111,7 +119,12 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
 
     client.create_order(shop::request(secret, None, Some(key))).await.expect("a call");
     let labels = [("procedure", create), ("cause", "no_user")];
-    check("no user", "idempotency_degraded_total", &labels, &["WARN", create, "no_user"]);
+    check(
+        "no user",
+        "idempotency_unprotected_total",
+        &labels,
+        &unprotected(create, "no_user").each_ref().map(String::as_str),
+    );
 
     client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
     let labels = [("procedure", create), ("outcome", "first")];
@@ -141,14 +154,20 @@ async fn every_degraded_call_is_logged_and_counted_without_keys_users_or_message
         )
         .await
         .expect("the trigger");
-    client.touch(shop::request(secret, Some(user), Some(Uuid::from_u128(key.as_u128() ^ 1)))).await.expect("a call");
-    let labels = [("procedure", "/shop.v1.Shop/Touch"), ("cause", "refused")];
-    check("refused statement", "idempotency_degraded_total", &labels, &["WARN", "untouched", "23514"]);
+    let touch = shop::request(secret, Some(user), Some(Uuid::from_u128(key.as_u128() ^ 1)));
+    client.touch(touch).await.expect_err("refused");
+    let labels = [("procedure", "/shop.v1.Shop/Touch"), ("kind", "refused")];
+    check("refused statement", "idempotency_store_errors_total", &labels, &["ERROR", "untouched", "23514"]);
 
     proxy.cut();
     client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a call");
     let labels = [("procedure", create), ("cause", "unreachable")];
-    check("unreachable", "idempotency_degraded_total", &labels, &["WARN", create, "unreachable"]);
+    check(
+        "unreachable",
+        "idempotency_unprotected_total",
+        &labels,
+        &unprotected(create, "unreachable").each_ref().map(String::as_str),
+    );
 
     client.pay(shop::request(secret, Some(user), Some(key))).await.expect_err("refused");
     let labels = [("procedure", "/shop.v1.Shop/Pay"), ("reason", "IDEMPOTENCY_STORE_UNAVAILABLE")];

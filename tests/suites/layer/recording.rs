@@ -1,0 +1,195 @@
+//! Outcomes that the store does not take at once.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Code;
+use tonic_idempotency::{layer::IdempotencyLayerBuilder, policy::Policies, rejection::Reason, store::StoreErrorKind};
+use uuid::Uuid;
+
+use crate::{
+    harness::{CREATE, Shop, assert_rejected, quiet},
+    reconcile::reconcile,
+    watched::{Operation, Watched},
+    witness::{Answer, Witness},
+};
+
+const LEASE: Duration = Duration::from_secs(60);
+const RETENTION: Duration = Duration::from_secs(2 * 3600);
+
+fn policies(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    builder.policies(Policies { lease: LEASE, retention: RETENTION, ..Policies::default() })
+}
+
+async fn shop_on(store: &Watched) -> Shop {
+    Shop::in_memory(|builder| policies(builder).store(store.clone())).await
+}
+
+/// Another server on the same store, called by the same user with the same key.
+async fn other_server(shop: &Shop, store: &Watched) -> Shop {
+    Shop { user: shop.user, key: shop.key, ..shop_on(store).await }
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_recorded_after_the_lease_has_ended() {
+    for (operation, name) in [(Operation::Complete, "a"), (Operation::Abandon, "effect and fail")] {
+        let store = Watched::default();
+        let shop = shop_on(&store).await;
+        store.fail(operation, StoreErrorKind::Unreachable);
+        store.fail(Operation::Extend, StoreErrorKind::Unreachable);
+        let first = shop.create(name).await;
+        tokio::time::sleep(LEASE * 10).await;
+        store.mend(operation);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        match (first, shop.create(name).await) {
+            (Ok(first), Ok(replay)) => {
+                replay.assert("processing", true);
+                assert_eq!(replay.message, first.message);
+            }
+            (Err(_), Err(status)) => assert_rejected(&status, Code::FailedPrecondition, Reason::OutcomeUnknown),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(shop.handler.started(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_their_key_until_they_are_recorded() {
+    for (operation, name) in [(Operation::Complete, "a"), (Operation::Abandon, "effect and fail")] {
+        let store = Watched::default();
+        let shop = shop_on(&store).await;
+        store.fail(operation, StoreErrorKind::Refused);
+        drop(shop.create(name).await);
+        for _ in 0..10 {
+            tokio::time::sleep(LEASE).await;
+            assert_rejected(&shop.create(name).await.expect_err("in progress"), Code::Aborted, Reason::InProgress);
+        }
+        assert_eq!(shop.handler.started(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_given_up_when_the_retention_ends() {
+    let store = Watched::default();
+    let shop = shop_on(&store).await;
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+    shop.create("a").await.expect("the first call");
+    let began = Instant::now();
+    assert!(shop.layer.shutdown(RETENTION * 2).await.unfinished.is_empty());
+    let tried = began.elapsed();
+    assert!(tried > RETENTION - LEASE && tried <= RETENTION, "{tried:?}");
+    // The pauses grow to ten seconds, and are shortened at random by up to a half.
+    let attempts = store.asked(Operation::Complete);
+    assert!((700..1500).contains(&attempts), "{attempts} attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_given_up_when_another_call_has_taken_over() {
+    let store = Watched::default();
+    let shop = shop_on(&store).await;
+    for operation in [Operation::Complete, Operation::Extend] {
+        store.fail(operation, StoreErrorKind::Unreachable);
+    }
+    shop.handler.open(1);
+    shop.create("hold").await.expect("the first call");
+    tokio::time::sleep(LEASE * 2).await;
+    let next = other_server(&shop, &store).await;
+    let taken_over = next.spawn_create("hold");
+    quiet().await;
+    assert_eq!(next.handler.started(), 1);
+    for operation in [Operation::Complete, Operation::Extend] {
+        store.mend(operation);
+    }
+    assert!(shop.layer.shutdown(LEASE).await.unfinished.is_empty());
+    let asked = store.asked(Operation::Complete);
+    next.handler.open(1);
+    let taken_over = taken_over.await.expect("no panic").expect("the next call");
+    assert_eq!(store.asked(Operation::Complete), asked + 1);
+    assert_eq!(next.create("hold").await.expect("a replay").message, taken_over.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn let_no_more_keys_be_claimed_while_too_many_wait() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).max_unrecorded(2)).await;
+    let keys = [(); 3].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    store.fail(Operation::Complete, StoreErrorKind::Overloaded);
+    for shop in &keys[..2] {
+        shop.create("a").await.expect("the first call");
+    }
+    let claims = store.asked(Operation::Claim);
+    assert_rejected(&keys[2].create("a").await.expect_err("refused"), Code::Unavailable, Reason::Overloaded);
+    assert_eq!((shop.handler.started(), store.asked(Operation::Claim)), (2, claims));
+    // None of them is given up.
+    store.mend(Operation::Complete);
+    tokio::time::sleep(LEASE).await;
+    for shop in &keys[..2] {
+        shop.create("a").await.expect("a replay").assert("processing", true);
+    }
+    keys[2].create("a").await.expect("the first call").assert("processing", false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_claims_that_were_not_answered_wait_only_up_to_half_of_the_limit() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).max_unrecorded(4)).await;
+    store.lose_answer(Operation::Claim);
+    store.fail(Operation::Release, StoreErrorKind::Unreachable);
+    let keys = [(); 6].map(|()| shop.with_key(Some(Uuid::new_v4())));
+    for shop in &keys {
+        // They are refused because of the store, not because of their number.
+        assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+    }
+    store.mend(Operation::Claim);
+    store.mend(Operation::Release);
+    tokio::time::sleep(LEASE / 2).await;
+    let mut free = 0;
+    for shop in &keys {
+        match shop.create("a").await {
+            Ok(first) => {
+                first.assert("processing", false);
+                free += 1;
+            }
+            Err(status) => assert_rejected(&status, Code::Aborted, Reason::InProgress),
+        }
+    }
+    assert_eq!(free, 2);
+    // The others are free when their leases end.
+    tokio::time::sleep(LEASE).await;
+    for shop in &keys {
+        shop.create("a").await.expect("a response");
+    }
+    assert_eq!(shop.handler.started(), keys.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_recorded_without_their_responses_beyond_the_limit_of_bytes() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| policies(builder).store(store.clone()).max_unrecorded_bytes(1500)).await;
+    let (one, other) = (shop.with_key(Some(Uuid::new_v4())), shop.with_key(Some(Uuid::new_v4())));
+    let name = "a".repeat(1000);
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+    for shop in [&one, &other] {
+        shop.create(&name).await.expect("the first caller gets it").assert("processing", false);
+    }
+    store.mend(Operation::Complete);
+    tokio::time::sleep(LEASE).await;
+    one.create(&name).await.expect("a replay").assert("processing", true);
+    let status = other.create(&name).await.expect_err("not stored");
+    assert_rejected(&status, Code::FailedPrecondition, Reason::NotStored);
+    assert_eq!(shop.handler.started(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn free_the_key_of_a_look_up_that_was_not_answered() {
+    let (store, witness) = (Watched::default(), Witness::new(Answer::found("found")));
+    let shop = Shop::in_memory(|builder| reconcile(builder, &witness).store(store.clone())).await;
+    shop.die(&store, CREATE, "a").await;
+    // Recovery claims the key.
+    store.lose_answer(Operation::Claim);
+    shop.layer.recovery().recover().await.expect_err("no answer");
+    store.mend(Operation::Claim);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shop.layer.recovery().recover().await.expect("it recovers").completed, 1);
+    assert_eq!(witness.asked().len(), 1);
+}
