@@ -65,8 +65,8 @@ impl Execution {
     }
 
     /// Returns a token that is cancelled when the call loses the lease of its reservation: another call took it over,
-    /// or it could not be renewed in time. From then on another call may run the same operation, and the outcome of
-    /// this one is not recorded. The handler should stop if it still can. Never cancelled for a transactional call: its
+    /// or it could not be renewed in time. From then on another call may run the same operation, and if it does, the
+    /// outcome of this one is not recorded. The handler should stop if it still can. Never cancelled for a transactional call: its
     /// statements fail instead.
     pub fn lease_lost(&self) -> &CancellationToken {
         self.state.lease_lost.get_or_init(CancellationToken::new)

@@ -83,8 +83,9 @@
 //! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through |
 //! | without a key | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`](policy::KeyPolicy)) |
 //! | with a malformed key | `INVALID_ARGUMENT` |
-//! | without an authenticated user | the handler's answer and a warning in the log, or `UNAUTHENTICATED` ([`UserPolicy`](policy::UserPolicy)) |
-//! | while the store is unavailable | the handler's answer and a warning in the log, or `UNAVAILABLE` ([`StorePolicy`](policy::StorePolicy), [`Mode`](policy::Mode)) |
+//! | without an authenticated user | `UNAUTHENTICATED`, or the handler's answer and a warning in the log ([`UserPolicy`](policy::UserPolicy)) |
+//! | while the store cannot be asked | `UNAVAILABLE`, or the handler's answer and a warning in the log ([`StorePolicy`](policy::StorePolicy), [`Mode`](policy::Mode)) |
+//! | while the store fails in another way, or a limit is reached | `ABORTED`, `INTERNAL`, `RESOURCE_EXHAUSTED` or `UNAVAILABLE` ([`StoreErrorKind`](store::StoreErrorKind)) |
 //! | the first with its key | the handler's answer, `idempotency-status: processing` |
 //! | with the key of another procedure or request | `INVALID_ARGUMENT` |
 //! | while the first with its key is running | `ABORTED`, retry later; or it waits ([`InProgressPolicy`](policy::InProgressPolicy)) |
@@ -125,8 +126,8 @@
 //! | gRPC-Web | `tonic_web::GrpcWebLayer` | nothing, for its binary form |
 //! | Connect, unary: binary, JSON, GET | `connect::ConnectLayer` (feature `connect`) | nothing |
 //!
-//! In any other protocol, a call with a key runs unprotected, with a warning. It is refused if its procedure is transactional, or
-//! refuses calls while the store is unavailable.
+//! In any other protocol, a call with a key is refused: the layer cannot read its message, and so cannot tell whether it is the
+//! same request.
 //!
 //! # Disconnects
 //!

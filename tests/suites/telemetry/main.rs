@@ -87,6 +87,18 @@ fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
     })
 }
 
+/// The change of the number of outcomes that wait to be recorded since the last snapshot, which sets gauges to zero.
+fn waiting(snapshotter: &Snapshotter) -> f64 {
+    let gauges = snapshotter.snapshot().into_vec();
+    let waiting = gauges.into_iter().filter(|(key, ..)| key.key().name() == "idempotency_outcomes_waiting");
+    waiting
+        .map(|(.., value)| match value {
+            DebugValue::Gauge(value) => value.into_inner(),
+            other => panic!("expected a gauge, got {other:?}"),
+        })
+        .sum()
+}
+
 #[tokio::test]
 async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_messages() {
     let recorder = DebuggingRecorder::new();
@@ -102,7 +114,8 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
     let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).policies(policies);
     let layer = builder.degrade_gracefully().build().expect("a layer");
-    let wrapped = layer.layer(shop::server(Counting::default()));
+    let handler = Counting::default();
+    let wrapped = layer.layer(shop::server(handler.clone()));
     let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
     let mut client = shop::client(address).await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
@@ -173,10 +186,25 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let labels = [("procedure", "/shop.v1.Shop/Pay"), ("reason", "IDEMPOTENCY_STORE_UNAVAILABLE")];
     check("refused", "idempotency_rejected_total", &labels, &["WARN", "/shop.v1.Shop/Pay"]);
 
+    // An outcome that the store does not take is counted while it waits.
     proxy.mend();
+    let (started, mut holding) = (handler.started(), client.clone());
+    let held = shop::request("hold", Some(user), Some(Uuid::from_u128(key.as_u128() ^ 2)));
+    let call = tokio::spawn(async move { holding.create_order(held).await });
+    until("the handler runs", async || handler.started() == started + 1).await;
+    proxy.cut();
+    handler.open(1);
+    call.await.expect("no panic").expect("a response");
+    assert_eq!(waiting(&snapshotter), 1.0);
+    let logged = lines.take();
+    assert!(["WARN", create, "not recorded yet"].iter().all(|word| logged.contains(word)), "{logged}");
+    proxy.mend();
+    until("it is recorded", async || waiting(&snapshotter) == -1.0).await;
+
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'").await.expect("time");
     Sweeper::new(store).sweep().await.expect("the sweep");
-    check("sweep", "idempotency_swept_total", &[], &["INFO", "deleted=1"]);
+    assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 2);
+    assert!(lines.take().contains("deleted=2"));
 
     // Each waiting duplicate counts as a call of its own.
     let handler = Counting::default();

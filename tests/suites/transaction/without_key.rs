@@ -123,17 +123,24 @@ async fn a_client_that_disconnects_cancels_its_call() {
 #[tokio::test]
 async fn a_call_without_a_user_has_a_transaction_without_one() {
     let database = Database::new().await;
-    let service = Service::new(&database, database.pool(2), |call: Call| async move {
-        let row = call.transaction().query_one("SELECT authn.current_user_id()", &[]).await?;
-        assert_eq!(row.get::<_, Option<Uuid>>(0), None);
-        Ok(Uuid::nil())
-    })
-    .await;
-    for key in [service.key, None] {
-        let without_user = Service { user: None, ..service.with_key(key) };
-        without_user.create("shop").await.expect("a call");
+    for policy in [UserPolicy::PassThrough, UserPolicy::Reject] {
+        let describe = |procedure: ProcedureBuilder| procedure.on_no_user(policy);
+        let service = Service::with(&database, database.pool(2), describe, |call: Call| async move {
+            let row = call.transaction().query_one("SELECT authn.current_user_id()", &[]).await?;
+            assert_eq!(row.get::<_, Option<Uuid>>(0), None);
+            Ok(Uuid::nil())
+        })
+        .await;
+        let without_user = |key| Service { user: None, ..service.with_key(key) };
+        without_user(None).create("shop").await.expect("a call without a key");
+        let with_key = without_user(service.key).create("shop").await;
+        match policy {
+            UserPolicy::PassThrough => assert!(with_key.is_ok(), "{with_key:?}"),
+            _ => assert_eq!(reason(with_key), Reason::NoUser),
+        }
+        let runs = 1 + usize::from(policy == UserPolicy::PassThrough);
+        assert_eq!((service.runs(), rows(&database.owner().await).await), (runs, [0, 0, 0]));
     }
-    assert_eq!((service.runs(), rows(&database.owner().await).await), (2, [0, 0, 0]));
 }
 
 /// As many heads as there are connections, of calls without a key and of calls without a user.
