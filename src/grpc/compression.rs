@@ -55,6 +55,15 @@ impl Encoding {
         HeaderValue::from_static(self.as_str())
     }
 
+    /// Returns the encoding of compressed messages with these headers, whether one follows or not; `None` if there can
+    /// be none.
+    pub(super) fn of_messages(headers: &HeaderMap) -> Result<Option<Self>, WireError> {
+        match headers.get(GRPC_ENCODING).map(HeaderValue::to_str) {
+            None | Some(Ok(IDENTITY)) => Ok(None),
+            Some(name) => name.ok().and_then(Self::parse).map(Some).ok_or(WireError::UnsupportedCompression),
+        }
+    }
+
     /// Returns the enabled encodings that a caller accepts, in the caller's order.
     pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Self> {
         let values = headers.get_all(GRPC_ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -121,12 +130,8 @@ pub(super) enum DecompressError {
 
 /// Decompresses a message with the encoding in the headers.
 pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> Result<Bytes, DecompressError> {
-    let encoding = match headers.get(GRPC_ENCODING).map(|encoding| encoding.as_bytes()) {
-        None | Some(b"identity") => return Err(DecompressError::Wire(WireError::NotCompressed)),
-        Some(name) => std::str::from_utf8(name).ok().and_then(Encoding::parse),
-    };
-    let encoding = encoding.ok_or(DecompressError::Wire(WireError::UnsupportedCompression))?;
-    encoding.decompress(message, limit)
+    let encoding = Encoding::of_messages(headers).map_err(DecompressError::Wire)?;
+    encoding.ok_or(DecompressError::Wire(WireError::NotCompressed))?.decompress(message, limit)
 }
 
 #[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]

@@ -28,6 +28,8 @@ impl UnaryRequest {
     pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
         let (parts, body) = request.into_parts();
         let body = collect(body, limit).await?;
+        // As a server does without the layer, even if this message is not compressed.
+        Encoding::of_messages(&parts.headers)?;
         let frame = Frame::decode(body.clone())?;
         if !frame.compressed {
             return Ok(Self { parts, message: frame.message, body: Some(body) });

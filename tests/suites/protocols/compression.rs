@@ -134,3 +134,24 @@ async fn is_not_needed_for_the_limit_to_apply() {
         }
     }
 }
+
+/// A caller that names an encoding which the server does not have is told so, even before it compresses a message.
+#[tokio::test]
+async fn of_an_unknown_encoding_is_unimplemented_with_a_key_and_without() {
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        for protocol in kind.protocols().iter().copied() {
+            for key in [None, Some(Uuid::new_v4())] {
+                let message = if protocol.is_json() { b"{}".as_slice() } else { b"" };
+                let header = if protocol.is_connect() { "content-encoding" } else { "grpc-encoding" };
+                for (encoding, code) in [("br", Code::Unimplemented), ("", Code::Unimplemented), ("identity", Code::Ok)]
+                {
+                    let call = server.call(protocol, "Create", key, message).header(header, encoding);
+                    let outcome = server.send(protocol, call).await;
+                    let seen = outcome.result.as_ref().map_or_else(|error| error.code(), |_| Code::Ok);
+                    assert_eq!(seen, code, "{kind:?} {protocol:?} {key:?} {encoding:?}: {outcome:?}");
+                }
+            }
+        }
+    }
+}
