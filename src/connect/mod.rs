@@ -7,12 +7,17 @@
 //! | the request | goes to |
 //! |---|---|
 //! | `application/grpc…`, including gRPC-Web | the inner service, unchanged |
-//! | to a path that is not a procedure of the descriptors | the inner service, unchanged |
 //! | `OPTIONS` | the inner service, unchanged: put a CORS layer in front of this one |
+//! | to a path that is not a procedure of the descriptors, and names Connect | refused with 404 and `unimplemented` |
+//! | to another such path | the inner service, unchanged |
 //! | `POST` with `application/json` or `application/proto` | the inner service, as gRPC |
 //! | `GET` to a procedure with `idempotency_level = NO_SIDE_EFFECTS` | the inner service, as gRPC |
 //! | with another method or content type | refused with 405 or 415 |
 //! | to a streaming procedure | refused with `unimplemented`: use gRPC or gRPC-Web |
+//!
+//! A request names Connect with the header `connect-protocol-version`, with `connect=v1` in the query of a `GET`, or
+//! with the content type `application/proto` or `application/connect+…`. One layer therefore has to know the
+//! descriptors of all services behind it that are called over Connect.
 //!
 //! | part of a Connect call | becomes |
 //! |---|---|

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use connectrpc::{ConnectRpcService, Limits, Protocol, compression::CompressionPolicy, deadline::DeadlinePolicy};
+use connectrpc::{
+    CodecFormat, ConnectRpcService, Limits, Protocol, compression::CompressionPolicy, deadline::DeadlinePolicy,
+};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header};
 use prost_reflect::DescriptorPool;
@@ -54,11 +56,12 @@ impl Translator {
         }
     }
 
-    /// Returns whether the request is a Connect call of a known procedure, valid or not.
+    /// Returns whether the request is a Connect call, valid or not: of a known procedure, or one that names Connect.
+    /// Any other request to an unknown path may be for another service.
     pub(super) fn is_connect<B>(&self, request: &Request<B>) -> bool {
         *request.method() != Method::OPTIONS
             && !content_type(request.headers()).starts_with(b"application/grpc")
-            && self.methods.get(request.uri().path()).is_some()
+            && (self.methods.get(request.uri().path()).is_some() || names_connect(request))
     }
 
     /// Returns whether the request is in a protocol that can be translated. A call that cannot become a unary gRPC
@@ -119,6 +122,17 @@ impl<S> Clone for Translated<S> {
     fn clone(&self) -> Self {
         Self { service: self.service.clone(), request_body_timeout: self.request_body_timeout }
     }
+}
+
+/// Returns whether the request names Connect: in its header or query, or by a content type that only Connect has.
+fn names_connect<B>(request: &Request<B>) -> bool {
+    let in_query = |query: &str| query.split('&').any(|parameter| parameter == "connect=v1");
+    let by_type = Protocol::detect(request.headers()).is_some_and(|detected| {
+        detected.protocol == Protocol::Connect && (detected.is_streaming || detected.codec_format != CodecFormat::Json)
+    });
+    by_type
+        || request.headers().contains_key("connect-protocol-version")
+        || (*request.method() == Method::GET && request.uri().query().is_some_and(in_query))
 }
 
 fn content_type(headers: &HeaderMap) -> &[u8] {

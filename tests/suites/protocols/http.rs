@@ -56,19 +56,9 @@ impl Call {
     /// Sends the request on a new connection, which is closed when this future is dropped or done.
     pub(crate) async fn send(self, to: SocketAddr) -> Answer {
         let stream = TokioIo::new(TcpStream::connect(to).await.expect("the server listens"));
-        let uri = match self.version {
-            Version::One => self.path,
-            Version::Two => format!("http://{to}{}", self.path),
-        };
-        let mut request = Request::builder().method(self.method).uri(uri);
-        if self.version == Version::One {
-            request = request.header("host", to.to_string());
-        }
-        for (name, value) in self.headers {
-            request = request.header(name, value);
-        }
-        let request = request.body(Full::new(self.body)).expect("a request");
-        match self.version {
+        let version = self.version;
+        let request = self.request(to);
+        match version {
             Version::One => {
                 let (mut sender, connection) = conn::http1::handshake(stream).await.expect("HTTP/1.1");
                 Answer::read(sender.send_request(request), connection).await
@@ -80,6 +70,38 @@ impl Call {
             }
         }
     }
+
+    /// Sends the requests one after another on one connection over HTTP/1.1. Returns the answers until the server
+    /// closes the connection.
+    pub(crate) async fn send_in_turn(calls: Vec<Self>, to: SocketAddr) -> Vec<Answer> {
+        let stream = TokioIo::new(TcpStream::connect(to).await.expect("the server listens"));
+        let (mut sender, connection) = conn::http1::handshake(stream).await.expect("HTTP/1.1");
+        let connection = tokio::spawn(connection);
+        let mut answers = Vec::new();
+        for call in calls {
+            let request = Self { version: Version::One, ..call }.request(to);
+            let Ok(()) = sender.ready().await else { break };
+            let Ok(response) = sender.send_request(request).await else { break };
+            answers.push(Answer::of(response).await);
+        }
+        connection.abort();
+        answers
+    }
+
+    fn request(self, to: SocketAddr) -> Request<Full<Bytes>> {
+        let uri = match self.version {
+            Version::One => self.path,
+            Version::Two => format!("http://{to}{}", self.path),
+        };
+        let mut request = Request::builder().method(self.method).uri(uri);
+        if self.version == Version::One {
+            request = request.header("host", to.to_string());
+        }
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        request.body(Full::new(self.body)).expect("a request")
+    }
 }
 
 impl Answer {
@@ -87,12 +109,7 @@ impl Answer {
         response: impl Future<Output = hyper::Result<http::Response<hyper::body::Incoming>>>,
         connection: impl Future<Output = hyper::Result<()>>,
     ) -> Self {
-        let answer = async {
-            let (parts, body) = response.await.expect("a response").into_parts();
-            let body = body.collect().await.expect("a whole body");
-            let trailers = body.trailers().cloned().unwrap_or_default();
-            Self { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
-        };
+        let answer = async { Self::of(response.await.expect("a response")).await };
         let mut answer = std::pin::pin!(answer);
         tokio::select! {
             biased;
@@ -100,6 +117,13 @@ impl Answer {
             // The connection has ended; an answer may have come before.
             _ = connection => answer.await,
         }
+    }
+
+    async fn of(response: http::Response<hyper::body::Incoming>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body");
+        let trailers = body.trailers().cloned().unwrap_or_default();
+        Self { status: parts.status.as_u16(), headers: parts.headers, body: body.to_bytes(), trailers }
     }
 
     /// A header as text.

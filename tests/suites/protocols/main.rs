@@ -22,4 +22,5 @@ mod server;
 mod settings;
 mod shared;
 mod slow;
+mod unknown;
 mod watched;
