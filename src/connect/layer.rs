@@ -89,8 +89,9 @@ impl ConnectLayer {
         self
     }
 
-    /// Sets the maximum size of a request body and of the message in it, in bytes. A larger request is refused with
-    /// `resource_exhausted`. Defaults to 4 MiB, like tonic's own limit, which has to be raised together with this one.
+    /// Sets the maximum size of a request message, in bytes, both compressed and decompressed. A larger request is
+    /// refused with `resource_exhausted`. Defaults to 4 MiB, like tonic's own limit, which has to be raised together
+    /// with this one.
     #[must_use]
     pub fn max_message_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_message_bytes = bytes;

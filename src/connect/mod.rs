@@ -44,6 +44,7 @@
 //! resulting error frees the key. If that can do harm, set no timeout, or call `effect_committed` in the handler.
 
 mod bridge;
+mod compression;
 mod error;
 mod layer;
 mod methods;

@@ -13,7 +13,8 @@ use protobuf_canonical::json::Json;
 use tonic::{body::Body, codegen::StdError};
 use tower::Service;
 
-use super::{bridge::Bridge, error::Errors, methods::Methods, timed_body::TimedBody};
+use super::{bridge::Bridge, compression, error::Errors, methods::Methods, timed_body::TimedBody};
+use crate::grpc::HEADER_LEN;
 
 /// Translates calls in other protocols into gRPC calls. [`around`](Self::around) wraps a service.
 #[derive(Clone, Debug)]
@@ -81,7 +82,7 @@ impl Translator {
     {
         let Self { methods, json, errors, settings } = self.clone();
         let limits = Limits::unlimited()
-            .with_max_request_body_size(settings.max_message_bytes)
+            .with_max_request_body_size(settings.max_message_bytes.saturating_add(HEADER_LEN))
             .with_max_message_size(settings.max_message_bytes);
         let deadlines = match settings.max_timeout {
             Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
@@ -89,6 +90,7 @@ impl Translator {
         };
         let service = ConnectRpcService::new(Bridge::new(service, methods, json, errors))
             .with_limits(limits)
+            .with_compression(compression::registry())
             .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))
             .with_deadline_policy(deadlines);
         Translated { service, request_body_timeout: settings.request_body_timeout }

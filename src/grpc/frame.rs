@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
 
 /// The size of the header of a message, in bytes.
-pub(super) const HEADER_LEN: usize = 5;
+pub(crate) const HEADER_LEN: usize = 5;
 
 const UNCOMPRESSED: u8 = 0;
 const COMPRESSED: u8 = 1;

@@ -10,7 +10,7 @@ mod response;
 mod stored_error;
 
 #[cfg(feature = "connect")]
-pub(crate) use self::frame::Frame;
+pub(crate) use self::frame::{Frame, HEADER_LEN};
 pub(crate) use self::{
     compression::{Encoding, GRPC_ACCEPT_ENCODING},
     frame::WireError,

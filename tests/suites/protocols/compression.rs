@@ -19,6 +19,11 @@ fn compress(encoding: &str, message: &[u8]) -> Vec<u8> {
             encoder.write_all(message).expect("memory takes all");
             encoder.finish().expect("memory takes all")
         }
+        "deflate" => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+            encoder.write_all(message).expect("memory takes all");
+            encoder.finish().expect("memory takes all")
+        }
         _ => zstd::encode_all(message, 3).expect("memory takes all"),
     }
 }
@@ -28,6 +33,11 @@ fn decompress(encoding: &str, message: &[u8]) -> Vec<u8> {
         "gzip" => {
             let mut plain = Vec::new();
             flate2::read::GzDecoder::new(message).read_to_end(&mut plain).expect("gzip");
+            plain
+        }
+        "deflate" => {
+            let mut plain = Vec::new();
+            flate2::read::ZlibDecoder::new(message).read_to_end(&mut plain).expect("deflate");
             plain
         }
         _ => zstd::decode_all(message).expect("zstd"),
@@ -48,7 +58,7 @@ async fn is_accepted_and_applied_and_does_not_change_the_request() {
             let key = Uuid::new_v4();
             let plain = server.create(protocol, key, &message).await;
             assert_eq!(plain.answer.header("content-encoding"), None);
-            for encoding in ["gzip", "zstd"] {
+            for encoding in ["deflate", "gzip", "zstd"] {
                 let told = format!("{kind:?} {protocol:?} {encoding}");
                 let call = server.call(protocol, "Create", Some(key), b"");
                 let call = call.header("content-encoding", encoding).header("accept-encoding", encoding);
@@ -76,7 +86,7 @@ async fn of_a_replay_over_grpc_web_is_one_that_its_caller_accepts() {
         let server = Server::new(kind).await;
         let (key, message) = (Uuid::new_v4(), text(1, "padded"));
         let first = server.create(Protocol::Connect, key, &message).await;
-        for encoding in ["gzip", "zstd"] {
+        for encoding in ["deflate", "gzip", "zstd"] {
             let call = server.call(Protocol::GrpcWeb, "Create", Some(key), &message);
             let answer = call.header("grpc-accept-encoding", encoding).send(server.address).await;
             assert_eq!(answer.header("grpc-encoding"), Some(encoding), "{kind:?}");
@@ -95,7 +105,9 @@ async fn does_not_expand_a_message_beyond_the_limit() {
     let bomb = vec![b' '; 16 << 20];
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
-        for (protocol, encoding) in [(Protocol::Connect, "gzip"), (Protocol::ConnectJson, "zstd")] {
+        for (protocol, encoding) in
+            [(Protocol::Connect, "gzip"), (Protocol::ConnectJson, "zstd"), (Protocol::Connect, "deflate")]
+        {
             let key = Uuid::new_v4();
             let call = server.call(protocol, "Create", Some(key), b"").header("content-encoding", encoding);
             let refused = server.send(protocol, call.body(compress(encoding, &bomb))).await;
@@ -111,16 +123,26 @@ async fn does_not_expand_a_message_beyond_the_limit() {
     }
 }
 
+/// A message of exactly the limit fits, whatever its protocol puts around it.
 #[tokio::test]
 async fn is_not_needed_for_the_limit_to_apply() {
     const LIMIT: usize = 4 << 20;
+    let binary = |size: usize| {
+        let overhead = bytes(16, &vec![0; LIMIT]).len() - LIMIT;
+        bytes(16, &vec![7; size - overhead])
+    };
+    let json = |size: usize| {
+        let mut json = b"{}".to_vec();
+        json.resize(size, b' ');
+        json
+    };
     for kind in Kind::BOTH {
         let server = Server::new(kind).await;
-        let overhead = bytes(16, &vec![0; LIMIT]).len() - LIMIT;
-        // `connectrpc` counts the five bytes in front of a gRPC message as part of it.
-        for (size, fits) in [(LIMIT - overhead - 5, true), (LIMIT - overhead + 1, false)] {
-            for protocol in [Protocol::Grpc, Protocol::GrpcWeb, Protocol::Connect] {
-                let call = server.call(protocol, "Create", Some(Uuid::new_v4()), &bytes(16, &vec![7; size]));
+        for protocol in kind.protocols().iter().copied() {
+            for (size, fits) in [(LIMIT, true), (LIMIT + 1, false)] {
+                let message = if protocol.is_json() { json(size) } else { binary(size) };
+                assert_eq!(message.len(), size);
+                let call = server.call(protocol, "Create", Some(Uuid::new_v4()), &message);
                 // Over HTTP/1.1 a server that stops reading may close the connection before the client has read the
                 // answer.
                 let outcome = server.send(protocol, Call { version: Version::Two, ..call }).await;

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, net::SocketAddr};
 
-use connectrpc::{ConnectRpcService, Router};
+use connectrpc::{ConnectRpcService, Limits, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
@@ -90,7 +90,9 @@ impl Server {
         let address = match kind {
             Kind::Tonic => serve_tonic(&desk, watch.clone(), layer, connect.expect("descriptors")).await,
             Kind::Native => {
-                let service = ConnectRpcService::new(Router::new().add_service(desk.clone().into()));
+                let limits = Limits::unlimited().with_max_request_body_size(64 << 20).with_max_message_size(64 << 20);
+                let router = Router::new().add_service(desk.clone().into());
+                let service = ConnectRpcService::new(router).with_limits(limits);
                 let builder = ServiceBuilder::new().layer(watch.clone()).map_request(authenticate);
                 serve(builder.layer(layer).service(service)).await
             }
