@@ -15,6 +15,6 @@ pub(crate) use self::{
     compression::{Encoding, GRPC_ACCEPT_ENCODING},
     frame::WireError,
     metadata::{MetadataFilter, is_never_replayed},
-    request::{RequestError, UnaryRequest, buffer, drain, grpc_timeout, is_grpc},
+    request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, header, request::Parts};
+use http::{HeaderMap, Request, Version, header, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use tonic::{Status, body::Body};
 
@@ -26,8 +26,7 @@ pub(crate) struct UnaryRequest {
 impl UnaryRequest {
     /// Reads a request whose message has at most `limit` bytes, both compressed and decompressed.
     pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
-        let (parts, body) = request.into_parts();
-        let body = collect(body, limit).await?;
+        let (parts, body) = receive(request, limit).await?;
         // As a server does without the layer, even if this message is not compressed.
         Encoding::of_messages(&parts.headers)?;
         let frame = Frame::decode(body.clone())?;
@@ -75,8 +74,7 @@ impl UnaryRequest {
 
 /// Reads a request whose message has at most `limit` bytes, compressed or not. Returns it unchanged, but with its whole body.
 pub(crate) async fn buffer(request: Request<Body>, limit: usize) -> Result<Request<Body>, RequestError> {
-    let (parts, body) = request.into_parts();
-    let body = collect(body, limit).await?;
+    let (parts, body) = receive(request, limit).await?;
     Frame::decode(body.clone())?;
     Ok(Request::from_parts(parts, Body::new(Full::new(body))))
 }
@@ -127,8 +125,12 @@ pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Reads and discards a body, until its end or until it has more than `limit` bytes.
-pub(crate) async fn drain(mut body: Body, limit: usize) {
+/// Reads and discards the body of a refused call over HTTP/1, until its end or until it has more than `limit` bytes.
+/// Otherwise the connection is closed, and a client that is still writing may never read the response.
+pub(crate) async fn drain_for(version: Version, mut body: Body, limit: usize) {
+    if version >= Version::HTTP_2 {
+        return;
+    }
     let mut read = 0_usize;
     while let Some(Ok(frame)) = body.frame().await {
         read = read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
@@ -138,23 +140,49 @@ pub(crate) async fn drain(mut body: Body, limit: usize) {
     }
 }
 
+/// Receives the head and the whole body of a request whose message has at most `limit` bytes.
+async fn receive(request: Request<Body>, limit: usize) -> Result<(Parts, Bytes), RequestError> {
+    let (parts, mut body) = request.into_parts();
+    match collect(&mut body, limit).await? {
+        Collected::Message(body) => Ok((parts, body)),
+        Collected::Refused(error) => {
+            drain_for(parts.version, body, limit).await;
+            Err(error)
+        }
+    }
+}
+
+/// A body, as far as it was read.
+enum Collected {
+    /// The whole body. It may have less than a message.
+    Message(Bytes),
+    /// The start of a body that is not one message of at most the limit.
+    Refused(RequestError),
+}
+
 /// Collects a body with one message of at most `limit` bytes. Stops early in any other body, as soon as that is
 /// certain.
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {
+async fn collect(body: &mut Body, limit: usize) -> Result<Collected, RequestError> {
     let mut buffer = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
         buffer.push(data);
         let received = buffer.as_slice();
-        let Some(header) = Header::of(received)? else { continue };
+        let header = match Header::of(received) {
+            Ok(Some(header)) => header,
+            Ok(None) => continue,
+            Err(error) => return Ok(Collected::Refused(error.into())),
+        };
         if header.length > limit {
-            return Err(RequestError::TooLarge { limit });
+            return Ok(Collected::Refused(RequestError::TooLarge { limit }));
         }
         if header.is_followed(received.len()) {
-            break;
+            // Of the errors of such a body, decoding finds the first.
+            let error = Frame::decode(buffer.into_bytes()).err().unwrap_or(WireError::SecondMessage);
+            return Ok(Collected::Refused(error.into()));
         }
     }
-    Ok(buffer.into_bytes())
+    Ok(Collected::Message(buffer.into_bytes()))
 }
 
 #[cfg(test)]

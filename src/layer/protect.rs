@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{Request, Response, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
@@ -23,7 +23,7 @@ use crate::{
         admission::Admitted, dispatch::dispatch, handler::ReadyService, state::Engine, without_key::run_without_key,
     },
     future::ResponseFuture,
-    grpc::{Encoding, UnaryResponse, drain, grpc_timeout},
+    grpc::{Encoding, UnaryResponse, drain_for, grpc_timeout},
     rejection::Rejection,
     store::Reservation,
     user::UserId,
@@ -158,16 +158,13 @@ where
     run_without_key(&engine, procedure, user, handler).await.map(UnaryResponse::into_response)
 }
 
-/// Refuses a call. Over HTTP/1, reads the body first, within the limits: otherwise the connection is closed, and a client
-/// that is still writing may never read the response. As gRPC specifies, the HTTP status is 415 if the content type is not
-/// one of gRPC's: a caller that does not know gRPC must not take the refusal for a success.
+/// Refuses a call. Over HTTP/1, reads the body first, within the limits. As gRPC specifies, the HTTP status is 415 if the
+/// content type is not one of gRPC's: a caller that does not know gRPC must not take the refusal for a success.
 async fn reject<E>(rejection: Rejection, request: Request<Body>, limits: RequestLimits) -> Result<Response<Body>, E> {
     let content_type = request.headers().get(header::CONTENT_TYPE);
     let is_grpc = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
-    if request.version() < Version::HTTP_2 {
-        // Answered even if the body does not end in time.
-        let _ = tokio::time::timeout(limits.time, drain(request.into_body(), limits.bytes)).await;
-    }
+    // Answered even if the body does not end in time.
+    let _ = tokio::time::timeout(limits.time, drain_for(request.version(), request.into_body(), limits.bytes)).await;
     let mut response = UnaryResponse::failed(rejection.into()).into_response();
     if !is_grpc {
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;

@@ -213,6 +213,27 @@ async fn bodies_are_refused() {
     }
 }
 
+/// Over HTTP/1.1 a server that answers before it has read the request has to close the connection.
+#[tokio::test]
+async fn bodies_do_not_break_the_next_call_on_the_connection() {
+    const LIMIT: usize = 4 << 20;
+    for kind in Kind::BOTH {
+        let server = Server::new(kind).await;
+        let mut bodies = vec![[framed(b""), framed(&vec![0; LIMIT / 2])].concat(), vec![7; LIMIT / 2]];
+        // `connectrpc` closes the connection on purpose if a body is too large.
+        if kind == Kind::Tonic {
+            bodies.push(framed(&vec![0; LIMIT + 1]).to_vec());
+        }
+        for body in bodies {
+            let told = format!("{kind:?} {:?}", &body[..5]);
+            let next = server.call(Protocol::GrpcWeb, "Create", Some(Uuid::new_v4()), b"");
+            let answers = Call::send_in_turn(vec![next.clone().body(body), next], server.address).await;
+            let answers: Vec<_> = answers.into_iter().map(|answer| Protocol::GrpcWeb.read(answer).result).collect();
+            assert!(matches!(answers.as_slice(), [Err(_), Ok(_)]), "{told}: {answers:?}");
+        }
+    }
+}
+
 /// Sends a changed call with a key and returns the answer.
 async fn other(server: &Server, key: Uuid, change: impl FnOnce(Call) -> Call) -> Answer {
     let call = server.call(Protocol::ConnectJson, "Create", Some(key), b"{}");
