@@ -43,13 +43,13 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         return Some(Ok(recorded.replay(&call)));
     }
     if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
-        return match spawn(&engine, call, handler, None, admitted) {
-            Ok(task) => task.await.ok().map(|(attempt, _)| match attempt {
-                Attempt::Answered(response) => response,
-                Attempt::InFlight(call, _) => call.reject(in_progress()),
-            }),
-            Err(refused) => Some(refused),
+        let Some(task) = spawn(&engine, Arc::clone(&call), handler, None, admitted) else {
+            return Some(call.reject(Rejection::ShuttingDown));
         };
+        return task.await.ok().map(|(attempt, _)| match attempt {
+            Attempt::Answered(response) => response,
+            Attempt::InFlight(call, _) => call.reject(in_progress()),
+        });
     }
     let max_wait = call.procedure.policies().max_wait;
     let deadline = Instant::now() + timeout.map_or(max_wait, |timeout| timeout.min(max_wait));
@@ -77,7 +77,7 @@ pub(crate) async fn dispatch<E: Send + 'static>(
 /// again and again until that call has ended.
 async fn lead<E: Send + 'static>(
     engine: &Arc<Engine>,
-    mut call: Arc<Call>,
+    call: Arc<Call>,
     mut handler: Handler<E>,
     leader: Arc<Leader>,
     deadline: Instant,
@@ -88,13 +88,12 @@ async fn lead<E: Send + 'static>(
         // A call that has waited, and may not run at the moment, goes on waiting.
         let beyond = admitted.run().err();
         if beyond.is_none() {
-            let task = match spawn(engine, call, handler, Some(Arc::clone(&leader)), admitted) {
-                Ok(task) => task,
-                Err(refused) => return Some(refused),
+            let Some(task) = spawn(engine, Arc::clone(&call), handler, Some(Arc::clone(&leader)), admitted) else {
+                return Some(call.reject(Rejection::ShuttingDown));
             };
-            (call, handler, admitted) = match task.await.ok()? {
+            (handler, admitted) = match task.await.ok()? {
                 (Attempt::Answered(response), _) => return Some(response),
-                (Attempt::InFlight(call, handler), admitted) => (call, handler, admitted),
+                (Attempt::InFlight(_, handler), admitted) => (handler, admitted),
             };
             if let Err(limit) = admitted.wait() {
                 return Some(refuse(&call, limit));
@@ -111,7 +110,10 @@ async fn lead<E: Send + 'static>(
     }
 }
 
-/// Makes one attempt in a task of its own, which is dropped with its runtime. Refuses it during a shutdown, which would not
+/// A task that makes one attempt. It gives the admission back for a call that waits next.
+type Task<E> = JoinHandle<(Attempt<E>, Admitted)>;
+
+/// Makes one attempt in a task of its own, which is dropped with its runtime; `None` during a shutdown, which would not
 /// wait for the task. Not async, because its future would hold a place for each argument while the task runs.
 fn spawn<E: Send + 'static>(
     engine: &Arc<Engine>,
@@ -119,15 +121,15 @@ fn spawn<E: Send + 'static>(
     handler: Handler<E>,
     leader: Option<Arc<Leader>>,
     admitted: Admitted,
-) -> Result<JoinHandle<(Attempt<E>, Admitted)>, Result<UnaryResponse, E>> {
+) -> Option<Task<E>> {
     // Created before `shutting_down` is checked: a shutdown either waits for this task or is noticed here.
     let _token = engine.tracker.tasks().token();
     if engine.tracker.shutting_down().is_cancelled() {
-        return Err(call.reject(Rejection::ShuttingDown));
+        return None;
     }
     let shared = Arc::clone(engine);
     let attempt = async move { (run(&shared, call, handler, leader.as_deref()).await, admitted) };
-    Ok(engine.tracker.tasks().spawn(attempt.in_current_span()))
+    Some(engine.tracker.tasks().spawn(attempt.in_current_span()))
 }
 
 /// Refuses a call that would exceed a limit.
