@@ -69,10 +69,14 @@ enum Ended {
 
 /// Commits a transaction, or rolls it back.
 async fn end(call: &Call, transaction: Box<dyn StoreTransaction>, disposition: Disposition) -> Ended {
-    let Disposition::Complete(completion) = disposition else {
-        let in_conflict = transaction.is_in_conflict();
+    // First: whatever the handler makes of a conflict, the call may succeed if it is tried again.
+    if transaction.is_in_conflict() {
         transaction.roll_back().await;
-        return if in_conflict { Ended::Refused(Rejection::Conflict) } else { Ended::AsAnswered };
+        return Ended::Refused(Rejection::Conflict);
+    }
+    let Disposition::Complete(completion) = disposition else {
+        transaction.roll_back().await;
+        return Ended::AsAnswered;
     };
     if !transaction.was_used() && !matches!(completion.response, StoredResponse::Error(_)) {
         call.procedure.telemetry().transaction_unused();

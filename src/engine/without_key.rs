@@ -11,7 +11,7 @@ use crate::{grpc::UnaryResponse, policy::Procedure, rejection::Rejection, store:
 ///
 /// # Cancel safety
 ///
-/// Dropped, the transaction is rolled back, unless it is being committed.
+/// Dropped, the transaction is rolled back, unless it is being committed. Handles that live on are dead.
 pub(crate) async fn run_without_key<E>(
     engine: &Engine,
     procedure: &Procedure,
@@ -26,10 +26,13 @@ pub(crate) async fn run_without_key<E>(
     };
     transaction.hand_out(handler.extensions_mut());
     let response = handler.run().await;
-    if !matches!(&response, Ok(response) if response.is_success()) {
-        let in_conflict = transaction.is_in_conflict();
+    if transaction.is_in_conflict() {
         transaction.roll_back().await;
-        return if in_conflict { Ok(reject(procedure, Rejection::Conflict)) } else { response };
+        return Ok(reject(procedure, Rejection::Conflict));
+    }
+    if !matches!(&response, Ok(response) if response.is_success()) {
+        transaction.roll_back().await;
+        return response;
     }
     match transaction.commit(None).await {
         Ok(_) => response,

@@ -41,6 +41,28 @@ async fn a_call_that_fails_leaves_nothing() {
     }
 }
 
+/// The rollback comes before the answer.
+#[tokio::test]
+async fn the_key_of_a_call_that_fails_is_free_when_the_answer_comes() {
+    let database = Database::new().await;
+    let service = Service::new(&database, database.pool(2), |call: Call| async move {
+        call.insert().await?;
+        let lose = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";
+        if call.name == "lose" {
+            call.transaction().batch_execute(lose).await?;
+        }
+        Err(Status::not_found("not now"))
+    })
+    .await;
+    for (name, code) in [("fail", Code::NotFound), ("lose", Code::Aborted)] {
+        for _ in 0..20 {
+            let status = service.create(name).await.expect_err("the handler fails");
+            assert_eq!((status.code(), Reason::of(&status) == Some(Reason::InProgress)), (code, false));
+        }
+    }
+    assert_eq!(service.runs(), 40);
+}
+
 #[tokio::test]
 async fn a_call_that_panics_leaves_nothing() {
     let database = Database::new().await;
