@@ -31,7 +31,7 @@ pub enum BeginOutcome {
     Refused(ClaimOutcome),
 }
 
-/// An open transaction of a handler. Dropping it closes its connection, and the transaction is rolled back.
+/// An open transaction of a handler. Dropping it invalidates the handler's handle, and the transaction is rolled back.
 pub trait StoreTransaction: fmt::Debug + Send {
     /// Puts the handler's handle of the transaction into the extensions of its request.
     fn hand_out(&self, extensions: &mut http::Extensions);
@@ -39,7 +39,8 @@ pub trait StoreTransaction: fmt::Debug + Send {
     /// Returns whether the handler has used the transaction, for reading or writing.
     fn was_used(&self) -> bool;
 
-    /// Returns whether a statement has lost against another transaction: the same call may succeed later.
+    /// Returns whether a statement has lost against another transaction: the same call may succeed later. Then the
+    /// engine rolls back, whatever the handler answers. Apart from statements that were rolled back alone.
     fn is_in_conflict(&self) -> bool;
 
     /// Invalidates the handler's handle, and commits. One network round trip.
@@ -53,7 +54,7 @@ pub trait StoreTransaction: fmt::Debug + Send {
     /// # Errors
     ///
     /// [`StoreError`] if nothing was committed. The kind [`Interrupted`](super::StoreErrorKind::Interrupted) means that
-    /// this is not known.
+    /// this is not known. [`Conflict`](super::StoreErrorKind::Conflict): the transaction has lost against another one.
     ///
     /// # Cancel safety
     ///

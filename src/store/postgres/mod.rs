@@ -9,5 +9,5 @@ mod transaction;
 
 pub use self::{
     store::PostgresStore,
-    transaction::{Savepoint, Transaction, TransactionError, TransactionErrorKind},
+    transaction::{CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionErrorKind},
 };

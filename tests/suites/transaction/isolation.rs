@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio::sync::Barrier;
 use tonic::{Code, Status};
 use tonic_idempotency::{
@@ -13,7 +14,10 @@ use tonic_idempotency_tests::Database;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, insert, rows};
+use crate::harness::{Call, Service, all_have_ended, insert, reason, rows};
+
+/// A statement that loses a deadlock.
+const LOSE: &str = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";
 
 #[tokio::test]
 async fn is_the_procedures_whatever_the_default_of_the_role() {
@@ -118,8 +122,7 @@ async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored() {
     let service = Service::new(&database, database.pool(2), |call: Call| async move {
         let transaction = call.transaction();
         let savepoint = transaction.savepoint().await?;
-        let raise = "DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = 'deadlock_detected'; END $$";
-        let lost = savepoint.batch_execute(raise).await.expect_err("a deadlock");
+        let lost = savepoint.batch_execute(LOSE).await.expect_err("a deadlock");
         assert_eq!(lost.kind(), TransactionErrorKind::Conflict);
         savepoint.roll_back().await?;
         match call.name.as_str() {
@@ -130,4 +133,77 @@ async fn a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored() {
     .await;
     assert_eq!(service.create("fail").await.expect_err("it fails").code(), Code::NotFound);
     service.create("shop").await.expect("a call");
+}
+
+/// Only the rollback of the savepoint in which the conflict happened undoes it.
+#[tokio::test]
+async fn a_conflict_is_not_forgiven_with_a_savepoint_that_it_did_not_happen_in() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, database.pool(2), |call: Call| async move {
+        let transaction = call.transaction();
+        let outer = transaction.savepoint().await?;
+        let inner = outer.savepoint().await?;
+        outer.commit().await?;
+        transaction.batch_execute(LOSE).await.expect_err("it loses");
+        drop(inner);
+        call.insert().await
+    })
+    .await;
+    for key in [service.key, None] {
+        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::Conflict);
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+}
+
+/// The first run loses. The handler answers as if it had not, and may not even wait to see it.
+async fn lose_first(sees: bool, answer: fn(Uuid) -> Result<Uuid, Status>) {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let service = Service::with(&database, database.pool(2), describe, move |call: Call| async move {
+        let project = call.insert().await?;
+        if call.name == "lose" {
+            let lose = call.transaction();
+            let lose = lose.batch_execute(LOSE);
+            if sees { drop(lose.await.expect_err("it loses")) } else { drop(lose.now_or_never()) }
+        }
+        answer(project)
+    })
+    .await;
+    for key in [service.key, None] {
+        let status = service.with_key(key).create("lose").await.expect_err("it loses");
+        // Without a key, an error that the handler returns is not kept, so nothing has to be known about it.
+        if sees || key.is_some() || answer(Uuid::nil()).is_ok() {
+            assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::Conflict)));
+            assert!(status.get_details_retry_info().is_some());
+        }
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+    // Neither the key nor the answer is taken.
+    let answered = service.create("shop").await;
+    assert_eq!(answered.as_ref().err().map(Status::code), answer(Uuid::nil()).err().map(|status| status.code()));
+    assert_eq!((rows(&owner).await[2], service.runs()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_conflict_is_not_recorded_as_a_final_error() {
+    lose_first(true, |_| Err(Status::failed_precondition("never"))).await;
+}
+
+#[tokio::test]
+async fn a_conflict_is_reported_although_its_handler_succeeds() {
+    lose_first(true, Ok).await;
+}
+
+#[tokio::test]
+async fn a_conflict_in_a_statement_whose_future_was_dropped_is_not_recorded_as_a_final_error() {
+    lose_first(false, |_| Err(Status::failed_precondition("never"))).await;
+}
+
+#[tokio::test]
+async fn a_conflict_in_a_statement_whose_future_was_dropped_is_reported_although_its_handler_succeeds() {
+    lose_first(false, Ok).await;
 }

@@ -29,7 +29,7 @@ use crate::{
 /// | kind | status |
 /// |---|---|
 /// | `Conflict` | `ABORTED` |
-/// | `Ended`, `Missing`, `Refused` | `INTERNAL` |
+/// | `Ended`, `Missing`, `Refused`, `SavepointEnded` | `INTERNAL` |
 /// | `Lost` | `UNAVAILABLE` |
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .kind.message())]
@@ -77,9 +77,10 @@ impl From<TransactionError> for Status {
         let (code, message) = match error.kind {
             TransactionErrorKind::Conflict => (Code::Aborted, "the call lost against another call; retry"),
             TransactionErrorKind::Lost => (Code::Unavailable, "the database cannot be reached; retry"),
-            TransactionErrorKind::Ended | TransactionErrorKind::Missing | TransactionErrorKind::Refused => {
-                (Code::Internal, "internal database error")
-            }
+            TransactionErrorKind::Ended
+            | TransactionErrorKind::Missing
+            | TransactionErrorKind::Refused
+            | TransactionErrorKind::SavepointEnded => (Code::Internal, "internal database error"),
         };
         tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
         let mut status = Self::new(code, message);
@@ -103,6 +104,8 @@ pub enum TransactionErrorKind {
     Missing,
     /// The server refused the statement, or the statement cannot be sent.
     Refused,
+    /// The savepoint that the handle belongs to has ended, on its own or together with one that was set before it.
+    SavepointEnded,
 }
 
 impl TransactionErrorKind {
@@ -115,6 +118,7 @@ impl TransactionErrorKind {
                 "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
             }
             Self::Refused => "the statement failed",
+            Self::SavepointEnded => "the savepoint that this handle belongs to has ended",
         }
     }
 }

@@ -5,12 +5,16 @@ use std::{fmt, sync::Arc};
 use bytes::Buf;
 use http::Extensions;
 use tokio_postgres::{
-    CopyInSink, CopyOutStream, Row, Statement, ToStatement,
+    Row, Statement, ToStatement,
     types::{ToSql, Type},
 };
 use tonic::Request;
 
-use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session};
+use super::{
+    CopyInSink, CopyOutStream, Savepoint, TransactionError, TransactionErrorKind,
+    levels::Level,
+    session::{Entered, Session},
+};
 
 /// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
 /// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost
@@ -35,7 +39,11 @@ use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session}
 ///
 /// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction.
 /// - **Clones** are handles of the same transaction, for the handler's helpers. After the call has ended, statements of
-///   every handle fail with [`TransactionErrorKind::Ended`].
+///   every handle fail with [`TransactionErrorKind::Ended`]. A call whose client has hung up has ended, too, unless the
+///   layer lets it go on.
+/// - **Conflicts.** A transaction that has lost against another one (a serialization failure or a deadlock) is rolled
+///   back, and the client is told to retry, whatever the handler answers. [`savepoint`](Self::savepoint) limits what a
+///   conflict spoils; a savepoint that the handler sets in SQL of its own does not.
 /// - **Methods** are those of [`tokio_postgres::Client`]. Prefer the ones whose names contain `typed`: they need no
 ///   prepared statement, so they save a round trip and work behind every PgBouncer.
 /// - **Neither `COMMIT` nor `ROLLBACK`.** The layer ends the transaction. If the handler does, the call is refused with
@@ -45,15 +53,17 @@ use super::{Savepoint, TransactionError, TransactionErrorKind, session::Session}
 /// # Cancel safety
 ///
 /// If the future of a statement is dropped before the answer has come, the server may execute the statement all the
-/// same.
+/// same. If the transaction fails then, the client is told to retry: the cause may have been a conflict.
 #[derive(Clone)]
 pub struct Transaction {
     session: Arc<Session>,
+    /// The savepoint that the handle belongs to, or the transaction itself.
+    level: Level,
 }
 
 impl Transaction {
     pub(super) fn new(session: Arc<Session>) -> Self {
-        Self { session }
+        Self { session, level: Level::TRANSACTION }
     }
 
     /// Returns the transaction of the call that the request belongs to.
@@ -88,7 +98,7 @@ impl Transaction {
     where
         T: ?Sized + ToStatement,
     {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query(statement, parameters)).await
     }
 
@@ -101,7 +111,7 @@ impl Transaction {
     where
         T: ?Sized + ToStatement,
     {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query_one(statement, parameters)).await
     }
 
@@ -118,7 +128,7 @@ impl Transaction {
     where
         T: ?Sized + ToStatement,
     {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query_opt(statement, parameters)).await
     }
 
@@ -132,7 +142,7 @@ impl Transaction {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query_typed(statement, parameters)).await
     }
 
@@ -146,7 +156,7 @@ impl Transaction {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Row, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query_typed_one(statement, parameters)).await
     }
 
@@ -160,7 +170,7 @@ impl Transaction {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Option<Row>, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.query_typed_opt(statement, parameters)).await
     }
 
@@ -173,7 +183,7 @@ impl Transaction {
     where
         T: ?Sized + ToStatement,
     {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.execute(statement, parameters)).await
     }
 
@@ -187,7 +197,7 @@ impl Transaction {
         statement: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.execute_typed(statement, parameters)).await
     }
 
@@ -197,7 +207,7 @@ impl Transaction {
     ///
     /// As [`query`](Self::query).
     pub async fn batch_execute(&self, statements: &str) -> Result<(), TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.batch_execute(statements)).await
     }
 
@@ -208,7 +218,7 @@ impl Transaction {
     ///
     /// As [`query`](Self::query).
     pub async fn prepare(&self, statement: &str) -> Result<Statement, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.prepare(statement)).await
     }
 
@@ -219,11 +229,12 @@ impl Transaction {
     ///
     /// As [`query`](Self::query).
     pub async fn prepare_cached(&self, statement: &str) -> Result<Statement, TransactionError> {
-        let connection = self.session.enter().await?;
+        let connection = self.enter().await?;
         connection.answer(connection.prepare_cached(statement)).await
     }
 
-    /// As [`tokio_postgres::Client::copy_in`]. The handler has to finish it before it returns.
+    /// As [`tokio_postgres::Client::copy_in`]. The handler has to finish it before it returns: the end of the call drops
+    /// the sink, and the copy fails.
     ///
     /// # Errors
     ///
@@ -233,8 +244,9 @@ impl Transaction {
         T: ?Sized + ToStatement,
         U: Buf + 'static + Send,
     {
-        let connection = self.session.enter().await?;
-        connection.answer(connection.copy_in(statement)).await
+        let connection = self.enter().await?;
+        let sink = connection.answer(connection.copy_in(statement)).await?;
+        Ok(CopyInSink::new(&self.session, connection.level(), sink))
     }
 
     /// As [`tokio_postgres::Client::copy_out`].
@@ -246,8 +258,9 @@ impl Transaction {
     where
         T: ?Sized + ToStatement,
     {
-        let connection = self.session.enter().await?;
-        connection.answer(connection.copy_out(statement)).await
+        let connection = self.enter().await?;
+        let stream = connection.answer(connection.copy_out(statement)).await?;
+        Ok(CopyOutStream::new(&self.session, connection.level(), stream))
     }
 
     /// Sets a savepoint. Later writes can be rolled back to it on their own, after a failed statement, for example.
@@ -255,14 +268,28 @@ impl Transaction {
     /// # Errors
     ///
     /// As [`query`](Self::query).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no savepoint is left.
     pub async fn savepoint(&self) -> Result<Savepoint, TransactionError> {
-        let name = self.session.new_savepoint();
-        self.batch_execute(&format!("SAVEPOINT {name}")).await?;
-        Ok(Savepoint::new(self.clone(), name))
+        let connection = self.enter().await?;
+        let (level, set) = connection.set_savepoint();
+        let savepoint = Savepoint::new(Self { session: Arc::clone(&self.session), level });
+        let set = connection.wait(set).await;
+        if matches!(&set, Err(error) if error.as_db_error().is_some()) {
+            self.session.levels().not_set(level);
+        }
+        set.map(|()| savepoint)
     }
 
-    pub(super) fn session(&self) -> &Session {
-        &self.session
+    /// Returns the connection for one statement.
+    async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
+        self.session.enter(self.level).await
+    }
+
+    pub(super) fn session(&self) -> (&Session, Level) {
+        (&self.session, self.level)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Transactional mode: the handler's [`Transaction`], and [`Open`], which the engine commits or rolls back.
 
+mod copy;
 mod error;
 mod handle;
+mod in_transaction;
+mod levels;
 mod lookup;
 mod open;
 mod savepoint;
@@ -9,6 +12,7 @@ mod session;
 
 pub(super) use self::open::Open;
 pub use self::{
+    copy::{CopyInSink, CopyOutStream},
     error::{TransactionError, TransactionErrorKind},
     handle::Transaction,
     savepoint::Savepoint,

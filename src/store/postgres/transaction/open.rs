@@ -3,14 +3,10 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::future::{join, join3};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tokio_postgres::{Error, Row, error::SqlState, types::Type};
 
-use super::{
-    Transaction,
-    lookup::look_up,
-    session::{InTransaction, Session},
-};
+use super::{Transaction, in_transaction::InTransaction, lookup::look_up, session::Session};
 use crate::{
     policy::Isolation,
     store::{
@@ -33,6 +29,10 @@ const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 
 /// The SQLSTATE of `tenant.idempotency_commit` if another call with the key is recorded.
 const SUPERSEDED: &str = "TI001";
+
+/// The SQLSTATEs of a transaction in which a statement has failed before: that of any statement, and that of a rollback
+/// to a savepoint that therefore was not set.
+const FAILED: [&str; 2] = ["25P02", "3B001"];
 
 /// An open transaction.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Open {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
-                tokio::spawn(roll_back(connection, connections.deadline()));
+                drop(connection);
                 return refused.map(BeginOutcome::Refused);
             }
         };
@@ -104,17 +104,11 @@ impl Open {
         let Some(connection) = self.session.end(deadline).await else {
             return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler is still running"));
         };
-        let sent = async {
-            if let Some(roll_back) = self.session.pending_roll_back() {
-                connection.batch_execute(&roll_back).await?;
-            }
-            match (&self.claimed, &completion) {
-                (Some(claimed), Some(completion)) => {
-                    claimed.commit(&connection, self.connections.statements(), completion).await
-                }
-                _ => commit_alone(&connection).await,
-            }
-        };
+        // The answer of a helper's statement may have come since the engine asked.
+        if self.session.is_in_conflict() {
+            return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
+        }
+        let sent = self.send_commit(&connection, completion.as_ref());
         let lost = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
                 connection.give_back();
@@ -122,23 +116,55 @@ impl Open {
             }
             Ok(Err(error)) if !connection_lost(&error) => {
                 self.connections.forget_if_stale(&error);
-                // The server has rolled back, or does so with this statement.
-                tokio::spawn(roll_back(connection, deadline));
+                // The server has rolled back, or does so when this is dropped.
+                drop(connection);
                 return match error.code().map(SqlState::code) {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
+                    Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
+                        Err(StoreError::new(StoreErrorKind::Conflict, error))
+                    }
                     _ => Err(StoreError::new(kind(&error), error)),
                 };
             }
             Ok(Err(error)) => Chain(&error).to_string(),
             Err(elapsed) => elapsed.to_string(),
         };
-        drop(connection);
+        connection.close();
         match &self.claimed {
             Some(claimed) => {
                 look_up(&self.connections, &claimed.claim.reservation, self.connections.deadline(), lost).await
             }
             None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
         }
+    }
+
+    /// Rolls back what the handler has dropped, writes the record if there is one, and commits.
+    async fn send_commit(&self, connection: &InTransaction, completion: Option<&Completion>) -> Result<(), Error> {
+        let is_error = matches!(completion, Some(Completion { response: StoredResponse::Error(_), .. }));
+        if is_error && self.session.has_unanswered() {
+            // The rollback to the savepoint would hide that a statement has failed.
+            connection.batch_execute("SELECT 1").await?;
+        }
+        let roll_back =
+            if is_error { Some(ROLL_BACK_HANDLER.to_owned()) } else { self.session.levels().roll_back_due() };
+        // First, even before the statement of the record is prepared: after a failed statement of the handler, nothing
+        // can be prepared.
+        let rolled_back = async {
+            match &roll_back {
+                Some(roll_back) => connection.batch_execute(roll_back).await,
+                None => Ok(()),
+            }
+        };
+        let committed = async {
+            match (&self.claimed, completion) {
+                (Some(claimed), Some(completion)) => {
+                    claimed.commit(connection, self.connections.statements(), completion).await
+                }
+                _ => commit_alone(connection).await,
+            }
+        };
+        let (rolled_back, committed) = join(rolled_back, committed).await;
+        rolled_back.and(committed)
     }
 }
 
@@ -163,12 +189,14 @@ impl StoreTransaction for Open {
     }
 
     fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move {
-            let deadline = self.connections.deadline();
-            if let Some(connection) = self.session.end(deadline).await {
-                roll_back(connection, deadline).await;
-            }
-        })
+        Box::pin(async move { Arc::clone(&self.session).roll_back(self.connections.deadline()).await })
+    }
+}
+
+impl Drop for Open {
+    /// The handles may live on, in tasks that the handler has spawned.
+    fn drop(&mut self) {
+        self.session.abort(self.connections.deadline());
     }
 }
 
@@ -210,22 +238,10 @@ impl Claimed {
             (&column, Type::TEXT),
             (&id, Type::UUID),
         ];
-        // First, even before the statement is prepared: after a failed statement of the handler, nothing can be
-        // prepared.
-        let rolled_back = async {
-            match completion.response {
-                StoredResponse::Error(_) => connection.batch_execute(ROLL_BACK_HANDLER).await,
-                StoredResponse::Message(_) | StoredResponse::NotStored => Ok(()),
-            }
-        };
-        let committed = async {
-            let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
-            let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
-            record?;
-            commit
-        };
-        let (rolled_back, committed) = join(rolled_back, committed).await;
-        rolled_back.and(committed)
+        let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
+        let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
+        record?;
+        commit
     }
 }
 
@@ -247,12 +263,15 @@ async fn started(
     let deadline = connections.deadline();
     let mut attempt = 1;
     loop {
-        let connection = InTransaction::new(connections.connection(deadline).await?);
+        let connection = InTransaction::new(connections.connection(deadline).await?, connections);
         let started = start(&connection, connections.statements(), options, first, parameters);
         let error = match timeout_at(deadline, started).await {
             Ok(Ok(row)) => return Ok((connection, row)),
             Ok(Err(error)) => error,
-            Err(elapsed) => return Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
+            Err(elapsed) => {
+                connection.close();
+                return Err(StoreError::new(StoreErrorKind::Unreachable, elapsed));
+            }
         };
         if attempt == ATTEMPTS || !connections.worth_another_attempt(&error) {
             let kind = if connection_lost(&error) { StoreErrorKind::Unreachable } else { kind(&error) };
@@ -284,11 +303,4 @@ async fn start(
     // After a failure of the first statement, the savepoint fails too, for that reason.
     let row = begun.and(row)?;
     savepoint.map(|()| row)
-}
-
-/// Rolls back and returns the connection to its pool; closes it if the rollback fails or takes too long.
-async fn roll_back(connection: InTransaction, deadline: Instant) {
-    if let Ok(Ok(())) = timeout_at(deadline, connection.batch_execute("ROLLBACK")).await {
-        connection.give_back();
-    }
 }

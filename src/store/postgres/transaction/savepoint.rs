@@ -1,8 +1,8 @@
 //! [`Savepoint`].
 
-use std::{mem, ops::Deref};
+use std::ops::Deref;
 
-use super::{Transaction, TransactionError, session::roll_back_to};
+use super::{Transaction, TransactionError, TransactionErrorKind};
 
 /// A part of a [`Transaction`] that can be rolled back on its own. If it is dropped without [`commit`](Self::commit),
 /// it is rolled back before the next statement or the commit of the transaction.
@@ -24,34 +24,46 @@ use super::{Transaction, TransactionError, session::roll_back_to};
 ///     Ok(())
 /// }
 /// ```
+///
+/// - **Nesting.** Savepoints nest in the order in which they are set, through whatever handle, and each statement belongs
+///   to the innermost one. So do not set savepoints in tasks that run at once.
+/// - **The end of a savepoint** ends those that were set inside of it, in the same way: a commit keeps their writes, a
+///   rollback does not. After that, statements of their handles, and of clones of these, fail with
+///   [`TransactionErrorKind::SavepointEnded`]; the transaction goes on.
+/// - **A conflict** in a savepoint that is rolled back does not fail the call: after a deadlock, say, the handler may go
+///   on. A transaction that loses to another one because of its isolation level will most likely lose again when it
+///   commits.
 #[derive(Debug)]
 #[must_use = "a savepoint that is dropped is rolled back"]
 pub struct Savepoint {
+    /// A handle of this level.
     transaction: Transaction,
-    /// Empty after its end.
-    name: String,
 }
 
 impl Savepoint {
-    pub(super) fn new(transaction: Transaction, name: String) -> Self {
-        Self { transaction, name }
+    pub(super) fn new(transaction: Transaction) -> Self {
+        Self { transaction }
     }
 
     /// Releases the savepoint: the writes since then remain part of the transaction.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] if a statement since then has failed: these writes are rolled back. Also if the connection
-    /// is lost, or the call has ended.
+    /// [`TransactionError`] if a statement since then has failed: these writes are rolled back. Also if the savepoint
+    /// has ended with another one, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the savepoint may have been released or not.
-    pub async fn commit(mut self) -> Result<(), TransactionError> {
-        let name = mem::take(&mut self.name);
-        let released = self.transaction.batch_execute(&format!("RELEASE SAVEPOINT {name}")).await;
-        if released.is_err() {
-            self.transaction.session().drop_savepoint(name);
+    /// If the future is dropped, the savepoint is released or rolled back, and the transaction goes on.
+    pub async fn commit(self) -> Result<(), TransactionError> {
+        let (session, level) = self.transaction.session();
+        let connection = session.enter(level).await?;
+        let Some(released) = connection.change(|levels| levels.release(level)) else {
+            return Err(TransactionErrorKind::SavepointEnded.into());
+        };
+        let released = connection.wait(released).await;
+        if matches!(&released, Err(error) if error.as_db_error().is_some()) {
+            session.levels().not_released(level);
         }
         released
     }
@@ -60,16 +72,22 @@ impl Savepoint {
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] if the connection is lost, or the call has ended.
+    /// [`TransactionError`] if the savepoint has ended with another one, the connection is lost, or the call has ended.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped after the statement was sent, the server rolls back all the same.
-    pub async fn roll_back(mut self) -> Result<(), TransactionError> {
-        let name = mem::take(&mut self.name);
-        self.transaction.batch_execute(&roll_back_to(&name)).await?;
-        self.transaction.session().forget_conflict();
-        Ok(())
+    /// If the future is dropped, the savepoint is rolled back all the same.
+    pub async fn roll_back(self) -> Result<(), TransactionError> {
+        let (session, level) = self.transaction.session();
+        let connection = session.enter(level).await?;
+        let rolled_back = connection.change(|levels| {
+            levels.roll_back(level);
+            levels.roll_back_due()
+        });
+        match rolled_back {
+            Some(rolled_back) => connection.wait(rolled_back).await,
+            None => Err(TransactionErrorKind::SavepointEnded.into()),
+        }
     }
 }
 
@@ -83,8 +101,7 @@ impl Deref for Savepoint {
 
 impl Drop for Savepoint {
     fn drop(&mut self) {
-        if !self.name.is_empty() {
-            self.transaction.session().drop_savepoint(mem::take(&mut self.name));
-        }
+        let (session, level) = self.transaction.session();
+        session.levels().roll_back(level);
     }
 }

@@ -1,37 +1,41 @@
 //! The connection of a handler's transaction, and access to it.
 
 use std::{
-    fmt, mem,
+    fmt,
+    future::ready,
     ops::Deref,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-use deadpool_postgres::{ClientWrapper, Object};
+use deadpool_postgres::ClientWrapper;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::{
+    runtime::Handle,
     sync::{RwLock, RwLockReadGuard},
     time::{Instant, timeout_at},
 };
+use tokio_postgres::Error;
 use tokio_util::sync::CancellationToken;
 
-use super::{TransactionError, TransactionErrorKind};
+use super::{
+    TransactionError, TransactionErrorKind,
+    in_transaction::InTransaction,
+    levels::{Level, Levels},
+};
 
 /// A connection in a transaction. The handles of a call share it until the call ends.
 ///
-/// [`Session::end`] takes the connection out. If the last handle is dropped without that, the connection is closed, and
-/// the server rolls back.
+/// [`Session::end`] takes the connection out. If the last handle is dropped without that, the transaction is rolled back.
 pub(super) struct Session {
     /// Each statement holds a read lock. [`end`](Self::end) takes the write lock and the connection.
     connection: RwLock<Option<InTransaction>>,
     /// Wakes waiting statements when the call ends.
     ended: CancellationToken,
     used: AtomicBool,
-    in_conflict: AtomicBool,
-    savepoints: AtomicUsize,
-    /// The names of dropped savepoints. They are rolled back before the next statement.
-    dropped_savepoints: Mutex<Vec<String>>,
+    levels: Mutex<Levels>,
 }
 
 impl Session {
@@ -41,22 +45,25 @@ impl Session {
             connection: RwLock::new(Some(connection)),
             ended: CancellationToken::new(),
             used: AtomicBool::new(false),
-            in_conflict: AtomicBool::new(false),
-            savepoints: AtomicUsize::new(0),
-            dropped_savepoints: Mutex::default(),
+            levels: Mutex::new(Levels::new()),
         }
     }
 
-    /// Returns the connection for one statement, after the rollback of dropped savepoints.
-    pub(super) async fn enter(&self) -> Result<Entered<'_>, TransactionError> {
+    /// Returns the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
+    pub(super) async fn enter(&self, handle: Level) -> Result<Entered<'_>, TransactionError> {
         self.used.store(true, Ordering::Relaxed);
-        let connection = self.connection.read().await;
-        if self.ended.is_cancelled() || connection.is_none() {
-            return Err(TransactionErrorKind::Ended.into());
+        let mut entered = match self.connection.try_read() {
+            Ok(connection) if connection.is_some() && !self.ended.is_cancelled() => {
+                Entered { session: self, connection, level: handle }
+            }
+            _ => return Err(TransactionErrorKind::Ended.into()),
+        };
+        if let Some(rolled_back) = entered.change(Levels::roll_back_due) {
+            entered.wait(rolled_back).await?;
         }
-        let entered = Entered { session: self, connection };
-        if let Some(roll_back) = self.pending_roll_back() {
-            entered.answer(entered.batch_execute(&roll_back)).await?;
+        entered.level = self.levels().innermost();
+        if !self.levels().is_open(handle) {
+            return Err(TransactionErrorKind::SavepointEnded.into());
         }
         Ok(entered)
     }
@@ -68,23 +75,36 @@ impl Session {
         timeout_at(deadline, self.connection.write()).await.ok()?.take()
     }
 
-    /// Returns the SQL that rolls back the dropped savepoints, the outermost last; `None` if there are none.
-    pub(super) fn pending_roll_back(&self) -> Option<String> {
-        let names = mem::take(&mut *self.dropped_savepoints.lock().unwrap_or_else(PoisonError::into_inner));
-        if names.is_empty() {
-            return None;
+    /// Ends the session, and rolls back.
+    pub(super) async fn roll_back(self: Arc<Self>, deadline: Instant) {
+        match self.end(deadline).await {
+            Some(connection) => connection.roll_back(deadline).await,
+            None => drop(tokio::spawn(self.interrupt())),
         }
-        self.in_conflict.store(false, Ordering::Relaxed);
-        Some(names.iter().map(|name| roll_back_to(name)).collect())
     }
 
-    pub(super) fn drop_savepoint(&self, name: String) {
-        self.dropped_savepoints.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+    /// Rolls back although the future of a statement, which is neither polled nor dropped, does not release the connection.
+    /// It returns to its pool when that future is dropped.
+    async fn interrupt(self: Arc<Self>) {
+        if let Some(connection) = &*self.connection.read().await {
+            connection.interrupt().await;
+        }
     }
 
-    /// Returns a new name for a savepoint.
-    pub(super) fn new_savepoint(&self) -> String {
-        format!("idempotency_{}", self.savepoints.fetch_add(1, Ordering::Relaxed))
+    /// Ends the session at once, and rolls back in the background.
+    pub(super) fn abort(self: &Arc<Self>, deadline: Instant) {
+        self.ended.cancel();
+        if let Ok(mut connection) = self.connection.try_write() {
+            drop(connection.take());
+        } else if let Ok(runtime) = Handle::try_current() {
+            let session = Arc::clone(self);
+            runtime.spawn(session.roll_back(deadline));
+        }
+    }
+
+    /// Cancelled when the call ends.
+    pub(super) fn ended(&self) -> &CancellationToken {
+        &self.ended
     }
 
     pub(super) fn was_used(&self) -> bool {
@@ -92,18 +112,18 @@ impl Session {
     }
 
     pub(super) fn is_in_conflict(&self) -> bool {
-        self.in_conflict.load(Ordering::Relaxed)
+        self.levels().are_in_conflict()
     }
 
-    /// Forgets a conflict after its statement was rolled back.
-    pub(super) fn forget_conflict(&self) {
-        self.in_conflict.store(false, Ordering::Relaxed);
+    /// Returns whether a statement may have failed without being noticed: its future was dropped before its answer came.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.levels().have_unanswered()
     }
-}
 
-/// Returns the SQL that rolls back to a savepoint and removes it.
-pub(super) fn roll_back_to(name: &str) -> String {
-    format!("ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name};")
+    /// Ignores poisoning: no operation leaves the levels half changed.
+    pub(super) fn levels(&self) -> MutexGuard<'_, Levels> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Session {
@@ -112,60 +132,68 @@ impl fmt::Debug for Session {
     }
 }
 
-/// A connection on which a transaction may be open. Dropping it closes the connection, and the server rolls back. Only
-/// [`give_back`](Self::give_back) returns it to its pool.
-pub(super) struct InTransaction {
-    connection: Option<Object>,
-}
-
-impl InTransaction {
-    /// Wraps a connection, before the first statement of the transaction is sent.
-    pub(super) fn new(connection: Object) -> Self {
-        Self { connection: Some(connection) }
-    }
-
-    /// Returns the connection to its pool, after the end of the transaction.
-    pub(super) fn give_back(mut self) {
-        drop(self.connection.take());
-    }
-}
-
-impl Deref for InTransaction {
-    type Target = ClientWrapper;
-
-    fn deref(&self) -> &ClientWrapper {
-        self.connection.as_ref().expect("only `give_back` and `drop` take it out, and both consume this")
-    }
-}
-
-impl Drop for InTransaction {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            drop(Object::take(connection));
-        }
-    }
-}
-
 /// The connection while a statement is sent and answered.
 pub(super) struct Entered<'a> {
     session: &'a Session,
     connection: RwLockReadGuard<'a, Option<InTransaction>>,
+    /// The level that the statement belongs to.
+    level: Level,
 }
 
 impl Entered<'_> {
-    /// Waits for the answer of a statement, but not longer than the call.
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Waits for the answer of a statement, but not longer than the call, and notes it.
     pub(super) async fn answer<T>(
         &self,
-        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, TransactionError> {
-        let answer = match self.session.ended.run_until_cancelled(answer).await {
+        let mut watched = Watched { session: self.session, level: self.level, answered: false };
+        match self.session.ended.run_until_cancelled(answer).await {
+            Some(Ok(answer)) => {
+                watched.answered = true;
+                Ok(answer)
+            }
+            Some(Err(error)) => Err(watched.failed(error)),
+            None => Err(TransactionErrorKind::Ended.into()),
+        }
+    }
+
+    /// Sets a savepoint inside of the innermost level. As [`change`](Self::change).
+    pub(super) fn set_savepoint(&self) -> (Level, BoxFuture<'_, Result<(), Error>>) {
+        let mut levels = self.session.levels();
+        let (level, sql) = levels.set();
+        (level, self.send(sql))
+    }
+
+    /// Changes the levels, and sends the SQL of the change in the same step, so that the server has the same levels
+    /// whatever becomes of the answer, which is returned.
+    pub(super) fn change(
+        &self,
+        change: impl FnOnce(&mut Levels) -> Option<String>,
+    ) -> Option<BoxFuture<'_, Result<(), Error>>> {
+        let mut levels = self.session.levels();
+        let sql = change(&mut levels)?;
+        Some(self.send(sql))
+    }
+
+    /// Sends a statement at once: tokio-postgres does so when its future is first polled.
+    fn send(&self, sql: String) -> BoxFuture<'_, Result<(), Error>> {
+        let mut answer: BoxFuture<'_, _> = Box::pin(async move { self.batch_execute(&sql).await });
+        match (&mut answer).now_or_never() {
+            Some(at_once) => Box::pin(ready(at_once)),
+            None => answer,
+        }
+    }
+
+    /// Waits for the answer of a [`change`](Self::change), but not longer than the call.
+    pub(super) async fn wait(&self, answer: impl Future<Output = Result<(), Error>>) -> Result<(), TransactionError> {
+        match self.session.ended.run_until_cancelled(answer).await {
             Some(answer) => answer.map_err(TransactionError::from),
             None => Err(TransactionErrorKind::Ended.into()),
-        };
-        if matches!(&answer, Err(error) if error.kind() == TransactionErrorKind::Conflict) {
-            self.session.in_conflict.store(true, Ordering::Relaxed);
         }
-        answer
     }
 }
 
@@ -174,5 +202,32 @@ impl Deref for Entered<'_> {
 
     fn deref(&self) -> &ClientWrapper {
         self.connection.as_ref().expect("it was there on entry, and only a writer takes it out")
+    }
+}
+
+/// A statement until its answer is noted. If this is dropped without an answer, that is noted.
+pub(super) struct Watched<S: Deref<Target = Session>> {
+    pub(super) session: S,
+    pub(super) level: Level,
+    pub(super) answered: bool,
+}
+
+impl<S: Deref<Target = Session>> Watched<S> {
+    /// Notes the error.
+    pub(super) fn failed(&mut self, error: Error) -> TransactionError {
+        self.answered = true;
+        let error = TransactionError::from(error);
+        if error.kind() == TransactionErrorKind::Conflict {
+            self.session.levels().note_conflict(self.level);
+        }
+        error
+    }
+}
+
+impl<S: Deref<Target = Session>> Drop for Watched<S> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.session.levels().note_unanswered(self.level);
+        }
     }
 }
