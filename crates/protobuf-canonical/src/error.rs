@@ -2,7 +2,8 @@
 
 use std::{error, fmt};
 
-/// A message without a canonical encoding: its bytes are not a valid encoding of the message type.
+/// A message without a canonical encoding: its bytes are not a valid encoding of the message type, or
+/// [too costly](CanonicalErrorKind::TooCostly).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanonicalError {
     kind: CanonicalErrorKind,
@@ -26,6 +27,7 @@ impl fmt::Display for CanonicalError {
             CanonicalErrorKind::InvalidFieldNumber => "invalid field number",
             CanonicalErrorKind::InvalidUtf8 => "a string field contains invalid UTF-8",
             CanonicalErrorKind::InvalidWireType => "invalid wire type",
+            CanonicalErrorKind::TooCostly => "would cost too much memory or time to be put into canonical order",
             CanonicalErrorKind::TooDeep => "nested more than 100 levels deep",
             CanonicalErrorKind::Truncated => "unexpected end of the message within a field",
             CanonicalErrorKind::VarintOverflow => "a varint overflows 64 bits",
@@ -50,6 +52,11 @@ pub enum CanonicalErrorKind {
     InvalidUtf8,
     /// A wire type is 6 or 7.
     InvalidWireType,
+    /// The message is valid, and not canonical, and to encode it canonically would cost too much memory or time. Only
+    /// messages made for that purpose are: one that is larger than 2 GiB, whose canonical encoding would be more than
+    /// twice its size, whose fields alternate more often than once in 8 bytes, or whose maps have more than one entry for
+    /// each 8 bytes. A message of less than 64 KiB never is.
+    TooCostly,
     /// Messages or groups nest deeper than [`MAX_DEPTH`](super::MAX_DEPTH).
     TooDeep,
     /// The bytes end in the middle of a field.

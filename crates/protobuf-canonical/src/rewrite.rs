@@ -1,452 +1,346 @@
 //! The rewriter, for messages that did not arrive in canonical form.
 //!
 //! To merge the pieces of a message is the same as to decode them one after the other. So a message is a list of
-//! pieces, and nothing is decoded into a tree: the fields of all pieces become a list of spans, which is sorted into
-//! canonical order and written out. All messages share one list, used as a stack: the spans of a message lie above
-//! those of the outer messages.
+//! pieces, and nothing is decoded into a tree: the fields of all pieces become a list of runs, which is sorted into
+//! canonical order and written out. All messages share one list, used as a stack: the runs of a message lie above
+//! those of the outer messages. The message has been checked before, so that what is replaced needs no second look.
 
 use std::ops::Range;
 
-use prost::encoding::{encode_varint, encoded_len_varint};
-
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
-    check::canonical_entry,
-    reader::{MAX_VARINT_LEN, Reader, Tag, WireType, deeper},
-    schema::{FieldPlan, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
-    sort_key::SortKey,
-    utf8::is_utf8,
+    entry::Entries,
+    output::Output,
+    reader::{MAX_VARINT_LEN, Reader, WireType, deeper},
+    run::{Runs, UNKNOWN},
+    schema::{FieldPlan, MapPlan, MessageId, MessagePlan, Presence, Scalar, Schema, Shape, Value},
+    valid,
 };
 
+/// The largest message that is rewritten, in bytes: positions have 31 bits.
+const MAX_LEN: usize = (1 << 31) - 1;
+
 /// Returns the canonical encoding of the message in `wire`.
-pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Vec<u8>, CanonicalError> {
-    // Enough for a small message.
-    let mut items = Vec::with_capacity(32);
-    items.push(Item::piece(wire));
-    let out = Vec::with_capacity(wire.len() + 16);
-    let mut rewriter = Rewriter { schema, items, entries: Vec::new(), out };
-    rewriter.message(schema.root(), 0..1, 0)?;
+pub(super) fn rewrite(schema: &Schema, wire: &[u8]) -> Result<Output, CanonicalError> {
+    valid::check(schema, wire)?;
+    if wire.len() > MAX_LEN {
+        return Err(Kind::TooCostly.into());
+    }
+    let mut rewriter =
+        Rewriter { schema, runs: Runs::new(wire), entries: Entries::new(wire), out: Output::new(wire.len()) };
+    rewriter.runs.collect(schema.root(), wire, 0)?;
+    rewriter.message(schema.root(), 0, 0)?;
     Ok(rewriter.out)
 }
 
 struct Rewriter<'a> {
     schema: &'a Schema,
-    /// The fields of the messages being written, those of the innermost one last.
-    items: Vec<Item<'a>>,
-    /// The entries of the maps being written, those of the innermost one last.
-    entries: Vec<MapEntry<'a>>,
-    out: Vec<u8>,
+    runs: Runs<'a>,
+    entries: Entries,
+    out: Output,
 }
 
-/// One field of a message, as it arrived.
+/// A scalar as it arrived.
 #[derive(Clone, Copy)]
-struct Item<'a> {
-    /// `None` for an unknown field, which is written last.
-    field: Option<&'a FieldPlan>,
-    raw: Raw<'a>,
-}
-
-impl<'a> Item<'a> {
-    /// Returns a piece of a message whose field does not matter.
-    fn piece(content: &'a [u8]) -> Self {
-        Self { field: None, raw: Raw::Bytes(content) }
-    }
-
-    fn rank(&self) -> u32 {
-        self.field.map_or(u32::MAX, |field| field.rank)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Raw<'a> {
-    /// The content of a length-delimited field or of a group.
+pub(super) enum Raw<'a> {
     Bytes(&'a [u8]),
     /// A normalized varint, a fixed32 or a fixed64.
     Number(u64),
-    /// Several values of a packed list.
-    Packed(&'a [u8]),
-    /// An unknown field: its encoded tag, and the rest of it verbatim.
-    Unknown(u32, &'a [u8]),
 }
 
 impl<'a> Raw<'a> {
-    fn bytes(self) -> &'a [u8] {
-        match self {
-            Self::Bytes(bytes) | Self::Packed(bytes) | Self::Unknown(_, bytes) => bytes,
-            Self::Number(_) => &[],
+    fn default(scalar: Scalar) -> Self {
+        match scalar.wire() {
+            WireType::Bytes => Self::Bytes(&[]),
+            _ => Self::Number(0),
         }
     }
 
     fn is_default(self) -> bool {
         match self {
             Self::Number(number) => number == 0,
-            raw => raw.bytes().is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+        }
+    }
+
+    /// Returns the number; 0 for bytes.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Self::Number(number) => number,
+            Self::Bytes(_) => 0,
         }
     }
 }
 
 impl<'a> Rewriter<'a> {
-    /// Writes the message that results from merging the items at `pieces`.
-    fn message(&mut self, plan: &'a MessagePlan, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
-        let start = self.items.len();
-        for index in pieces {
-            let piece = self.items[index].raw.bytes();
-            collect(plan, piece, depth, &mut self.items)?;
-        }
-        // A stable sort: items of one rank stay in order of arrival.
-        self.items[start..].sort_by_key(Item::rank);
-        let end = self.items.len();
-        let mut next = start;
+    /// Writes the message whose fields are the runs from `first` on, and removes them.
+    fn message(&mut self, plan: &'a MessagePlan, first: usize, depth: u32) -> Result<(), CanonicalError> {
+        self.runs.sort(first);
+        let end = self.runs.len();
+        let mut next = first;
         while next < end {
-            let rank = self.items[next].rank();
-            let same = self.items[next..end].iter().take_while(|item| item.rank() == rank).count();
-            self.field(next..next + same, depth)?;
+            let rank = self.runs.get(next).rank;
+            let same = (next..end).take_while(|index| self.runs.get(*index).rank == rank).count();
+            match rank {
+                UNKNOWN => self.unknown(next..next + same, depth)?,
+                _ => self.field(plan, next..next + same, depth)?,
+            }
             next += same;
         }
-        self.items.truncate(start);
+        self.runs.truncate(first);
         Ok(())
     }
 
-    /// Writes a field or the members of a oneof. `items` are all items of that rank.
-    fn field(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
-        let Some(last) = self.items[items.clone()].last().copied() else { return Ok(()) };
-        let Some(field) = last.field else {
-            self.unknown(items);
-            return Ok(());
-        };
+    /// Writes a field or the members of a oneof. `of` are all runs of that rank.
+    fn field(&mut self, plan: &'a MessagePlan, of: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        let Some(field) = self.field_of(plan, of.end - 1)? else { return Ok(()) };
         match field.shape {
-            Shape::Map(map) => self.map(field.tag, map, items, depth),
-            Shape::Packed(scalar) => {
-                let start = self.out.len();
-                self.varint(field.tag);
-                let chunks = self.items[items.clone()].iter().map(|item| item.raw.bytes().len()).sum();
-                let length = self.delimited(chunks, |rewriter| {
-                    rewriter.elements(items, |rewriter, raw| rewriter.scalar(scalar, raw), scalar)
-                })?;
-                if length == 0 {
-                    // Only empty chunks: the list is empty.
-                    self.out.truncate(start);
+            Shape::Map(map) => self.map(field.tag, map, of, depth),
+            Shape::Packed(scalar) => self.packed(field.tag, scalar, of),
+            Shape::Repeated(Value::Scalar(scalar)) => self.elements(of, scalar, |rewriter, raw| {
+                rewriter.out.varint(field.tag);
+                rewriter.scalar(scalar, raw);
+            }),
+            Shape::Repeated(Value::Group(id) | Value::Message(id)) => {
+                for index in of {
+                    let mut reader = self.runs.reader(self.runs.get(index));
+                    while !reader.is_empty() {
+                        let (first, arrived) = (self.runs.len(), self.piece(&mut reader, id, depth)?);
+                        self.value(field.tag, id, first, arrived, depth)?;
+                    }
                 }
                 Ok(())
-            }
-            Shape::Repeated(Value::Scalar(scalar)) => {
-                let write = |rewriter: &mut Self, raw| {
-                    rewriter.varint(field.tag);
-                    rewriter.scalar(scalar, raw);
-                };
-                self.elements(items, write, scalar)
-            }
-            Shape::Repeated(value) => {
-                items.into_iter().try_for_each(|index| self.value(field.number, value, index..index + 1, depth))
             }
             Shape::Singular(Value::Scalar(scalar), presence) => {
-                self.validate_replaced(items, depth)?;
-                if presence == Presence::Explicit || !last.raw.is_default() {
-                    self.varint(field.tag);
-                    self.scalar(scalar, last.raw);
+                let mut reader = self.runs.reader(self.runs.get(of.end - 1));
+                reader.tag()?;
+                let raw = read_scalar(&mut reader, scalar)?;
+                if presence == Presence::Explicit || !raw.is_default() {
+                    self.make_room(raw)?;
+                    self.out.varint(field.tag);
+                    self.scalar(scalar, raw);
                 }
                 Ok(())
             }
-            Shape::Singular(value, _) => {
+            Shape::Singular(Value::Group(id) | Value::Message(id), _) => {
                 // A member of a oneof that is set again after another member starts from an empty message.
-                let other = self.items[items.clone()].iter().rposition(|item| !is(item, field));
-                let afresh = items.start + other.map_or(0, |other| other + 1);
-                self.validate_replaced(items.start..afresh, depth)?;
-                self.value(field.number, value, afresh..items.end, depth)
+                let mut afresh = of.end - 1;
+                while afresh > of.start && self.field_of(plan, afresh - 1)?.is_some_and(|it| it.number == field.number)
+                {
+                    afresh -= 1;
+                }
+                let (first, mut arrived) = (self.runs.len(), 0);
+                for index in afresh..of.end {
+                    let mut reader = self.runs.reader(self.runs.get(index));
+                    while !reader.is_empty() {
+                        arrived += self.piece(&mut reader, id, depth)?;
+                    }
+                }
+                self.value(field.tag, id, first, arrived, depth)
             }
         }
     }
 
-    fn unknown(&mut self, items: Range<usize>) {
-        for index in items {
-            if let Raw::Unknown(tag, rest) = self.items[index].raw {
-                self.varint(tag.into());
-                self.out.extend_from_slice(rest);
-            }
-        }
+    /// Returns the field of a run.
+    fn field_of(&self, plan: &'a MessagePlan, run: usize) -> Result<Option<&'a FieldPlan>, CanonicalError> {
+        Ok(plan.field(self.runs.reader(self.runs.get(run)).tag()?.number()))
     }
 
-    /// Checks the members of a oneof that a later member replaced: they are not written, but must be valid.
-    fn validate_replaced(&mut self, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+    fn unknown(&mut self, of: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        for index in of {
+            let mut reader = self.runs.reader(self.runs.get(index));
+            while !reader.is_empty() {
+                let tag = reader.tag()?;
+                let start = reader.rest();
+                reader.skip(tag, depth)?;
+                let rest = &start[..start.len() - reader.rest().len()];
+                self.make_room(Raw::Bytes(rest))?;
+                self.out.varint(tag.encoded());
+                self.out.extend(rest);
+            }
+        }
+        Ok(())
+    }
+
+    fn packed(&mut self, tag: u64, scalar: Scalar, of: Range<usize>) -> Result<(), CanonicalError> {
+        self.make_room(Raw::Number(0))?;
         let start = self.out.len();
-        for index in items {
-            if let Some(FieldPlan { number, shape: Shape::Singular(value, _), .. }) = self.items[index].field {
-                self.value(*number, *value, index..index + 1, depth)?;
-            }
+        self.out.varint(tag);
+        let arrived = of.clone().map(|index| self.runs.reader(self.runs.get(index)).rest().len()).sum();
+        let length = self.delimited(arrived, |rewriter| {
+            rewriter.elements(of, scalar, |rewriter, raw| rewriter.scalar(scalar, raw))
+        })?;
+        if length == 0 {
+            // Only empty chunks: the list is empty.
+            self.out.truncate(start);
         }
-        self.out.truncate(start);
         Ok(())
     }
 
     /// Calls `write` with each value of a list of scalars, packed or not.
     fn elements(
         &mut self,
-        items: Range<usize>,
-        mut write: impl FnMut(&mut Self, Raw<'a>),
+        of: Range<usize>,
         scalar: Scalar,
+        mut write: impl FnMut(&mut Self, Raw<'a>),
     ) -> Result<(), CanonicalError> {
-        for index in items {
-            match self.items[index].raw {
-                Raw::Packed(chunk) => {
-                    let mut reader = Reader::new(chunk);
-                    while !reader.is_empty() {
-                        write(self, read_scalar(&mut reader, scalar)?);
-                    }
+        for index in of {
+            let mut reader = self.runs.reader(self.runs.get(index));
+            while !reader.is_empty() {
+                let tag = reader.tag()?;
+                if tag.wire == scalar.wire() {
+                    let raw = read_scalar(&mut reader, scalar)?;
+                    self.make_room(raw)?;
+                    write(self, raw);
+                    continue;
                 }
-                raw => write(self, raw),
-            }
-        }
-        Ok(())
-    }
-
-    fn map(&mut self, tag: u64, map: MapPlan, items: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
-        let start = self.entries.len();
-        for index in items {
-            let entry = self.read_entry(map, self.items[index].raw.bytes(), depth)?;
-            self.entries.push(entry);
-        }
-        // A stable sort: of equal keys, the last to arrive stays last.
-        self.entries[start..].sort_by_key(|entry| entry.sort_key);
-        let end = self.entries.len();
-        for index in start..end {
-            let entry = self.entries[index];
-            let written = self.out.len();
-            self.varint(tag);
-            self.map_entry(map, entry, depth)?;
-            if index + 1 < end && self.entries[index + 1].sort_key == entry.sort_key {
-                // A later entry replaces this one, which was written only to check that it is valid.
-                self.out.truncate(written);
-            }
-        }
-        self.entries.truncate(start);
-        Ok(())
-    }
-
-    fn read_entry(&mut self, map: MapPlan, content: &'a [u8], depth: u32) -> Result<MapEntry<'a>, CanonicalError> {
-        if let Some(sort_key) = canonical_entry(self.schema, map, content) {
-            return Ok(MapEntry { sort_key, content, canonical: true });
-        }
-        let start = self.items.len();
-        let sort_key = match KeyAndValue::read(map, content, depth, &mut self.items)?.key {
-            Raw::Number(number) => SortKey::of_number(map.key, number),
-            raw => SortKey::of_text(raw.bytes()),
-        };
-        self.items.truncate(start);
-        Ok(MapEntry { sort_key, content, canonical: false })
-    }
-
-    fn map_entry(&mut self, map: MapPlan, entry: MapEntry<'a>, depth: u32) -> Result<(), CanonicalError> {
-        if entry.canonical {
-            self.bytes(entry.content);
-            return Ok(());
-        }
-        let start = self.items.len();
-        let KeyAndValue { key, value } = KeyAndValue::read(map, entry.content, depth, &mut self.items)?;
-        let pieces = start..self.items.len();
-        self.delimited(entry.content.len(), |rewriter| {
-            rewriter.varint(map.key_tag());
-            rewriter.scalar(map.key, key);
-            match map.value {
-                Value::Scalar(scalar) => {
-                    rewriter.varint(map.value_tag());
-                    rewriter.scalar(scalar, value);
-                    Ok(())
+                let mut chunk = Reader::new(reader.bytes()?.content);
+                while !chunk.is_empty() {
+                    let raw = read_scalar(&mut chunk, scalar)?;
+                    self.make_room(raw)?;
+                    write(self, raw);
                 }
-                value => rewriter.value(2, value, pieces, depth),
             }
-        })?;
-        self.items.truncate(start);
-        Ok(())
-    }
-
-    /// Writes a message or a group with its tag. Does nothing for a scalar, which was checked when it was read.
-    fn value(&mut self, number: u32, value: Value, pieces: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
-        match value {
-            Value::Group(id) => {
-                self.tag(number, WireType::StartGroup);
-                self.message(self.schema.message(id), pieces, deeper(depth)?)?;
-                self.tag(number, WireType::EndGroup);
-            }
-            Value::Message(id) => {
-                self.tag(number, WireType::Bytes);
-                let arrived = self.items[pieces.clone()].iter().map(|item| item.raw.bytes().len()).sum();
-                let message = self.schema.message(id);
-                self.delimited(arrived, |rewriter| rewriter.message(message, pieces, deeper(depth)?))?;
-            }
-            Value::Scalar(_) => {}
         }
         Ok(())
     }
 
-    fn scalar(&mut self, scalar: Scalar, raw: Raw<'a>) {
-        match (scalar.wire(), raw) {
-            (WireType::Fixed32, Raw::Number(number)) => self.out.extend_from_slice(&(number as u32).to_le_bytes()),
-            (WireType::Fixed64, Raw::Number(number)) => self.out.extend_from_slice(&number.to_le_bytes()),
-            (_, Raw::Number(number)) => self.varint(number),
-            (_, raw) => self.bytes(raw.bytes()),
-        }
-    }
-
-    fn tag(&mut self, number: u32, wire: WireType) {
-        self.varint(Tag::new(number, wire).encoded());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.varint(bytes.len() as u64);
-        self.out.extend_from_slice(bytes);
-    }
-
-    #[inline]
-    fn varint(&mut self, value: u64) {
-        match u8::try_from(value) {
-            Ok(byte @ 0..0x80) => self.out.push(byte),
-            _ => encode_varint(value, &mut self.out),
-        }
-    }
-
-    /// Calls `write`, inserts the length of its output before the output, and returns that length. Reserves as many
-    /// bytes for the length prefix as the length `arrived` takes: usually the prefix fits and nothing has to be moved.
-    fn delimited(
-        &mut self,
-        arrived: usize,
-        write: impl FnOnce(&mut Self) -> Result<(), CanonicalError>,
-    ) -> Result<usize, CanonicalError> {
-        let start = self.out.len();
-        let content = start + encoded_len_varint(arrived as u64);
-        self.out.resize(content, 0);
-        write(self)?;
-        let length = self.out.len() - content;
-        self.fill_in_length(start..content, length as u64);
-        Ok(length)
-    }
-
-    fn fill_in_length(&mut self, room: Range<usize>, length: u64) {
-        let mut encoded = [0; MAX_VARINT_LEN];
-        let mut unused = encoded.as_mut_slice();
-        encode_varint(length, &mut unused);
-        let unused = unused.len();
-        let encoded = &encoded[..MAX_VARINT_LEN - unused];
-        if room.len() == encoded.len() {
-            self.out[room].copy_from_slice(encoded);
-        } else {
-            self.out.splice(room, encoded.iter().copied());
-        }
-    }
-}
-
-fn is(item: &Item<'_>, field: &FieldPlan) -> bool {
-    item.field.is_some_and(|other| other.number == field.number)
-}
-
-/// Appends the fields of one piece of a message to `items`.
-fn collect<'a>(
-    plan: &'a MessagePlan,
-    piece: &'a [u8],
-    depth: u32,
-    items: &mut Vec<Item<'a>>,
-) -> Result<(), CanonicalError> {
-    let mut reader = Reader::new(piece);
-    while !reader.is_empty() {
-        let tag = reader.tag()?;
-        let item = match plan.field(tag.number()) {
-            Some(field) if field.tag == tag.encoded() => Item {
-                field: Some(field),
-                raw: match field.shape {
-                    Shape::Map(_) => Raw::Bytes(reader.bytes()?.content),
-                    Shape::Packed(_) => Raw::Packed(reader.bytes()?.content),
-                    Shape::Repeated(value) | Shape::Singular(value, _) => {
-                        read_value(&mut reader, value, tag.number(), depth)?
-                    }
-                },
-            },
-            Some(field) if field.other_wire() == Some(tag.wire) => Item {
-                field: Some(field),
-                raw: match field.shape {
-                    Shape::Packed(scalar) => read_scalar(&mut reader, scalar)?,
-                    _ => Raw::Packed(reader.bytes()?.content),
-                },
-            },
-            _ => {
-                let start = reader.rest();
-                reader.skip(tag, depth)?;
-                let length = start.len() - reader.rest().len();
-                Item { field: None, raw: Raw::Unknown(tag.encoded() as u32, &start[..length]) }
+    fn map(&mut self, tag: u64, map: MapPlan, of: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
+        let first = self.entries.len();
+        self.entries.collect(self.schema, map, &self.runs, of, depth)?;
+        for index in first..self.entries.len() {
+            let entry = self.entries.get(index);
+            let content = entry.content(&self.runs)?;
+            self.make_room(Raw::Bytes(content))?;
+            self.out.varint(tag);
+            match entry.is_canonical() {
+                true => self.bytes(content),
+                false => self.entry(map, content, depth)?,
             }
-        };
-        items.push(item);
-    }
-    Ok(())
-}
-
-fn read_value<'a>(reader: &mut Reader<'a>, value: Value, number: u32, depth: u32) -> Result<Raw<'a>, CanonicalError> {
-    match value {
-        Value::Group(_) => reader.group(number, deeper(depth)?).map(Raw::Bytes),
-        Value::Message(_) => Ok(Raw::Bytes(reader.bytes()?.content)),
-        Value::Scalar(scalar) => read_scalar(reader, scalar),
-    }
-}
-
-fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, CanonicalError> {
-    Ok(match scalar.wire() {
-        WireType::Varint => Raw::Number(scalar.normalize(reader.varint()?.value)),
-        WireType::Fixed32 => Raw::Number(scalar.normalize(reader.fixed32()?.into())),
-        WireType::Fixed64 => Raw::Number(reader.fixed64()?),
-        _ => {
-            let content = reader.bytes()?.content;
-            if scalar == Scalar::String && !is_utf8(content) {
-                return Err(Kind::InvalidUtf8.into());
-            }
-            Raw::Bytes(content)
         }
-    })
-}
+        self.entries.truncate(first);
+        Ok(())
+    }
 
-/// A map entry as it arrived.
-#[derive(Clone, Copy)]
-struct MapEntry<'a> {
-    sort_key: SortKey<'a>,
-    content: &'a [u8],
-    /// Whether the content can be copied unchanged.
-    canonical: bool,
-}
-
-/// The key and the value of a map entry.
-struct KeyAndValue<'a> {
-    key: Raw<'a>,
-    /// The value if it is a scalar; otherwise its pieces are in the list passed to [`read`](Self::read).
-    value: Raw<'a>,
-}
-
-impl<'a> KeyAndValue<'a> {
-    /// Reads an entry. A missing key or value is the default; unknown fields are dropped, as by protobuf-go. If the
-    /// value is a message, its pieces are appended to `pieces`.
-    fn read(map: MapPlan, entry: &'a [u8], depth: u32, pieces: &mut Vec<Item<'a>>) -> Result<Self, CanonicalError> {
-        let mut key = default(map.key);
-        let mut value = match map.value {
-            Value::Scalar(scalar) => default(scalar),
-            _ => Raw::Bytes(&[]),
-        };
-        let mut reader = Reader::new(entry);
+    /// Writes the content of a map entry. A missing key or value is the default; unknown fields are dropped, as by
+    /// protobuf-go.
+    fn entry(&mut self, map: MapPlan, content: &'a [u8], depth: u32) -> Result<(), CanonicalError> {
+        let (mut key, mut value) = (Raw::default(map.key), None);
+        let (first, mut arrived) = (self.runs.len(), 0);
+        let mut reader = Reader::new(content);
         while !reader.is_empty() {
+            let at_tag = reader.clone();
             let tag = reader.tag()?;
             if tag.encoded() == map.key_tag() {
                 key = read_scalar(&mut reader, map.key)?;
             } else if tag.encoded() == map.value_tag() {
-                value = read_value(&mut reader, map.value, tag.number(), depth)?;
-                if !matches!(map.value, Value::Scalar(_)) {
-                    pieces.push(Item::piece(value.bytes()));
+                match map.value {
+                    Value::Scalar(scalar) => value = Some(read_scalar(&mut reader, scalar)?),
+                    Value::Group(id) | Value::Message(id) => {
+                        reader = at_tag;
+                        arrived += self.piece(&mut reader, id, depth)?;
+                    }
                 }
             } else {
                 reader.skip(tag, depth)?;
             }
         }
-        Ok(Self { key, value })
+        self.delimited(content.len(), |rewriter| {
+            rewriter.make_room(key)?;
+            rewriter.out.varint(map.key_tag());
+            rewriter.scalar(map.key, key);
+            match map.value {
+                Value::Scalar(scalar) => {
+                    let value = value.unwrap_or(Raw::default(scalar));
+                    rewriter.make_room(value)?;
+                    rewriter.out.varint(map.value_tag());
+                    rewriter.scalar(scalar, value);
+                    Ok(())
+                }
+                Value::Group(id) | Value::Message(id) => rewriter.value(map.value_tag(), id, first, arrived, depth),
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Reads one piece of a message or a group, from its tag on, and adds its runs. Returns its size in bytes. `depth` is
+    /// that of the message around it.
+    fn piece(&mut self, reader: &mut Reader<'a>, id: MessageId, depth: u32) -> Result<usize, CanonicalError> {
+        let tag = reader.tag()?;
+        let content = match tag.wire {
+            WireType::StartGroup => reader.group(tag.number(), deeper(depth)?)?,
+            _ => reader.bytes()?.content,
+        };
+        self.runs.collect(self.schema.message(id), content, deeper(depth)?)?;
+        Ok(content.len())
+    }
+
+    /// Writes a message or a group with its tag. Its fields are the runs from `first` on, which arrived as this many
+    /// bytes.
+    fn value(
+        &mut self,
+        tag: u64,
+        id: MessageId,
+        first: usize,
+        arrived: usize,
+        depth: u32,
+    ) -> Result<(), CanonicalError> {
+        let (plan, depth) = (self.schema.message(id), deeper(depth)?);
+        self.make_room(Raw::Number(0))?;
+        self.out.varint(tag);
+        let end_tag = tag & !7 | WireType::EndGroup as u64;
+        match tag & 7 == WireType::StartGroup as u64 {
+            true => {
+                self.message(plan, first, depth)?;
+                self.out.varint(end_tag);
+                Ok(())
+            }
+            false => self.delimited(arrived, |rewriter| rewriter.message(plan, first, depth)).map(drop),
+        }
+    }
+
+    fn scalar(&mut self, scalar: Scalar, raw: Raw<'a>) {
+        match (scalar.wire(), raw) {
+            (WireType::Fixed32, Raw::Number(number)) => self.out.extend(&(number as u32).to_le_bytes()),
+            (WireType::Fixed64, Raw::Number(number)) => self.out.extend(&number.to_le_bytes()),
+            (_, Raw::Number(number)) => self.out.varint(number),
+            (_, Raw::Bytes(bytes)) => self.bytes(bytes),
+        }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.out.varint(bytes.len() as u64);
+        self.out.extend(bytes);
+    }
+
+    /// Makes room for a value and its tag.
+    #[inline]
+    fn make_room(&mut self, raw: Raw<'_>) -> Result<(), CanonicalError> {
+        self.out.make_room(match raw {
+            Raw::Bytes(bytes) => bytes.len(),
+            Raw::Number(_) => MAX_VARINT_LEN,
+        })
+    }
+
+    /// Calls `write`, puts the length of its output before the output, and returns that length. `arrived` is the length
+    /// that it is likely to have.
+    fn delimited(
+        &mut self,
+        arrived: usize,
+        write: impl FnOnce(&mut Self) -> Result<(), CanonicalError>,
+    ) -> Result<usize, CanonicalError> {
+        let delimited = self.out.begin_delimited(arrived);
+        write(self)?;
+        Ok(self.out.end_delimited(delimited))
     }
 }
 
-fn default<'a>(scalar: Scalar) -> Raw<'a> {
-    match scalar.wire() {
-        WireType::Bytes => Raw::Bytes(&[]),
-        _ => Raw::Number(0),
-    }
+/// Reads a scalar that has been checked.
+pub(super) fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, CanonicalError> {
+    Ok(match scalar.wire() {
+        WireType::Varint => Raw::Number(scalar.normalize(reader.varint()?.value)),
+        WireType::Fixed32 => Raw::Number(scalar.normalize(reader.fixed32()?.into())),
+        WireType::Fixed64 => Raw::Number(reader.fixed64()?),
+        _ => Raw::Bytes(reader.bytes()?.content),
+    })
 }

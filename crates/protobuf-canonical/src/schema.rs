@@ -54,6 +54,12 @@ impl MessagePlan {
         let found = self.fields.binary_search_by_key(&number, |field| field.number);
         found.ok().map(|index| &self.fields[index])
     }
+
+    /// Returns the field with this tag, in either wire type that it may arrive with; `None` for an unknown field.
+    #[inline]
+    pub(super) fn known(&self, tag: Tag) -> Option<&FieldPlan> {
+        self.field(tag.number()).filter(|field| field.tag == tag.encoded() || field.other_wire() == Some(tag.wire))
+    }
 }
 
 pub(super) struct FieldPlan {

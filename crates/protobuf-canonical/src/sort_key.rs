@@ -5,8 +5,8 @@ use super::schema::Scalar;
 /// A map key in a form that sorts fast: a number that decides most comparisons, then the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SortKey<'a> {
-    number: u64,
-    text: &'a [u8],
+    pub(super) number: u64,
+    pub(super) text: &'a [u8],
 }
 
 impl<'a> SortKey<'a> {
@@ -24,7 +24,7 @@ impl<'a> SortKey<'a> {
 
 /// Returns the first eight bytes, padded with zeros, as a number that sorts like them.
 #[inline]
-fn first_bytes(text: &[u8]) -> u64 {
+pub(super) fn first_bytes(text: &[u8]) -> u64 {
     if let Some(first) = text.first_chunk() {
         return u64::from_be_bytes(*first);
     }

@@ -4,5 +4,6 @@
 mod allocations;
 mod harness;
 mod hash;
+mod hostile;
 mod in_flight;
 mod round_trips;

@@ -7,7 +7,7 @@ use prost_reflect::{ExtensionDescriptor, FieldDescriptor, Kind, MessageDescripto
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{parser::MessageParser, scalar, well_known};
+use super::{parser::MessageParser, scalar, seen::Seen, well_known};
 use crate::MAX_DEPTH;
 
 /// The numbers of a map entry's fields.
@@ -36,14 +36,14 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
-        let (mut message, mut seen, mut chosen) = (Vec::new(), HashSet::new(), HashSet::new());
+        let (mut message, mut seen, mut chosen) = (Vec::new(), Seen::default(), HashSet::new());
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             let field = match self.beside {
                 Some(beside) if beside == name => None,
                 _ => Field::named(self.descriptor, &name),
             };
-            let member =
-                field.as_ref().map_or_else(|| Member::Other(name.to_string()), |field| Member::Field(field.number));
+            // A field under any of its names.
+            let member = field.as_ref().map_or(Err(&*name), |field| Ok(field.number));
             if !seen.insert(member) {
                 return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
@@ -67,14 +67,6 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
         }
         Ok(message)
     }
-}
-
-/// A member of an object, to detect duplicates.
-#[derive(PartialEq, Eq, Hash)]
-enum Member {
-    /// A field, under any of its names.
-    Field(u32),
-    Other(String),
 }
 
 /// The properties of a field or an extension that the parser needs.
@@ -232,10 +224,10 @@ impl<'de> Visitor<'de> for Entries<'_> {
         let Kind::Message(entry) = &self.field.kind else { return Err(A::Error::custom("a map without entries")) };
         let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()].map(Field::from);
         // Compares encoded keys, so that 1 and 01 are duplicates.
-        let mut seen = HashSet::new();
+        let mut seen = Seen::default();
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             let bytes = scalar::key(&key.kind, &name).map_err(A::Error::custom)?;
-            if !seen.insert(bytes.clone()) {
+            if !seen.insert(&bytes) {
                 return Err(A::Error::custom(format_args!("duplicate map key {name:?}")));
             }
             let mut pair = Vec::new();

@@ -12,6 +12,7 @@ mod integer;
 mod message;
 mod parser;
 mod scalar;
+mod seen;
 mod serializer;
 mod timestamp;
 mod well_known;

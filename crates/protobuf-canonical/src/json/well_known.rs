@@ -1,6 +1,6 @@
 //! The well-known types that have a JSON form of their own.
 
-use std::{borrow::Cow, collections::HashSet, fmt};
+use std::{borrow::Cow, fmt};
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::{Kind, MessageDescriptor};
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::MAX_DEPTH;
 
-use super::{duration, field_mask, parser::MessageParser, scalar, timestamp};
+use super::{duration, field_mask, parser::MessageParser, scalar, seen::Seen, timestamp};
 
 /// The member of an `Any` that names its type.
 pub(super) const TYPE: &str = "@type";
@@ -264,13 +264,13 @@ impl<'de> Visitor<'de> for AnyJson {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
-        let (inner, mut fields, mut seen) = (self.inner()?, Vec::new(), HashSet::new());
+        let (inner, mut fields, mut seen) = (self.inner()?, Vec::new(), Seen::default());
         while let Some(name) = map.next_key::<String>()? {
             let mut entry = field_of(1, &Kind::String, name.as_bytes());
             entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(inner)?));
             fields.extend(field_of(1, &Kind::Bytes, &entry));
-            if let Some(twice) = seen.replace(name) {
-                return Err(A::Error::custom(format_args!("duplicate field {twice:?}")));
+            if !seen.insert(&name) {
+                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
             }
         }
         Ok(self.wrap(5, fields))
