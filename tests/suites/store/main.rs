@@ -4,6 +4,7 @@ mod bouncer;
 mod effect;
 mod go_interceptor;
 mod isolation;
+mod logs;
 mod memory;
 mod migrations;
 mod outages;
