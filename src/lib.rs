@@ -151,6 +151,7 @@ pub mod status;
 pub mod store;
 pub mod telemetry;
 
+mod blocking;
 mod build_error;
 mod descriptors;
 mod engine;

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use http::HeaderValue;
 use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 pub use crate::key::InvalidKey;
 use crate::{
-    grpc::{Encoding, GRPC_ACCEPT_ENCODING, WireError},
+    grpc::{GRPC_ACCEPT_ENCODING, WireError},
     key::IdempotencyKey,
 };
 use protobuf_canonical::CanonicalError;
@@ -32,9 +33,9 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached: calls in flight, waiting calls, transactions, connections to the store | `RetryInfo` |
 /// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo` |
 /// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
-/// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not supported | for the latter, the supported encodings in `grpc-accept-encoding` |
+/// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not accepted | for the latter, the accepted encodings in `grpc-accept-encoding` |
 /// | `IDEMPOTENCY_REQUEST_TIMEOUT` | `DEADLINE_EXCEEDED` | the request message did not arrive in time, and the call was not run | |
-/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit | |
+/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit; or more than 128 times as large as it is compressed; or in an order made to be costly | |
 /// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to store, or could not be decoded | metadata `resource_id`, if known |
 /// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
 /// | `IDEMPOTENCY_STORE_FAILED` | `INTERNAL` | the store refused, or returned invalid data: it is not set up right, or corrupt; the handler did not run | |
@@ -220,6 +221,8 @@ pub(crate) enum Rejection {
     RequestMalformed(MalformedRequest),
     #[error("the request message did not arrive within {limit:?}, and the call was not run; retry with the same key")]
     RequestTimeout { limit: Duration },
+    #[error("the request message {0}")]
+    RequestTooCostly(TooCostly),
     #[error("the request message is larger than the limit of {limit} bytes for calls with an idempotency key")]
     RequestTooLarge { limit: usize },
     #[error("the server is shutting down; retry with the same key")]
@@ -234,6 +237,11 @@ pub(crate) enum Rejection {
 
 #[derive(Debug, Error)]
 pub(crate) enum MalformedRequest {
+    #[error("the grpc-encoding is not accepted with an idempotency key; accepted: {}", text(.accepted))]
+    Compression {
+        /// The accepted encodings.
+        accepted: HeaderValue,
+    },
     #[error(transparent)]
     Framing(WireError),
     #[error(transparent)]
@@ -246,12 +254,25 @@ impl MalformedRequest {
     /// The code that gRPC specifies for a malformed request.
     fn code(&self) -> Code {
         match self {
-            Self::Framing(WireError::NoMessage | WireError::SecondMessage | WireError::UnsupportedCompression) => {
+            Self::Compression { .. } | Self::Framing(WireError::NoMessage | WireError::SecondMessage) => {
                 Code::Unimplemented
             }
             Self::Framing(_) | Self::Message(_) | Self::Protocol => Code::Internal,
         }
     }
+}
+
+fn text(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or_default()
+}
+
+/// The reason for which a message that is not larger than the limit is refused.
+#[derive(Debug, Error)]
+pub(crate) enum TooCostly {
+    #[error(transparent)]
+    Order(CanonicalError),
+    #[error("is more than {} times as large as it is compressed", crate::grpc::MAX_RATIO)]
+    Ratio,
 }
 
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
@@ -281,7 +302,7 @@ impl Rejection {
             Self::Overloaded | Self::UserLimit => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTimeout { .. } => Reason::RequestTimeout,
-            Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreFailed => Reason::StoreFailed,
             Self::StoreUnavailable => Reason::StoreUnavailable,
@@ -299,7 +320,7 @@ impl Rejection {
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
-            Self::RequestTooLarge { .. } | Self::UserLimit => Code::ResourceExhausted,
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserLimit => Code::ResourceExhausted,
         }
     }
 
@@ -334,6 +355,7 @@ impl Rejection {
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
             | Self::RequestTimeout { .. }
+            | Self::RequestTooCostly(_)
             | Self::RequestTooLarge { .. }
             | Self::NotStored { resource: None }
             | Self::StoreFailed => {}
@@ -348,8 +370,8 @@ impl Rejection {
 
     fn metadata(&self) -> MetadataMap {
         let mut headers = http::HeaderMap::new();
-        if let Self::RequestMalformed(MalformedRequest::Framing(WireError::UnsupportedCompression)) = self {
-            headers.insert(GRPC_ACCEPT_ENCODING, Encoding::enabled());
+        if let Self::RequestMalformed(MalformedRequest::Compression { accepted }) = self {
+            headers.insert(GRPC_ACCEPT_ENCODING, accepted.clone());
         }
         MetadataMap::from_headers(headers)
     }
@@ -388,6 +410,14 @@ mod tests {
                 Rejection::RequestTimeout { limit: Duration::from_secs(1) },
                 Code::DeadlineExceeded,
                 "IDEMPOTENCY_REQUEST_TIMEOUT",
+            ),
+            (Rejection::RequestTooCostly(TooCostly::Ratio), Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
+            (
+                Rejection::RequestMalformed(MalformedRequest::Compression {
+                    accepted: HeaderValue::from_static("gzip"),
+                }),
+                Code::Unimplemented,
+                "IDEMPOTENCY_REQUEST_MALFORMED",
             ),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (

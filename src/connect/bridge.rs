@@ -15,6 +15,8 @@ use protobuf_canonical::json::{Json, JsonError};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower::{Service, ServiceExt as _};
 
+use crate::blocking::read_message;
+
 use super::{
     error::Errors,
     methods::{Method, Methods},
@@ -76,7 +78,7 @@ async fn call<S, R>(
     context: RequestContext,
     message: Payload,
     format: CodecFormat,
-    json: &Json,
+    json: &Arc<Json>,
     errors: &Errors,
 ) -> Result<Response<EncodedBody>, ConnectError>
 where
@@ -87,7 +89,11 @@ where
 {
     let message = message.encoded()?;
     let message = match format {
-        CodecFormat::Json => json.decode(&method.descriptor.input(), &message).map_err(invalid)?,
+        CodecFormat::Json => {
+            let (json, input) = (Arc::clone(json), method.descriptor.input());
+            let read = read_message(message.len(), move || json.decode(&input, &message)).await;
+            read.map_err(|interrupted| ConnectError::internal(interrupted.to_string()))?.map_err(invalid)?
+        }
         _ => message,
     };
     let request = request::grpc(&method.descriptor, context, &message)?;

@@ -4,9 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header::HeaderName};
 
 use super::WireError;
+use crate::blocking::{Interrupted, off_worker};
 
 pub(super) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const IDENTITY: &str = "identity";
+
+/// The size of a request's message in relation to its compressed size, at most.
+pub(crate) const MAX_RATIO: usize = 128;
 
 pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 
@@ -15,16 +19,60 @@ pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grp
 #[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// A compression of messages whose feature is enabled.
+/// The size up to which a request may be decompressed, whatever its compressed size, in bytes.
+const MIN_INFLATED: usize = 64 << 10;
+
+/// A compression of messages. It has the variants whose features are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+#[non_exhaustive]
+pub enum CompressionEncoding {
+    /// `deflate`, which is zlib's format.
     #[cfg(feature = "deflate")]
     Deflate,
+    /// `gzip`
     #[cfg(feature = "gzip")]
     Gzip,
+    /// `zstd`, with a window of at most 8 MiB.
     #[cfg(feature = "zstd")]
     Zstd,
 }
+
+use CompressionEncoding as Encoding;
+
+/// The encodings in which requests with a key may arrive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AcceptedEncodings(Vec<Encoding>);
+
+impl AcceptedEncodings {
+    pub(crate) fn add(&mut self, encoding: Encoding) {
+        if !self.0.contains(&encoding) {
+            self.0.push(encoding);
+        }
+    }
+
+    /// Returns the encoding of a request, `None` for identity; an error if it is not accepted.
+    pub(super) fn of(&self, headers: &HeaderMap) -> Result<Option<Encoding>, NotAccepted> {
+        let mut names = headers.get_all(GRPC_ENCODING).iter();
+        let (name, others) = (names.next(), names.next());
+        match name.map(|name| name.as_bytes()) {
+            _ if others.is_some() => Err(NotAccepted),
+            None | Some(b"identity") => Ok(None),
+            Some(name) => {
+                let encoding = self.0.iter().find(|encoding| encoding.as_str().as_bytes() == name);
+                encoding.copied().map(Some).ok_or(NotAccepted)
+            }
+        }
+    }
+
+    /// Returns the names as tonic's servers send them.
+    pub(crate) fn header_value(&self) -> HeaderValue {
+        Encoding::names(self.0.iter().copied()).unwrap_or(HeaderValue::from_static(IDENTITY))
+    }
+}
+
+/// A request is compressed in a way that is not accepted.
+#[derive(Debug)]
+pub(super) struct NotAccepted;
 
 impl Encoding {
     const ENABLED: &[Self] = &[
@@ -80,11 +128,6 @@ impl Encoding {
         values.next().is_none() && names.to_str().is_ok_and(are_enabled)
     }
 
-    /// Returns the encodings that a caller may use, as a header value.
-    pub(crate) fn enabled() -> HeaderValue {
-        Self::names(Self::ENABLED.iter().copied()).unwrap_or(HeaderValue::from_static(IDENTITY))
-    }
-
     /// Returns the names of the encodings as a single header value, because tonic reads only one; `None` without
     /// encodings.
     pub(super) fn names(encodings: impl Iterator<Item = Self>) -> Option<HeaderValue> {
@@ -132,6 +175,33 @@ pub(super) enum DecompressError {
 pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> Result<Bytes, DecompressError> {
     let encoding = Encoding::of_messages(headers).map_err(DecompressError::Wire)?;
     encoding.ok_or(DecompressError::Wire(WireError::NotCompressed))?.decompress(message, limit)
+}
+
+/// Decompresses the message of a request, up to `limit` bytes and to [`MAX_RATIO`]. More than [`MIN_INFLATED`] is
+/// decompressed away from the threads that serve calls.
+pub(super) async fn inflate(encoding: Encoding, message: Bytes, limit: usize) -> Result<Bytes, InflateError> {
+    let bound = limit.min(message.len().saturating_mul(MAX_RATIO).max(MIN_INFLATED));
+    let inflated = match encoding.decompress(&message, bound.min(MIN_INFLATED)) {
+        Err(DecompressError::TooLarge) if bound > MIN_INFLATED => {
+            off_worker(move || encoding.decompress(&message, bound)).await.map_err(InflateError::Interrupted)?
+        }
+        inflated => inflated,
+    };
+    inflated.map_err(|error| match error {
+        DecompressError::TooLarge if bound < limit => InflateError::Ratio,
+        DecompressError::TooLarge => InflateError::TooLarge,
+        DecompressError::Wire(error) => InflateError::Wire(error),
+    })
+}
+
+/// The reason why the message of a request cannot be decompressed.
+#[derive(Debug)]
+pub(super) enum InflateError {
+    Interrupted(Interrupted),
+    /// It is more than [`MAX_RATIO`] times as large as it is compressed.
+    Ratio,
+    TooLarge,
+    Wire(WireError),
 }
 
 #[cfg(any(feature = "deflate", feature = "gzip", feature = "zstd"))]

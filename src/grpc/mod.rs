@@ -9,10 +9,11 @@ mod request;
 mod response;
 mod stored_error;
 
+pub use self::compression::CompressionEncoding;
 #[cfg(feature = "connect")]
 pub(crate) use self::frame::{Frame, HEADER_LEN};
 pub(crate) use self::{
-    compression::{Encoding, GRPC_ACCEPT_ENCODING},
+    compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,
     metadata::{MetadataFilter, is_never_replayed},
     request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},

@@ -10,7 +10,10 @@ use tonic::{Status, body::Body};
 use super::{
     WireError,
     body_buffer::BodyBuffer,
-    compression::{DecompressError, Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, decompress},
+    compression::{
+        AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, GRPC_ENCODING, InflateError,
+        NotAccepted, inflate,
+    },
     frame::{Frame, Header},
 };
 
@@ -25,18 +28,27 @@ pub(crate) struct UnaryRequest {
 
 impl UnaryRequest {
     /// Reads a request whose message has at most `limit` bytes, both compressed and decompressed.
-    pub(crate) async fn read(request: Request<Body>, limit: usize) -> Result<Self, RequestError> {
+    pub(crate) async fn read(
+        request: Request<Body>,
+        limit: usize,
+        accepted: &AcceptedEncodings,
+    ) -> Result<Self, RequestError> {
         let (parts, body) = receive(request, limit).await?;
         // As a server does without the layer, even if this message is not compressed.
-        Encoding::of_messages(&parts.headers)?;
+        let encoding = accepted.of(&parts.headers).map_err(|NotAccepted| RequestError::NotAccepted)?;
         let frame = Frame::decode(body.clone())?;
         if !frame.compressed {
             return Ok(Self { parts, message: frame.message, body: Some(body) });
         }
-        match decompress(&parts.headers, &frame.message, limit) {
+        drop(body);
+        match inflate(encoding.ok_or(WireError::NotCompressed)?, frame.message, limit).await {
             Ok(message) => Ok(Self { parts, message, body: None }),
-            Err(DecompressError::TooLarge) => Err(RequestError::TooLarge { limit }),
-            Err(DecompressError::Wire(error)) => Err(error.into()),
+            Err(InflateError::Interrupted(interrupted)) => {
+                Err(RequestError::Body(Status::internal(interrupted.to_string())))
+            }
+            Err(InflateError::Ratio) => Err(RequestError::Ratio),
+            Err(InflateError::TooLarge) => Err(RequestError::TooLarge { limit }),
+            Err(InflateError::Wire(error)) => Err(error.into()),
         }
     }
 
@@ -84,6 +96,10 @@ pub(crate) async fn buffer(request: Request<Body>, limit: usize) -> Result<Reque
 pub(crate) enum RequestError {
     /// The body failed.
     Body(Status),
+    /// Its encoding is not accepted.
+    NotAccepted,
+    /// Its message is much larger than it is compressed.
+    Ratio,
     TooLarge {
         limit: usize,
     },

@@ -12,7 +12,7 @@ use tonic::{Code, Status, body::Body};
 use super::{
     WireError,
     body_buffer::BodyBuffer,
-    compression::{DecompressError, Encoding, GRPC_ENCODING, decompress},
+    compression::{CompressionEncoding as Encoding, DecompressError, GRPC_ENCODING, decompress},
     frame::{Frame, HEADER_LEN},
     headers,
     metadata::{HeadersAndTrailers, Metadata, MetadataFilter},

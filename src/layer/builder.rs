@@ -22,6 +22,7 @@ use crate::{
         state::Engine,
         tracker::CallTracker,
     },
+    grpc::{AcceptedEncodings, CompressionEncoding},
     policy::{
         self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler, ReplayedMetadata,
         StorePolicy, read_options, resolve,
@@ -86,6 +87,7 @@ pub struct IdempotencyLayerBuilder {
     status_timeout: Duration,
     user_resolver: Box<dyn UserResolver>,
     replayed_metadata: ReplayedMetadata,
+    accepted: AcceptedEncodings,
     compress_replays_from: usize,
     request_limits: RequestLimits,
     max_response_bytes: usize,
@@ -113,6 +115,7 @@ impl IdempotencyLayerBuilder {
             status_timeout: Duration::from_millis(250),
             user_resolver: Box::new(UserFromExtensions),
             replayed_metadata: ReplayedMetadata::custom(),
+            accepted: AcceptedEncodings::default(),
             compress_replays_from: 1 << 10,
             request_limits: RequestLimits { bytes: 4 << 20, time: Duration::from_secs(30) },
             max_response_bytes: 1 << 20,
@@ -210,6 +213,28 @@ impl IdempotencyLayerBuilder {
     /// reports `processing`, with a warning in the log. Defaults to 250 milliseconds.
     pub fn status_timeout(mut self, timeout: Duration) -> Self {
         self.status_timeout = timeout;
+        self
+    }
+
+    /// Accepts requests with a key that are compressed with this encoding. Call it for each encoding that the service
+    /// accepts, as on the service itself. Any other is refused with `UNIMPLEMENTED`, as tonic does it, and never
+    /// decompressed. Defaults to none, like tonic.
+    ///
+    /// The service behind the layer gets the request uncompressed. A message of more than 64 KiB may be at most 128
+    /// times as large as it is compressed; otherwise it is refused with `RESOURCE_EXHAUSTED`. Calls over Connect and
+    /// gRPC-Web that the layer translates are decompressed before, and do not depend on this setting.
+    ///
+    /// ```
+    /// # #[cfg(feature = "gzip")] {
+    /// # use tonic_idempotency::{IdempotencyLayer, proto::FILE_DESCRIPTOR_SET};
+    /// use tonic_idempotency::layer::CompressionEncoding;
+    ///
+    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).accept_compressed(CompressionEncoding::Gzip);
+    /// # drop(builder);
+    /// # }
+    /// ```
+    pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+        self.accepted.add(encoding);
         self
     }
 
@@ -368,7 +393,10 @@ impl IdempotencyLayerBuilder {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
             check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
             let canonical = Canonical::new(&procedure.method().input());
-            procedures.insert(path, Arc::new(Protected { procedure: Arc::new(procedure), canonical }));
+            procedures.insert(
+                path,
+                Arc::new(Protected { procedure: Arc::new(procedure), canonical, accepted: self.accepted.clone() }),
+            );
         }
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);

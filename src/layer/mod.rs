@@ -24,5 +24,6 @@ pub use crate::{
     descriptors::Descriptors,
     engine::shutdown::{Shutdown, Stage, UnfinishedCall},
     future::ResponseFuture,
+    grpc::CompressionEncoding,
     user::{UserFromExtensions, UserResolver},
 };

@@ -151,7 +151,7 @@ where
     R::Error: Into<StdError>,
 {
     let procedure = &protected.procedure;
-    let handler = match read_without_key(procedure, request, limits).await {
+    let handler = match read_without_key(&protected, request, limits).await {
         Ok(request) => Box::new(ReadyService { service, request }),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };

@@ -5,18 +5,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use http::Request;
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::{CanonicalError, CanonicalErrorKind, RequestHash};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
 use super::shared::{Protected, RequestLimits};
 use crate::{
+    blocking::read_message,
     engine::{admission::Admitted, call::Call},
     grpc::{RequestError, UnaryRequest, WireError, buffer},
     policy::{DisconnectPolicy, LeasePolicy, Procedure},
-    rejection::{MalformedRequest, Rejection},
+    rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
 };
 
@@ -30,10 +32,10 @@ pub(super) async fn read(
     limits: RequestLimits,
     mut admitted: Admitted,
 ) -> Result<(Arc<Call>, Request<Body>, Admitted), Status> {
-    let procedure = &protected.procedure;
-    let reading = UnaryRequest::read(request, limits.bytes);
-    let mut request = within(limits.time, reading).await.map_err(|error| refused(procedure, error))?;
-    let request_hash = hash(&protected, &request)?;
+    let Protected { procedure, canonical: _, accepted } = &*protected;
+    let reading = UnaryRequest::read(request, limits.bytes, accepted);
+    let mut request = within(limits.time, reading).await.map_err(|error| refused(&protected, error))?;
+    let request_hash = hash(&protected, request.message()).await?;
     admitted.set_bytes(request.message().len());
     request.extensions_mut().insert(reservation.key);
     let policies = procedure.policies();
@@ -51,16 +53,25 @@ pub(super) async fn read(
 
 /// Reads the request of a call without a key within the limits. It stays as it is.
 pub(super) async fn read_without_key(
-    procedure: &Procedure,
+    protected: &Protected,
     request: Request<Body>,
     limits: RequestLimits,
 ) -> Result<Request<Body>, Status> {
-    within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| refused(procedure, error))
+    within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| refused(protected, error))
 }
 
-fn hash(protected: &Protected, request: &UnaryRequest) -> Result<RequestHash, Status> {
-    let hash = protected.canonical.hash(request.message());
-    hash.map_err(|error| reject(&protected.procedure, Rejection::RequestMalformed(MalformedRequest::Message(error))))
+async fn hash(protected: &Arc<Protected>, message: &Bytes) -> Result<RequestHash, Status> {
+    let (encoder, message) = (Arc::clone(protected), message.clone());
+    let hash = read_message(message.len(), move || encoder.canonical.hash(&message)).await;
+    let hash = hash.map_err(|interrupted| Status::internal(interrupted.to_string()))?;
+    hash.map_err(|error| reject(&protected.procedure, not_hashed(error)))
+}
+
+fn not_hashed(error: CanonicalError) -> Rejection {
+    match error.kind() {
+        CanonicalErrorKind::TooCostly => Rejection::RequestTooCostly(TooCostly::Order(error)),
+        _ => Rejection::RequestMalformed(MalformedRequest::Message(error)),
+    }
 }
 
 /// The reason why a request was not read.
@@ -76,14 +87,18 @@ async fn within<T>(limit: Duration, reading: impl Future<Output = Result<T, Requ
     }
 }
 
-fn refused(procedure: &Procedure, error: ReadError) -> Status {
+fn refused(protected: &Protected, error: ReadError) -> Status {
     let rejection = match error {
         ReadError::Request(RequestError::Body(status)) => return status,
+        ReadError::Request(RequestError::NotAccepted) => {
+            Rejection::RequestMalformed(MalformedRequest::Compression { accepted: protected.accepted.header_value() })
+        }
+        ReadError::Request(RequestError::Ratio) => Rejection::RequestTooCostly(TooCostly::Ratio),
         ReadError::Request(RequestError::TooLarge { limit }) => Rejection::RequestTooLarge { limit },
         ReadError::Request(RequestError::Wire(error)) => malformed(error),
         ReadError::Slow { limit } => Rejection::RequestTimeout { limit },
     };
-    reject(procedure, rejection)
+    reject(&protected.procedure, rejection)
 }
 
 fn malformed(error: WireError) -> Rejection {

@@ -6,7 +6,7 @@ use protobuf_canonical::Canonical;
 
 #[cfg(feature = "connect")]
 use crate::connect::Translator;
-use crate::{engine::state::Engine, policy::Procedure, user::UserResolver};
+use crate::{engine::state::Engine, grpc::AcceptedEncodings, policy::Procedure, user::UserResolver};
 
 pub(super) struct Shared {
     /// By path.
@@ -29,9 +29,10 @@ pub(super) struct RequestLimits {
     pub(super) time: Duration,
 }
 
-/// A procedure that takes keys, and the encoder that hashes its requests.
+/// A procedure that takes keys, the encoder that hashes its requests, and the encodings in which they may arrive.
 #[derive(Debug)]
 pub(super) struct Protected {
     pub(super) procedure: Arc<Procedure>,
     pub(super) canonical: Canonical,
+    pub(super) accepted: AcceptedEncodings,
 }

@@ -7,3 +7,4 @@ mod hash;
 mod hostile;
 mod in_flight;
 mod round_trips;
+mod threads;

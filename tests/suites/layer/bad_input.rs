@@ -14,12 +14,15 @@ use tokio::{sync::mpsc, time::timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, body::Body};
 use tonic_idempotency::{layer::IdempotencyLayerBuilder, rejection::Reason, store::MemoryStore};
-use tonic_idempotency_tests::{shop, until};
+use tonic_idempotency_tests::{
+    shop::{self, proto::CreateOrderRequest},
+    until,
+};
 use uuid::Uuid;
 
 use crate::{
     compression::pack,
-    harness::{CREATE, Shop, assert_rejected},
+    harness::{CREATE, Shop, accept_all, assert_rejected},
     raw,
     waiting::arrivals,
 };
@@ -33,7 +36,7 @@ const BOMB: usize = 32 << 20;
 const COMPRESSED: [&str; 3] = ["gzip", "zstd", "deflate"];
 
 async fn shop() -> Shop {
-    Shop::with(|builder| builder.store(MemoryStore::new()).max_request_bytes(LIMIT)).await
+    Shop::with(|builder| accept_all(builder).store(MemoryStore::new()).max_request_bytes(LIMIT)).await
 }
 
 fn good() -> Vec<u8> {
@@ -98,7 +101,7 @@ async fn refuses_a_malformed_frame() {
 }
 
 #[tokio::test]
-async fn refuses_an_encoding_that_is_not_enabled() {
+async fn refuses_an_encoding_that_is_not_accepted() {
     for encoding in ["br", "snappy", "GZIP", "gzip,zstd", ""] {
         // Also if the message is not compressed.
         for flag in [0, 1] {
@@ -169,7 +172,7 @@ async fn refuses_a_message_whose_content_or_header_exceeds_the_limit() {
 
 #[tokio::test]
 async fn refuses_a_decompression_bomb() {
-    let shop = Shop::with(|builder| builder.store(MemoryStore::new())).await;
+    let shop = Shop::with(|builder| accept_all(builder).store(MemoryStore::new())).await;
     let bomb = vec![0; BOMB];
     for encoding in COMPRESSED {
         let packed = pack(encoding, &bomb);
@@ -178,6 +181,47 @@ async fn refuses_a_decompression_bomb() {
         assert_rejected(&answer.status(), Code::ResourceExhausted, Reason::RequestTooLarge);
     }
     assert_free(&shop, "after the bombs").await;
+}
+
+#[tokio::test]
+async fn refuses_a_message_that_is_much_larger_than_it_is_compressed() {
+    // Below the limit for any message, and far below it when it is compressed.
+    let of_zeros = |length| CreateOrderRequest { padding: vec![0; length], ..Default::default() }.encode_to_vec();
+    let shop = Shop::with(|builder| accept_all(builder).store(MemoryStore::new())).await;
+    for encoding in COMPRESSED {
+        let body = raw::frame(1, &pack(encoding, &of_zeros(1 << 20)));
+        let status = raw::post(&shop, CREATE, &headers(Some(encoding)), body).await.status();
+        assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+        assert!(status.message().contains("128 times as large"), "{encoding}: {status:?}");
+    }
+    assert_free(&shop, "after the messages").await;
+    // A small message may be.
+    for encoding in COMPRESSED {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        let body = raw::frame(1, &pack(encoding, &of_zeros(60_000)));
+        assert_eq!(
+            raw::post(&shop, CREATE, &headers(Some(encoding)), body).await.status().code(),
+            Code::Ok,
+            "{encoding}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_message_in_an_order_made_to_be_costly() {
+    let shop = Shop::with(|builder| builder.store(MemoryStore::new())).await;
+    // The name and the padding in turn, both empty, half a million times each.
+    let message = b"\x0a\0\x1a\0".repeat(500_000);
+    let status = raw::post(&shop, CREATE, &[], raw::frame(0, &message)).await.status();
+    assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+    assert!(status.message().contains("too much memory or time"), "{status:?}");
+    assert_free(&shop, "after the message").await;
+    // A million entries of a map with one key are one entry.
+    let shop = shop.with_key(Some(Uuid::new_v4()));
+    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &b"\x12\0".repeat(1_000_000))).await;
+    assert_eq!(answer.status().code(), Code::Ok);
+    let one = raw::post(&shop, CREATE, &[], raw::frame(0, b"\x12\0")).await;
+    assert_eq!(one.headers["idempotent-replayed"], "true", "it is the same request");
 }
 
 /// A body that is sent piece by piece, and its sender.

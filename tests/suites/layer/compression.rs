@@ -9,7 +9,10 @@ use prost::Message as _;
 use tokio::task::JoinSet;
 use tonic::{Code, codec::CompressionEncoding};
 use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder, policy::InProgressPolicy, rejection::Reason, store::MemoryStore,
+    layer::{self, IdempotencyLayerBuilder},
+    policy::InProgressPolicy,
+    rejection::Reason,
+    store::MemoryStore,
 };
 use tonic_idempotency_tests::{
     shop::{
@@ -21,7 +24,7 @@ use tonic_idempotency_tests::{
 use uuid::Uuid;
 
 use crate::{
-    harness::{CREATE, Seen, Shop, assert_rejected},
+    harness::{CREATE, Seen, Shop, accept_all, assert_rejected},
     raw::{self, Answer},
 };
 
@@ -85,14 +88,14 @@ async fn call(shop: &Shop, path: &str, name: &str, encoding: &str, accepts: &str
     raw::post(shop, path, &headers, frame).await
 }
 
-/// A shop whose server compresses its responses with `sends`, and takes no compressed requests.
+/// A shop whose server compresses its responses with `sends`, and whose layer takes requests in any compression.
 async fn shop(
     sends: &'static [CompressionEncoding],
     build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
 ) -> Shop {
     let server =
         |handler| sends.iter().fold(ShopServer::new(handler), |server, encoding| server.send_compressed(*encoding));
-    Shop::around(|builder| build(builder.store(MemoryStore::new())), server).await
+    Shop::around(|builder| build(accept_all(builder).store(MemoryStore::new())), server).await
 }
 
 const ALL: &[CompressionEncoding] =
@@ -147,6 +150,34 @@ async fn of_a_replay_is_one_that_its_caller_accepts_whatever_the_first_call_used
         started += shop.handler.started();
     }
     assert_eq!(started, 3 * ENCODINGS.len() * accepted.len());
+}
+
+#[tokio::test]
+async fn of_a_request_is_refused_as_without_a_key_unless_it_is_accepted() {
+    // A server that takes no compressed requests, and a layer that is not told otherwise.
+    let bare = Shop::around(|builder| builder.store(MemoryStore::new()), ShopServer::new).await;
+    let zstd = |handler| ShopServer::new(handler).accept_compressed(CompressionEncoding::Zstd);
+    let accepts_zstd = |builder: IdempotencyLayerBuilder| {
+        builder.store(MemoryStore::new()).accept_compressed(layer::CompressionEncoding::Zstd)
+    };
+    let some = Shop::around(accepts_zstd, zstd).await;
+    for (shop, encoding, accepted) in [(&bare, "gzip", None), (&bare, "zstd", None), (&some, "gzip", Some("zstd"))] {
+        let without_key = call(&shop.with_key(None), CREATE, &long(), encoding, "").await;
+        assert_eq!(without_key.status().code(), Code::Unimplemented, "{encoding}: the server refuses it");
+        let with_key = call(shop, CREATE, &long(), encoding, "").await;
+        assert_rejected(&with_key.status(), Code::Unimplemented, Reason::RequestMalformed);
+        let told = with_key.headers["grpc-accept-encoding"].to_str().expect("names");
+        assert_eq!(told, accepted.unwrap_or("identity"), "{encoding}");
+        assert_eq!(shop.handler.started(), 0, "{encoding}");
+        // Nothing was reserved.
+        let first = call(&shop.with_key(shop.key), CREATE, &long(), accepted.unwrap_or("identity"), "").await;
+        assert_eq!(first.status().code(), Code::Ok, "{encoding}: {:?}", first.status());
+        if accepted.is_none() {
+            let replay = call(shop, CREATE, &long(), encoding, "").await;
+            assert_rejected(&replay.status(), Code::Unimplemented, Reason::RequestMalformed);
+            break;
+        }
+    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tonic::{
 };
 use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
-    layer::IdempotencyLayerBuilder,
+    layer::{CompressionEncoding, IdempotencyLayerBuilder},
     policy::{EffectPolicy, LeasePolicy},
     rejection::Reason,
     store::{Claim, MemoryStore, Reservation, Store},
@@ -74,7 +74,9 @@ impl Shop {
         serve: impl AsyncFnOnce(Routes) -> Channel,
         patience: Duration,
     ) -> Self {
-        let layer = build(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer can be built");
+        // As the server itself does.
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).accept_compressed(CompressionEncoding::Gzip);
+        let layer = build(builder).build().expect("the layer can be built");
         let handler = Counting::default();
         let wrapped = layer.layer(shop::server(handler.clone()));
         let channel = serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
@@ -217,6 +219,12 @@ impl Seen {
 pub(crate) fn order_id(seen: &Seen) -> Uuid {
     let (_, rest) = seen.message.split_once("id: \"").expect("an order");
     rest[..36].parse().expect("a UUID")
+}
+
+/// Accepts requests in any compression.
+pub(crate) fn accept_all(builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+    let all = [CompressionEncoding::Gzip, CompressionEncoding::Zstd, CompressionEncoding::Deflate];
+    all.into_iter().fold(builder, IdempotencyLayerBuilder::accept_compressed)
 }
 
 pub(crate) fn assert_rejected(status: &Status, code: Code, reason: Reason) {

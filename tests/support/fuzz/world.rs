@@ -15,6 +15,7 @@ use tonic::body::Body;
 use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
     connect::ConnectLayer,
+    layer::CompressionEncoding,
     policy::{EffectPolicy, LeasePolicy, Mode},
     store::{Claim, ClaimOutcome, MemoryStore, Reservation, Store as _},
 };
@@ -69,6 +70,9 @@ impl World {
             .store(store.clone())
             .adjust_procedures(|procedure| procedure.mode(Mode::Reserved)) // memory has no transactions
             .max_request_bytes(LIMIT)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Zstd)
+            .accept_compressed(CompressionEncoding::Deflate)
             .build()
             .expect("the layer can be built");
         let connect = ConnectLayer::new(POOL.clone()).expect("descriptors").max_message_bytes(LIMIT);
