@@ -24,6 +24,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
     Hash,
+    Hostile,
     Layer,
     Database,
     Growth,
@@ -49,6 +50,7 @@ impl Part {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
+            Self::Hostile => "hostile",
             Self::Layer => "layer",
             Self::Database => "database",
             Self::Growth => "growth",

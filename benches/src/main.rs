@@ -3,6 +3,7 @@
 //! | module | measures |
 //! |---|---|
 //! | `hash` | the request hash, by message shape |
+//! | `hostile` | messages that are made to be costly |
 //! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
 //! | `growth` | large tables, and calls during a sweep |
@@ -13,6 +14,7 @@ mod database;
 mod format;
 mod growth;
 mod hash;
+mod hostile;
 mod layer;
 mod report;
 mod section;
@@ -77,6 +79,7 @@ async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
         Part::Database => database::measure(context).await,
         Part::Growth => growth::measure(context).await,
         Part::Hash => hash::measure(context).await,
+        Part::Hostile => hostile::measure(context).await,
         Part::Layer => layer::measure(context).await,
     }
 }
