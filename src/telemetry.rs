@@ -319,6 +319,14 @@ impl ProcedureTelemetry {
         tracing::warn!(procedure = &*self.path, %error, "the id of the created resource is not recorded");
     }
 
+    pub(crate) fn error_cut(&self, max: usize) {
+        tracing::warn!(
+            procedure = &*self.path,
+            max_response_bytes = max,
+            "a final error was too large to store as a whole; a replay has no details and no metadata"
+        );
+    }
+
     fn abandoned(&self, verdict: &'static str) {
         counter!("idempotency_abandoned_total", "procedure" => self.path.to_string(), "verdict" => verdict)
             .increment(1);

@@ -1,9 +1,11 @@
 //! The disposition of a key when its call has ended.
 
 use bytes::Bytes;
+use tonic::Status;
 
 use super::{call::Call, execute::Outcome, state::Engine};
 use crate::{
+    grpc::Encoded,
     status::Resource,
     store::{Completion, StoredMessage, StoredResponse},
 };
@@ -66,8 +68,14 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
             Disposition::Complete(completion(engine, call, message, metadata))
         }
         Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
+            let redact = |status: &Status| call.procedure.redacted_error(status);
+            let Encoded { error, is_cut } =
+                response.to_stored_error(&engine.metadata_filter, engine.max_response_bytes, redact);
+            if is_cut {
+                call.procedure.telemetry().error_cut(engine.max_response_bytes);
+            }
             Disposition::Complete(Completion {
-                response: StoredResponse::Error(response.to_stored_error(&engine.metadata_filter)),
+                response: StoredResponse::Error(error),
                 resource: None,
                 retention: call.procedure.policies().retention,
             })

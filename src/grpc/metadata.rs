@@ -8,17 +8,20 @@ use prost::Message;
 
 use super::{WireError, headers};
 
-/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, or to the first
-/// caller alone.
-const NEVER_REPLAYED: [&str; 29] = [
+/// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, to a single call, or to
+/// the first caller alone.
+const NEVER_REPLAYED: [&str; 37] = [
     "accept-encoding",
     "age",
     "alt-svc",
     "authentication-info",
     "authorization",
+    "cache-control",
+    "clear-site-data",
     "connection",
     "cookie",
     "date",
+    "dpop-nonce",
     "http2-settings",
     "keep-alive",
     "proxy-authenticate",
@@ -30,13 +33,18 @@ const NEVER_REPLAYED: [&str; 29] = [
     "set-cookie",
     "set-cookie2",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",
     "vary",
     "via",
     "www-authenticate",
+    "x-auth-token",
+    "x-csrf-token",
     "x-powered-by",
+    "x-request-id",
     headers::KEY,
     headers::STATUS,
     headers::REPLAYED,

@@ -18,4 +18,5 @@ pub(crate) use self::{
     metadata::{MetadataFilter, is_never_replayed},
     request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
+    stored_error::Encoded,
 };

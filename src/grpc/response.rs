@@ -16,7 +16,7 @@ use super::{
     frame::{Frame, HEADER_LEN},
     headers,
     metadata::{HeadersAndTrailers, Metadata, MetadataFilter},
-    stored_error::{self, Restored},
+    stored_error::{self, Encoded, Restored},
 };
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -116,13 +116,18 @@ impl UnaryResponse {
         Metadata::of(&self.parts.headers, &self.trailers, filter).to_bytes()
     }
 
-    /// Returns a failed response to store.
-    pub(crate) fn to_stored_error(&self, filter: &MetadataFilter) -> Bytes {
+    /// Returns a failed response to store in at most `max` bytes, with the status that `redact` returns.
+    pub(crate) fn to_stored_error(
+        &self,
+        filter: &MetadataFilter,
+        max: usize,
+        redact: impl FnOnce(&Status) -> Status,
+    ) -> Encoded {
         let (headers, trailers) = match self.trailers.contains_key(GRPC_STATUS) {
             true => (Some(&self.parts.headers), &self.trailers),
             false => (None, &self.parts.headers),
         };
-        stored_error::encode(&self.status(), headers, trailers, filter)
+        stored_error::encode(&redact(&self.status()), headers, trailers, filter, max)
     }
 
     /// Returns the code of a failed response.

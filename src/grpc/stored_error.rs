@@ -27,22 +27,38 @@ struct StoredError {
     has_headers: bool,
 }
 
-/// Encodes an error with its code, message, details and metadata. `headers` are the headers before the status, if there
-/// were any.
+/// An encoded error.
+pub(crate) struct Encoded {
+    pub(crate) error: Bytes,
+    /// Whether it was too large, and details, metadata and the end of its message are missing.
+    pub(crate) is_cut: bool,
+}
+
+/// Encodes an error with its code, message, details and metadata, in at most `max` bytes. If it does not fit, it loses
+/// its details and its metadata, and then the end of its message. The code is never lost, as it makes the error final.
+/// `headers` are the headers before the status, if there were any.
 pub(super) fn encode(
     status: &Status,
     headers: Option<&HeaderMap>,
     trailers: &HeaderMap,
     filter: &MetadataFilter,
-) -> Bytes {
-    let stored = StoredError {
+    max: usize,
+) -> Encoded {
+    let mut stored = StoredError {
         code: status.code().into(),
         message: status.message().to_owned(),
         details: Bytes::copy_from_slice(status.details()),
         metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, filter)),
         has_headers: headers.is_some(),
     };
-    stored.encode_to_vec().into()
+    let is_cut = stored.encoded_len() > max;
+    if is_cut {
+        (stored.details, stored.metadata) = (Bytes::new(), None);
+        let excess = stored.encoded_len().saturating_sub(max);
+        let left = stored.message.len().saturating_sub(excess);
+        stored.message.truncate(stored.message.floor_char_boundary(left));
+    }
+    Encoded { error: stored.encode_to_vec().into(), is_cut }
 }
 
 /// An error restored from a record.
@@ -68,4 +84,25 @@ pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored,
     let HeadersAndTrailers { headers, trailers } = split.unwrap_or_default();
     let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
     Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_is_too_large_keeps_its_code_and_the_beginning_of_its_message() {
+        let message = "\u{2713}".repeat(100);
+        let status = Status::with_details(Code::NotFound, &message, Bytes::from(vec![7; 1000]));
+        let none = HeaderMap::new();
+        for (max, expected) in [(2000, 100), (1000, 100), (304, 99), (100, 31), (4, 0), (0, 0)] {
+            let filter = MetadataFilter::default();
+            let Encoded { error, is_cut } = encode(&status, None, &none, &filter, max);
+            assert_eq!(is_cut, max < 1300, "{max}");
+            assert!(error.len() <= max.max(2), "{max}: {}", error.len());
+            let Restored { status, .. } = decode(&error, &filter).expect("an error");
+            assert_eq!((status.code(), status.message().chars().count()), (Code::NotFound, expected), "{max}");
+            assert_eq!(status.details().is_empty(), is_cut, "{max}");
+        }
+    }
 }

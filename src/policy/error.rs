@@ -95,6 +95,17 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
+    /// The type of error details that is to be redacted is neither in the descriptors nor one of `google.rpc`.
+    #[error(
+        "{procedure}: redact_error_details: no message {detail:?} in the descriptors; write its full name, or \"*\" for all \
+         details"
+    )]
+    UnknownErrorDetail {
+        /// The procedure's path.
+        procedure: String,
+        /// The type as configured.
+        detail: String,
+    },
     /// The store does not have the resource type.
     #[error("{procedure}: unknown resource type {resource_type:?}; the store has: {}", list(.known))]
     UnknownResourceType {

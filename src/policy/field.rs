@@ -1,10 +1,11 @@
 //! Finds a field by its dotted path.
 
-use prost_reflect::{FieldDescriptor, MethodDescriptor};
+use prost_reflect::{FieldDescriptor, MessageDescriptor, MethodDescriptor};
 
 use super::ProcedureError;
 
-/// Returns the fields along a dotted path from the response message; the last one is the field that the path names.
+/// Returns the fields along a dotted path from the response message; the last one is the field that the path names. A path
+/// through a map goes on in its values.
 pub(super) fn find(
     procedure: &str,
     method: &MethodDescriptor,
@@ -14,7 +15,7 @@ pub(super) fn find(
     for name in path.split('.') {
         let parent = match fields.last() {
             None => Some(method.output()),
-            Some(field) => field.kind().as_message().cloned(),
+            Some(field) => inside(field),
         };
         let field = parent.as_ref().and_then(|parent| parent.get_field_by_name(name));
         fields.push(field.ok_or_else(|| ProcedureError::MissingField {
@@ -28,4 +29,14 @@ pub(super) fn find(
         })?);
     }
     Ok(fields)
+}
+
+/// Returns the type of the messages in a field; `None` if it holds none.
+fn inside(field: &FieldDescriptor) -> Option<MessageDescriptor> {
+    let kind = field.kind();
+    let message = kind.as_message()?;
+    match message.is_map_entry() {
+        true => message.map_entry_value_field().kind().as_message().cloned(),
+        false => Some(message.clone()),
+    }
 }

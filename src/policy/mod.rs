@@ -21,6 +21,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use prost_reflect::MethodDescriptor;
 use tonic::Code;
 
+use self::redact::RedactedErrors;
 pub use self::{
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
@@ -43,6 +44,7 @@ pub struct Procedure {
     creates: Option<Creates>,
     policies: Policies,
     redact: Vec<String>,
+    redact_errors: RedactedErrors,
     telemetry: ProcedureTelemetry,
 }
 
@@ -92,12 +94,13 @@ impl Procedure {
 /// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, policies, redact, telemetry: _ } = self;
+        let Self { path, method: _, creates, policies, redact, redact_errors, telemetry: _ } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
             .field("policies", policies)
             .field("redact", redact)
+            .field("redact_errors", redact_errors)
             .finish_non_exhaustive()
     }
 }
@@ -154,6 +157,7 @@ pub struct ProcedureBuilder {
     on_no_user: Option<UserPolicy>,
     on_store_unavailable: Option<StorePolicy>,
     redact: Vec<String>,
+    redact_errors: RedactedErrors,
     retention: Option<Duration>,
 }
 
@@ -247,9 +251,28 @@ impl ProcedureBuilder {
     }
 
     /// Adds a field of the response that is not stored, such as a one-time secret: the first caller gets it, a replay
-    /// does not. A dotted path selects fields of submessages, also of repeated ones. Defaults to storing all fields.
+    /// does not. A dotted path selects fields of submessages, also of repeated ones and of the values of a map. Defaults to
+    /// storing all fields.
+    ///
+    /// If a response cannot be decoded, or a message on the path has fields that the descriptors do not know, it is not
+    /// stored at all: a retry gets `IDEMPOTENCY_RESPONSE_NOT_STORED`.
     pub fn redact(mut self, field: impl Into<String>) -> Self {
         self.redact.push(field.into());
+        self
+    }
+
+    /// Adds a type of error details that is not stored with a final error: the full name of a message, such as
+    /// `google.rpc.DebugInfo`, or `*` for all. The first caller gets such details, a replay does not. Details that cannot
+    /// be decoded, or that are a `google.protobuf.Any` themselves, are not stored either then. Defaults to storing all
+    /// details.
+    pub fn redact_error_details(mut self, detail: impl Into<String>) -> Self {
+        self.redact_errors.details.push(detail.into());
+        self
+    }
+
+    /// Stores final errors without their message text. Defaults to storing it.
+    pub fn redact_error_message(mut self) -> Self {
+        self.redact_errors.message = true;
         self
     }
 

@@ -8,6 +8,7 @@ use tonic::Code;
 use super::{
     DisconnectPolicy, EffectPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure,
     ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
+    redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
 use crate::proto::v1;
@@ -98,6 +99,8 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     procedure.lease = duration(&path, "lease", MAX_DURATION, option.lease)?;
     procedure.retention = duration(&path, "retention", MAX_DURATION, option.retention)?;
     procedure.redact = option.redact;
+    procedure.redact_errors =
+        RedactedErrors { message: option.redact_error_message, details: option.redact_error_details };
     Ok(procedure)
 }
 

@@ -1,17 +1,34 @@
-//! Removes redacted fields from responses.
+//! Removes redacted fields from responses, and redacted parts from errors.
 
 use bytes::Bytes;
 use prost::Message as _;
 use prost_reflect::{DynamicMessage, Value};
+use tonic::Status;
+use tonic_types::pb;
 
 use super::{Procedure, ResponseError};
+
+/// Stands for all types of details.
+pub(super) const ALL: &str = "*";
+
+/// A detail of this type may hold any other.
+const ANY: &str = "google.protobuf.Any";
+
+/// The parts of final errors that are not stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RedactedErrors {
+    pub(super) message: bool,
+    /// The full names of types, or [`ALL`].
+    pub(super) details: Vec<String>,
+}
 
 impl Procedure {
     /// Returns the encoded response without its redacted fields, as it is stored.
     ///
     /// # Errors
     ///
-    /// [`ResponseError::Unreadable`] if the response cannot be decoded.
+    /// [`ResponseError::Unreadable`] if the response cannot be decoded. [`ResponseError::UnknownFields`] if a message on the
+    /// path of a redacted field has fields that the descriptors do not know: one of them may hold what is to be redacted.
     pub fn redacted(&self, response: Bytes) -> Result<Bytes, ResponseError> {
         if self.redact.is_empty() {
             return Ok(response);
@@ -19,24 +36,57 @@ impl Procedure {
         let mut message =
             DynamicMessage::decode(self.method.output(), response).map_err(|_| ResponseError::Unreadable)?;
         for path in &self.redact {
-            clear(&mut message, path);
+            clear(&mut message, path)?;
         }
         Ok(message.encode_to_vec().into())
     }
+
+    /// Returns a final error without its redacted parts, as it is stored. Its metadata is not part of it.
+    pub(crate) fn redacted_error(&self, status: &Status) -> Status {
+        let RedactedErrors { message, details } = &self.redact_errors;
+        let text = if *message { "" } else { status.message() };
+        Status::with_details(status.code(), text, redacted_details(status, *message, details))
+    }
 }
 
-fn clear(message: &mut DynamicMessage, path: &str) {
+fn clear(message: &mut DynamicMessage, path: &str) -> Result<(), ResponseError> {
+    if message.unknown_fields().next().is_some() {
+        return Err(ResponseError::UnknownFields);
+    }
     let Some((name, rest)) = path.split_once('.') else {
-        return message.clear_field_by_name(path);
+        message.clear_field_by_name(path);
+        return Ok(());
     };
     if !message.has_field_by_name(name) {
-        return;
+        return Ok(());
     }
     match message.get_field_by_name_mut(name) {
         Some(Value::Message(inner)) => clear(inner, rest),
-        Some(Value::List(items)) => {
-            items.iter_mut().filter_map(Value::as_message_mut).for_each(|inner| clear(inner, rest));
-        }
-        _ => {}
+        Some(Value::List(items)) => items.iter_mut().try_for_each(|item| clear_inside(item, rest)),
+        Some(Value::Map(entries)) => entries.values_mut().try_for_each(|value| clear_inside(value, rest)),
+        _ => Ok(()),
     }
+}
+
+fn clear_inside(value: &mut Value, path: &str) -> Result<(), ResponseError> {
+    value.as_message_mut().map_or(Ok(()), |message| clear(message, path))
+}
+
+/// Returns the details of an error (`grpc-status-details-bin`) without the types to be redacted. Details that cannot be
+/// decoded are dropped: nobody knows what they hold.
+fn redacted_details(status: &Status, message: bool, types: &[String]) -> Bytes {
+    if status.details().is_empty() || !message && types.is_empty() {
+        return Bytes::copy_from_slice(status.details());
+    }
+    let all = types.iter().any(|name| name == ALL);
+    let (false, Ok(mut decoded)) = (all, pb::Status::decode(status.details())) else { return Bytes::new() };
+    if message {
+        // The same text once more.
+        decoded.message.clear();
+    }
+    decoded.details.retain(|detail| {
+        let name = detail.type_url.rsplit('/').next().unwrap_or_default();
+        types.is_empty() || name != ANY && !types.iter().any(|redacted| redacted == name)
+    });
+    decoded.encode_to_vec().into()
 }

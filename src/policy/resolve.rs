@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{
-    Creates, DisconnectPolicy, FinalErrors, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field,
+    Creates, DisconnectPolicy, FinalErrors, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field, redact,
 };
 use crate::telemetry::ProcedureTelemetry;
 
@@ -22,7 +22,7 @@ pub(crate) fn resolve(
     defaults: &Policies,
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
-    let ProcedureBuilder { path, creates, redact, .. } = described;
+    let ProcedureBuilder { path, creates, redact, redact_errors, .. } = described;
     let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
@@ -33,9 +33,12 @@ pub(crate) fn resolve(
     for name in &redact {
         field::find(&path, &method, name)?;
     }
+    for detail in &redact_errors.details {
+        check_detail(&path, detail, pool)?;
+    }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
-    Ok(Procedure { path, method, creates, policies, redact, telemetry })
+    Ok(Procedure { path, method, creates, policies, redact, redact_errors, telemetry })
 }
 
 fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {
@@ -78,6 +81,16 @@ fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> R
         Some(Kind::String | Kind::Bytes) if single => Ok(()),
         _ => Err(ProcedureError::IdFieldNotUuid { procedure: path.to_owned(), field: creates.id_field.clone() }),
     }
+}
+
+/// Checks that there is such a type of details: a name with a mistake would redact nothing.
+fn check_detail(path: &str, detail: &str, pool: &DescriptorPool) -> Result<(), ProcedureError> {
+    let of_google = DescriptorPool::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).ok();
+    let is_known = |pool: &DescriptorPool| pool.get_message_by_name(detail).is_some_and(|it| it.full_name() == detail);
+    if detail == redact::ALL || is_known(pool) || of_google.as_ref().is_some_and(is_known) {
+        return Ok(());
+    }
+    Err(ProcedureError::UnknownErrorDetail { procedure: path.to_owned(), detail: detail.to_owned() })
 }
 
 fn bounded(path: &str, setting: &'static str, duration: Duration, most: Duration) -> Result<Duration, ProcedureError> {

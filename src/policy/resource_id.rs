@@ -36,6 +36,9 @@ pub enum ResponseError {
     /// The id field does not hold a UUID.
     #[error("the id field of the response does not hold a UUID")]
     NotAUuid,
+    /// A message on the path of a redacted field has fields that the descriptors do not know.
+    #[error("the response has unknown fields beside a redacted one")]
+    UnknownFields,
     /// The response cannot be decoded.
     #[error("the response cannot be decoded")]
     Unreadable,

@@ -51,7 +51,7 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
         "syntax = \"proto3\"; package written.v1; import \"idempotency/v1/procedure.proto\";
          message Request {{}}
          message Response {{ string id = 1; int64 number = 2; repeated string ids = 3; Response inner = 4; bytes raw = 5;
-                             map<string, string> map = 6; }}
+                             map<string, string> map = 6; map<string, Response> by_name = 7; }}
          service Service {{ {methods} }}"
     );
     fs::write(folder.join("written.proto"), file).expect("a file");
@@ -213,6 +213,25 @@ fn refuses_to_redact_a_field_that_does_not_exist() {
     for field in ["secrets", "receipts.secrets", "secret.more", ""] {
         let message = error_of(Procedure::builder("/shop.v1.Shop/Pay").redact(field));
         assert!(message.contains("/shop.v1.Shop/Pay") && message.contains(field), "{message}");
+    }
+    // The entries of a map have no fields of their own, and values that are no messages have none.
+    for field in ["by_name.value", "by_name.value.id", "map.value", "map.key"] {
+        let option = format!("option (idempotency.v1.procedure) = {{ redact: \"{field}\" }};");
+        let message = error_in_proto(&format!("rpc Create(Request) returns (Response) {{ {option} }}"));
+        assert!(message.contains("/written.v1.Service/Create") && message.contains(field), "{message}");
+    }
+}
+
+#[test]
+fn refuses_to_redact_a_type_of_error_details_that_does_not_exist() {
+    for detail in ["google.rpc.DebugInformation", "DebugInfo", ".google.rpc.DebugInfo", ""] {
+        let message = error_of(Procedure::builder("/shop.v1.Shop/Pay").redact_error_details(detail));
+        assert!(message.contains("/shop.v1.Shop/Pay") && message.contains(detail), "{message}");
+    }
+    for detail in ["google.rpc.DebugInfo", "shop.v1.Order", "*"] {
+        let procedure = Procedure::builder("/shop.v1.Shop/Pay").redact_error_details(detail);
+        let builder = IdempotencyLayer::builder(LOSSY_FILE_DESCRIPTOR_SET).procedure(procedure);
+        assert!(builder.build().is_ok(), "{detail}");
     }
 }
 

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use tonic_idempotency::{
     IdempotencyLayer,
     layer::IdempotencyLayerBuilder,
-    policy::{FinalErrors, Policies, Procedure},
+    policy::{FinalErrors, Policies, Procedure, ProcedureBuilder},
     rejection::Reason,
     store::{MemoryStore, PostgresStore, Store},
 };
@@ -325,4 +325,51 @@ fn of_the_proto_option_are_refused_if_this_version_does_not_know_them() {
            option (idempotency.v1.procedure) = { final_errors: [FINAL_ERROR_UNSPECIFIED] }; }",
     )));
     assert!(message.contains("/written.v1.Service/Create") && message.contains("final_errors"), "{message}");
+}
+
+/// The first error and its replay of a shop whose procedures are configured so.
+async fn redacted(configure: fn(ProcedureBuilder) -> ProcedureBuilder) -> [Status; 2] {
+    let build = |builder: IdempotencyLayerBuilder| {
+        let all = move |procedure: ProcedureBuilder| configure(procedure.final_errors([Code::FailedPrecondition]));
+        builder.store(MemoryStore::new()).adjust_procedures(all)
+    };
+    let shop = Shop::with(build).await;
+    let first = shop.create("fail for good").await.expect_err("it fails");
+    assert_shipped(&first, "the first caller gets all of it");
+    let replay = shop.create("fail for good").await.expect_err("a replay");
+    assert_eq!((replay.code(), shop.handler.started()), (Code::FailedPrecondition, 1));
+    [first, replay]
+}
+
+#[tokio::test]
+async fn are_stored_without_the_details_that_are_redacted() {
+    let [first, replay] = redacted(|procedure| procedure.redact_error_details("google.rpc.ErrorInfo")).await;
+    assert_eq!(replay.message(), first.message());
+    let details = replay.get_error_details();
+    assert!(details.error_info().is_none() && details.precondition_failure().is_some(), "{details:?}");
+
+    let [first, replay] = redacted(|procedure| procedure.redact_error_details("*")).await;
+    assert_eq!((replay.message(), replay.details()), (first.message(), b"".as_slice()));
+}
+
+#[tokio::test]
+async fn are_stored_without_their_message_if_that_is_redacted() {
+    let [first, replay] = redacted(|procedure| procedure.redact_error_message()).await;
+    assert_eq!(replay.message(), "");
+    assert!(replay.get_details_error_info().is_some(), "the details stay");
+    let text = first.message().as_bytes();
+    assert!(!replay.details().windows(text.len()).any(|part| part == text), "nor is it in the details");
+}
+
+#[tokio::test]
+async fn lose_their_details_and_metadata_if_they_are_too_large_to_store() {
+    let build =
+        |builder: IdempotencyLayerBuilder| some_are_final(builder).store(MemoryStore::new()).max_response_bytes(60);
+    let shop = Shop::with(build).await;
+    let first = shop.create("fail for good").await.expect_err("it fails");
+    assert_shipped(&first, "the first caller gets all of it");
+    let replay = shop.create("fail for good").await.expect_err("a replay");
+    assert_eq!((replay.code(), replay.message()), (first.code(), first.message()));
+    assert!(replay.details().is_empty() && !metadata(&replay).contains_key("shop-region"), "{replay:?}");
+    assert_eq!(shop.handler.started(), 1, "it is still final");
 }

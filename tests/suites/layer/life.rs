@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tonic::Code;
 use tonic_idempotency::{
-    policy::{EffectPolicy, Policies},
+    IdempotencyLayer,
+    policy::{EffectPolicy, Policies, Procedure, ResponseError},
     store::MemoryStore,
 };
 use uuid::Uuid;
 
-use crate::{harness::Shop, watched::Watched};
+use crate::{build::compile, harness::Shop, watched::Watched};
 
 #[tokio::test]
 async fn replays_the_first_response_without_running_the_handler() {
@@ -106,6 +107,49 @@ async fn does_not_store_redacted_fields() {
     let replay = shop.pay("a").await.expect("a replay");
     replay.assert("processing", true);
     assert_eq!(replay.message, first.message.replace("hidden", ""));
+}
+
+/// The procedure of a layer that redacts these fields of `written.v1.Response`.
+fn redacting(fields: &[&str]) -> Procedure {
+    let path = "/written.v1.Service/Create";
+    let procedure = fields.iter().fold(Procedure::builder(path), |procedure, field| procedure.redact(*field));
+    let pool = compile("rpc Create(Request) returns (Response);");
+    let layer = IdempotencyLayer::builder(pool).procedure(procedure).build().expect("the layer can be built");
+    layer.procedures().next().expect("a procedure").clone()
+}
+
+#[test]
+fn redacts_fields_in_the_values_of_maps() {
+    let procedure = redacting(&["by_name.id", "by_name.inner.by_name.raw"]);
+    let within = |field: u8, message: &[u8]| [&[field << 3 | 2, message.len() as u8], message].concat();
+    let entry = |message: &[u8]| within(7, &[within(1, b"a"), within(2, message)].concat());
+    let innermost = [within(5, b"secret"), vec![0x10, 2]].concat();
+    let response = entry(&[within(1, b"secret"), vec![0x10, 1], within(4, &entry(&innermost))].concat());
+    let stored = procedure.redacted(response.into()).expect("it can be redacted");
+    assert!(!stored.windows(6).any(|text| text == b"secret"), "{}", stored.escape_ascii());
+    assert!(stored.windows(2).any(|field| field == [0x10, 1]) && stored.windows(2).any(|field| field == [0x10, 2]));
+}
+
+#[test]
+fn does_not_store_a_response_with_unknown_fields_beside_a_redacted_one() {
+    let unknown = b"\xfa\x01\x06secret";
+    let within = |field: u8, message: &[u8]| [&[field << 3 | 2, message.len() as u8], message].concat();
+    let entry = |message: &[u8]| within(7, &[within(1, b"a"), within(2, message)].concat());
+    for (path, response) in [
+        ("id", unknown.to_vec()),
+        ("inner.id", within(4, unknown)),
+        ("inner.id", [within(4, b""), unknown.to_vec()].concat()),
+        ("by_name.id", entry(unknown)),
+    ] {
+        let refused = redacting(&[path]).redacted(response.into());
+        assert_eq!(refused, Err(ResponseError::UnknownFields), "{path}");
+    }
+    // Where they cannot be what is redacted, they are stored.
+    for (path, response) in [("id", within(4, unknown)), ("inner.id", entry(unknown))] {
+        assert_eq!(redacting(&[path]).redacted(response.clone().into()).as_deref(), Ok(response.as_slice()), "{path}");
+    }
+    // An undecodable response is not stored.
+    assert_eq!(redacting(&["id"]).redacted(b"\x0a\x05a".as_slice().into()), Err(ResponseError::Unreadable));
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("shop-empty", ""),
     ("shop-note", "one"),
     ("x-request-cost", "17"),
-    ("cache-control", "no-store"),
+    ("shop-cache", "no-store"),
     ("shop-note-bin", "AQ"),
 ];
 
@@ -58,7 +58,15 @@ const TRAILERS: [(&str, &str); 5] = [
 ];
 
 /// Headers that are never replayed.
-const NEVER_REPLAYED: [(&str, &str); 14] = [
+const NEVER_REPLAYED: [(&str, &str); 22] = [
+    ("dpop-nonce", "of-the-first-caller"),
+    ("x-auth-token", "of-the-first-caller"),
+    ("x-csrf-token", "of-the-first-caller"),
+    ("clear-site-data", "\"cookies\""),
+    ("cache-control", "no-store"),
+    ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    ("tracestate", "shop=1"),
+    ("x-request-id", "of-the-first-call"),
     ("set-cookie", "session=of-the-first-caller"),
     ("set-cookie", "other=of-the-first-caller"),
     ("cookie", "a=b"),
