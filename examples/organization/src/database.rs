@@ -24,6 +24,9 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a connection may be silent before it is examined, or closed while something is sent on it.
+const SILENCE: Duration = Duration::from_secs(15);
+
 /// The parameters of a statement with their types, so that the statement need not be prepared first.
 pub(crate) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
@@ -160,7 +163,10 @@ impl fmt::Debug for Database {
 ///
 /// The URL is invalid.
 pub fn pool(database_url: &str) -> Result<Pool, Error> {
-    let config: Config = database_url.parse()?;
+    let mut config: Config = database_url.parse()?;
+    // A server that has gone without a word is noticed while a connection is idle, and while it sends.
+    config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(SILENCE);
+    config.keepalives_idle(SILENCE).keepalives_interval(SILENCE / 3).keepalives_retries(3);
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let as_api = Hook::async_fn(|connection: &mut deadpool_postgres::ClientWrapper, _| {
         Box::pin(
