@@ -13,6 +13,7 @@
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
+//! | `idempotency_transactions_refused_total` | `cause` | transactions that found no free connection in time: `overloaded`, or `user_limit` if their user had as many as one may have |
 //! | `idempotency_swept_total` | | expired records that were deleted |
 //!
 //! | gauge | shows |
@@ -105,6 +106,13 @@ pub(crate) fn in_flight(calls: i8) {
 pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
     gauge!("idempotency_waiting").increment(f64::from(calls));
     gauge!("idempotency_waiting_bytes").increment(f64::from(calls) * bytes_of_each as f64);
+}
+
+/// Counts a call that waited for a transaction in vain.
+#[cfg(feature = "postgres")]
+pub(crate) fn transaction_refused(cause: &'static str) {
+    counter!("idempotency_transactions_refused_total", "cause" => cause).increment(1);
+    tracing::warn!(cause, "refused a transaction: as many are open as there may be");
 }
 
 pub(crate) fn swept(deleted: u64) {

@@ -71,9 +71,11 @@ pub enum StoreErrorKind {
     /// The store can be asked, and is too slow or too busy to carry out the operation in time: its pool has no free
     /// connection, or the statement takes too long.
     Overloaded,
-    /// The store refused the operation, and did not carry it out: a privilege or a function is missing, say.
+    /// The store refused the operation: a privilege or a function is missing, say. It was not carried out, except perhaps
+    /// [after a lost answer](StoreError::after_a_lost_answer): a server with a broken disk refuses as well.
     Refused,
-    /// The store cannot be asked: there was no connection to it. The operation was not carried out.
+    /// The store cannot be asked: there was no connection to it, or none to a server that may write. The operation was not
+    /// carried out.
     Unreachable,
     /// The user of the call has as many transactions as one user may have.
     UserLimit,

@@ -126,6 +126,10 @@ pub enum StatusError {
     /// The look-up failed with this code: a SQLSTATE, for PostgreSQL.
     #[error("the status look-up failed with code {0}")]
     Lookup(String),
+    /// The look-up took longer than the store waits for it, or failed together with the claim, which was sent again without
+    /// it.
+    #[error("the status look-up did not answer in time")]
+    TimedOut,
     /// The outbox contains a status that this version does not know.
     #[error(transparent)]
     Unknown(UnknownOutboxStatus),

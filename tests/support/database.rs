@@ -97,22 +97,25 @@ impl Database {
 
     /// A proxy in front of the server, and a pool that connects through it only.
     pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
-        let mut config: Config = self.url().parse().expect("an address");
-        let (Some(Host::Tcp(host)), Some(port)) = (config.get_hosts().first(), config.get_ports().first()) else {
+        let (proxy, config) = self.proxy().await;
+        let pool = pool_of_api(config, size, "");
+        (proxy, pool)
+    }
+
+    /// A proxy in front of the server, and the configuration of connections through it.
+    async fn proxy(&self) -> (Proxy, Config) {
+        let server: Config = self.url().parse().expect("an address");
+        let (Some(Host::Tcp(host)), Some(port)) = (server.get_hosts().first(), server.get_ports().first()) else {
             panic!("the tests need a server with a TCP address");
         };
         let upstream = lookup_host((host.as_str(), *port)).await.expect("an address").next().expect("an address");
         let proxy = Proxy::start(upstream).expect("a proxy");
-        let (user, password, name) =
-            (config.get_user().map(str::to_owned), config.get_password().map(<[u8]>::to_vec), config.get_dbname());
-        let name = name.map(str::to_owned);
-        config = Config::new();
+        let mut config = Config::new();
         config.host(proxy.address().ip().to_string()).port(proxy.address().port());
-        user.map(|user| config.user(user));
-        password.map(|password| config.password(password));
-        name.map(|name| config.dbname(name));
-        let pool = pool_of_api(config, size, "");
-        (proxy, pool)
+        server.get_user().map(|user| config.user(user));
+        server.get_password().map(|password| config.password(password));
+        server.get_dbname().map(|name| config.dbname(name));
+        (proxy, config)
     }
 
     /// A PgBouncer in transaction mode in front of the server, and a pool that connects through it only, as
@@ -122,10 +125,24 @@ impl Database {
     ///
     /// PgBouncer [cannot run](PgBouncer::missing) here. Check that first, and skip the test.
     pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
-        let mut config: Config = self.url().parse().expect("an address");
-        self.make_login(config.get_password()).await;
-        config.user(API_LOGIN);
-        let bouncer = PgBouncer::start(&config).await.expect("a PgBouncer");
+        self.pool_through_bouncer_of(self.url().parse().expect("an address"), size).await
+    }
+
+    /// The same, with a proxy between PgBouncer and the server.
+    ///
+    /// # Panics
+    ///
+    /// As [`pool_through_bouncer`](Self::pool_through_bouncer).
+    pub async fn pool_through_bouncer_and_proxy(&self, size: usize) -> (PgBouncer, Proxy, Pool) {
+        let (proxy, config) = self.proxy().await;
+        let (bouncer, pool) = self.pool_through_bouncer_of(config, size).await;
+        (bouncer, proxy, pool)
+    }
+
+    async fn pool_through_bouncer_of(&self, mut server: Config, size: usize) -> (PgBouncer, Pool) {
+        self.make_login(server.get_password()).await;
+        server.user(API_LOGIN);
+        let bouncer = PgBouncer::start(&server).await.expect("a PgBouncer");
         let pool = pool(bouncer.url().parse().expect("an address"), size, String::new());
         (bouncer, pool)
     }
@@ -147,7 +164,9 @@ impl Database {
 
     /// A store on such a pool, with timeouts that are long enough for a busy machine.
     pub fn store(&self) -> PostgresStore {
-        PostgresStore::new(self.pool(8), organization::resource_types()).timeout(Duration::from_secs(30))
+        PostgresStore::new(self.pool(8), organization::resource_types())
+            .timeout(Duration::from_secs(30))
+            .status_timeout(Duration::from_secs(30))
     }
 
     /// Creates a user of the organisation.

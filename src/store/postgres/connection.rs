@@ -1,34 +1,45 @@
-//! Statements on pooled connections: limited in time, and repeated if that is safe.
+//! Connections from a pool, and the settings of the operations on them.
 
-use std::{error::Error as _, fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use deadpool_postgres::{Object, Pool};
-use tokio::time::{Instant, timeout_at};
-use tokio_postgres::{Error, Row, error::SqlState};
+use deadpool_postgres::Pool;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tokio_postgres::{Error, Row};
 
-use super::statement::{Parameters, Statements};
+use super::{
+    operation::Operation,
+    statement::{Parameters, Statements},
+};
 use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::Chain,
 };
 
-/// The number of attempts for a statement. After a restart of the server, the pool's connections are closed, and each
-/// shows this only when it is used.
-pub(super) const ATTEMPTS: u32 = 4;
+/// The limits of a timeout. An operation without time would always fail; no caller waits longer, and a deadline must not
+/// overflow.
+const TIMEOUTS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
 
-/// The longest timeout. No caller waits longer, and a deadline must not overflow.
-const MAX_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT: Duration = Duration::from_secs(5);
+const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
     statements: Statements,
     timeout: Duration,
+    status_timeout: Duration,
+    /// How many statuses may be overdue at once: each keeps a connection from the others.
+    overdue_statuses: Arc<Semaphore>,
 }
 
 impl Connections {
-    pub(super) fn new(pool: Pool, timeout: Duration) -> Self {
-        Self { pool, statements: Statements::default(), timeout }
+    pub(super) fn new(pool: Pool) -> Self {
+        let overdue_statuses = Arc::new(Semaphore::new(quarter(&pool)));
+        let statements = Statements::default();
+        Self { pool, statements, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
     }
 
     pub(super) fn prepared_statements(self) -> Self {
@@ -36,7 +47,22 @@ impl Connections {
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout: timeout.min(MAX_TIMEOUT), ..self }
+        let [shortest, longest] = TIMEOUTS;
+        Self { timeout: timeout.clamp(shortest, longest), ..self }
+    }
+
+    pub(super) fn status_timeout(self, timeout: Duration) -> Self {
+        let [shortest, longest] = TIMEOUTS;
+        Self { status_timeout: timeout.clamp(shortest, longest), ..self }
+    }
+
+    /// The same settings for the connections of another pool.
+    pub(super) fn of(&self, pool: Pool) -> Self {
+        Self { pool, ..self.clone() }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     pub(super) fn statements(&self) -> Statements {
@@ -48,42 +74,46 @@ impl Connections {
         Instant::now() + self.timeout
     }
 
-    /// Returns the only row of a statement. Otherwise as [`query`](Self::query).
+    /// Returns how long a claim waits for the status before it is sent again without it; `None` if it is to be sent
+    /// without it at once, because too many statuses are overdue.
+    pub(super) fn time_for_status(&self) -> Option<Duration> {
+        (self.overdue_statuses.available_permits() > 0).then_some(self.status_timeout)
+    }
+
+    /// Counts a status as overdue until the permit is dropped.
+    pub(super) fn status_is_overdue(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.overdue_statuses).try_acquire_owned().ok()
+    }
+
+    /// Returns the only row of a statement. The statement has to be idempotent: it may be run more than once, and twice at
+    /// the same time.
     pub(super) async fn query_one(&self, statement: &str, parameters: Parameters<'_>) -> Result<Row, StoreError> {
-        let rows = self.query(statement, parameters).await?;
-        match <[Row; 1]>::try_from(rows) {
-            Ok([row]) => Ok(row),
-            Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("expected one row, got {}", rows.len()))),
-        }
+        self.query_one_until(self.deadline(), statement, parameters).await
     }
 
-    /// Returns the rows of a statement. The statement has to be idempotent: it may be run more than once.
-    pub(super) async fn query(&self, statement: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
-        let deadline = self.deadline();
-        let mut attempt = 1;
-        loop {
-            let connection = self.connection(deadline).await?;
-            let rows =
-                async { self.statements.ready(&connection, statement, parameters).await?.query(&connection).await };
-            let error = match timeout_at(deadline, rows).await {
-                Ok(Ok(rows)) => return Ok(rows),
-                Ok(Err(error)) => error,
-                Err(elapsed) => {
-                    // The connection still waits for an answer, so it must not go back to the pool.
-                    drop(Object::take(connection));
-                    return Err(StoreError::new(StoreErrorKind::Interrupted, elapsed));
-                }
-            };
-            if attempt == ATTEMPTS || !self.worth_another_attempt(&error) {
-                return Err(StoreError::new(kind(&error), error));
-            }
-            attempt += 1;
-        }
+    /// As [`query_one`](Self::query_one), with a deadline of its own.
+    pub(super) async fn query_one_until(
+        &self,
+        deadline: Instant,
+        statement: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Row, StoreError> {
+        only_row(self.ask(Operation::until(self, deadline), statement, parameters).await?)
     }
 
-    /// Returns whether the same statement may succeed now, or on another connection.
-    pub(super) fn worth_another_attempt(&self, error: &Error) -> bool {
-        self.forget_if_stale(error) || connection_lost(error) || in_conflict(error)
+    /// Returns the rows of a statement that may take long: it is repeated only if its answer is lost.
+    pub(super) async fn query_long(&self, statement: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
+        self.ask(Operation::new(self).one_at_a_time(), statement, parameters).await
+    }
+
+    async fn ask(
+        &self,
+        operation: Operation<'_>,
+        statement: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let operation = &operation;
+        operation.run(|attempt| operation.query(attempt, statement, parameters), |_| true).await
     }
 
     /// Clears the prepared statements of all connections if the statement was stale. Returns whether it was.
@@ -96,48 +126,38 @@ impl Connections {
         stale
     }
 
-    pub(super) async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
-        match timeout_at(deadline, self.pool.get()).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(StoreError::new(StoreErrorKind::Unreachable, error)),
-            Err(elapsed) => Err(StoreError::new(StoreErrorKind::Unreachable, elapsed)),
+    /// Closes the idle connections that were last used before this time: they may have been lost with another.
+    pub(super) fn distrust(&self, since: std::time::Instant) {
+        let removed = self.pool.retain(|_, metrics| metrics.recycled.unwrap_or(metrics.created) >= since).removed;
+        if !removed.is_empty() {
+            tracing::info!(connections = removed.len(), "closed idle connections, because another was lost or silent");
         }
+    }
+
+    /// Returns whether all connections that the pool may have are in use.
+    pub(super) fn are_exhausted(&self) -> bool {
+        let status = self.pool.status();
+        status.available == 0 && status.size >= status.max_size
     }
 }
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("Connections")
+            .field("timeout", &self.timeout)
+            .field("status_timeout", &self.status_timeout)
+            .finish_non_exhaustive()
     }
 }
 
-/// Returns the SQLSTATE of an error's source.
-pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
-    error.source()?.downcast_ref::<Error>()?.code()
+/// A quarter of a pool's connections, at least one.
+pub(super) fn quarter(pool: &Pool) -> usize {
+    (pool.status().max_size / 4).max(1)
 }
 
-/// Returns whether the connection was lost, and the answer with it.
-pub(super) fn connection_lost(error: &Error) -> bool {
-    error.is_closed()
-        || error.code().is_some_and(|code| {
-            [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
-        })
-        || error.source().is_some_and(|source| source.is::<std::io::Error>())
-}
-
-/// Returns whether a statement lost against another transaction: the same statement may succeed later.
-pub(super) fn in_conflict(error: &Error) -> bool {
-    error
-        .code()
-        .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
-}
-
-pub(super) fn kind(error: &Error) -> StoreErrorKind {
-    if connection_lost(error) {
-        StoreErrorKind::Interrupted
-    } else if in_conflict(error) {
-        StoreErrorKind::Conflict
-    } else {
-        StoreErrorKind::Refused
+pub(super) fn only_row(rows: Vec<Row>) -> Result<Row, StoreError> {
+    match <[Row; 1]>::try_from(rows) {
+        Ok([row]) => Ok(row),
+        Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("expected one row, got {}", rows.len()))),
     }
 }

@@ -1,7 +1,12 @@
 //! The store that keeps records in PostgreSQL, and the transactions of its handlers.
 
+mod asked;
+mod claim;
 mod columns;
 mod connection;
+mod fault;
+mod operation;
+mod permits;
 mod row;
 mod statement;
 mod store;

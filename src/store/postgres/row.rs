@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Converts the row of `tenant.idempotency_claim` or `tenant.idempotency_begin` into the outcome of the claim.
-pub(super) fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, StoreError> {
+/// `with_status` says whether the status was asked for.
+pub(super) fn claim_outcome(claim: &Claim, row: &Row, with_status: bool) -> Result<ClaimOutcome, StoreError> {
     let state: &str = column(row, "state")?;
     match state {
         "acquired" => return Ok(ClaimOutcome::Acquired),
@@ -37,14 +38,19 @@ pub(super) fn claim_outcome(claim: &Claim, row: &Row) -> Result<ClaimOutcome, St
             let message: &[u8] = column(row, "response")?;
             let metadata: Option<&[u8]> = column(row, "metadata")?;
             let metadata = metadata.map(|metadata| metadata.to_vec().into());
-            replay(row, StoredResponse::Message(StoredMessage { message: message.to_vec().into(), metadata }))
+            let response = StoredResponse::Message(StoredMessage { message: message.to_vec().into(), metadata });
+            let mut replay = replay(row, response)?;
+            if claim.resource_type.is_some() && replay.resource.is_some() && !with_status {
+                replay.status = Err(StatusError::TimedOut);
+            }
+            Ok(ClaimOutcome::Replay(replay))
         }
         "failed" => {
             let error: &[u8] = column(row, "error")?;
-            replay(row, StoredResponse::Error(error.to_vec().into()))
+            replay(row, StoredResponse::Error(error.to_vec().into())).map(ClaimOutcome::Replay)
         }
         "reserved" => in_flight(row),
-        "not_stored" => replay(row, StoredResponse::NotStored),
+        "not_stored" => replay(row, StoredResponse::NotStored).map(ClaimOutcome::Replay),
         other => Err(corrupt(format!("unknown state of a record: {other:?}"))),
     }
 }
@@ -53,14 +59,14 @@ fn in_flight(row: &Row) -> Result<ClaimOutcome, StoreError> {
     Ok(ClaimOutcome::InFlight { lease_left: milliseconds(column(row, "lease_left_ms")?) })
 }
 
-fn replay(row: &Row, response: StoredResponse) -> Result<ClaimOutcome, StoreError> {
+fn replay(row: &Row, response: StoredResponse) -> Result<Replay, StoreError> {
     let status = match (column(row, "status")?, column(row, "status_error")?) {
         (_, Some(code)) => Err(StatusError::Lookup(code)),
         (Some(status), None) => parse_status(status).map(Some),
         (None, None) => Ok(None),
     };
     let expires_in = milliseconds(column(row, "expires_in_ms")?);
-    Ok(ClaimOutcome::Replay(Replay { response, resource: column(row, "resource")?, status, expires_in }))
+    Ok(Replay { response, resource: column(row, "resource")?, status, expires_in })
 }
 
 pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {

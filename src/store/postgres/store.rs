@@ -7,13 +7,15 @@ use tokio_postgres::{error::SqlState, types::Type};
 use uuid::Uuid;
 
 use super::{
-    columns::{Columns, on_lease_ended, resource_column},
-    connection::{self, Connections},
-    row::{abandoned_key, claim_outcome, column, corrupt, parse_status},
-    transaction::Open,
+    claim,
+    columns::{Columns, resource_column},
+    connection::{Connections, only_row},
+    fault::sql_state,
+    permits::Permits,
+    row::{abandoned_key, column, corrupt, parse_status},
+    transaction::{Open, Transactions},
 };
 use crate::{
-    policy::EffectPolicy,
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
@@ -31,13 +33,23 @@ use crate::{
 /// neither a transaction nor a setting on the connection. The handler of a transactional procedure gets a
 /// [`Transaction`](crate::Transaction), which takes one of the pool's connections until it ends.
 ///
+/// An answer that is lost is not taken for a refusal: the operation is repeated on another connection, and so is one that
+/// lost against another transaction, after a pause. A connection that does not answer holds nothing up:
+/// [`timeout`](Self::timeout). The [kind](crate::store::StoreErrorKind) of an error tells a server that cannot be asked
+/// from one that is slow, and from one that refuses.
+///
 /// ```no_run
 /// use deadpool_postgres::{Manager, Pool};
 /// use std::time::Duration;
 /// use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let manager = Manager::new("host=localhost user=my_api dbname=my_app".parse()?, tokio_postgres::NoTls);
+/// let mut config: tokio_postgres::Config = "host=localhost user=my_api dbname=my_app".parse()?;
+/// // A server that has gone without a word is noticed.
+/// let silence = Duration::from_secs(15);
+/// config.connect_timeout(Duration::from_secs(5)).tcp_user_timeout(silence);
+/// config.keepalives_idle(silence).keepalives_interval(silence / 3).keepalives_retries(3);
+/// let manager = Manager::new(config, tokio_postgres::NoTls);
 /// let pool = Pool::builder(manager).max_size(16).build()?;
 ///
 /// // Default: gives up on an operation after five seconds.
@@ -53,14 +65,55 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     connections: Connections,
+    permits: Permits,
     resource_types: Arc<ResourceTypes>,
+    /// `None`: transactions use the same pool.
+    transaction_pool: Option<Pool>,
 }
 
 impl PostgresStore {
     /// Makes a store from a pool of connections and the resource types that are registered in the database. The
     /// connections have to log in as the API's own role: row-level security does not apply to superusers.
+    ///
+    /// Set `connect_timeout`, `tcp_user_timeout` and keepalives in the pool's configuration, as in the example above: the
+    /// defaults of TCP find out only after hours that the other side of an idle connection has gone. Reserved handlers
+    /// should have a pool of their own: the store cannot keep them from taking its connections.
     pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
-        Self { connections: Connections::new(pool, Duration::from_secs(5)), resource_types: Arc::new(resource_types) }
+        Self {
+            permits: Permits::beside_claims(&pool),
+            connections: Connections::new(pool),
+            resource_types: Arc::new(resource_types),
+            transaction_pool: None,
+        }
+    }
+
+    /// Gives transactions a pool of their own, which nothing else of the store uses. Defaults to none: they share the
+    /// store's pool, and leave a quarter of it to the rest, at least one connection. (A pool of one connection has one
+    /// transaction, and then nothing is left.)
+    ///
+    /// In either case one user has at most half of the transactions at once, at least one; calls without a user count as
+    /// one user. A call waits for its turn at most as long as the [`timeout`](Self::timeout), and then fails as
+    /// overloaded, or at the limit of its user. A retry whose first call is recorded or still runs need not wait.
+    ///
+    /// The size of the pool counts that it has now. Clones of this store share the limits; another store on the same pool
+    /// has its own.
+    pub fn transaction_pool(mut self, pool: Pool) -> Self {
+        self.permits = Permits::of_all(&pool);
+        self.transaction_pool = Some(pool);
+        self
+    }
+
+    /// Limits how long a claim waits for the status of the created resource. If it takes longer, the claim is sent again
+    /// without it, on another connection, and the replay reports [`StatusError::TimedOut`]. At least 1 ms; a shorter time
+    /// counts as 1 ms, and a longer one than a quarter of the [`timeout`](Self::timeout) as that. Defaults to 250 ms.
+    ///
+    /// A claim that fails together with its status is sent again without it, too. If a quarter of the pool waits for
+    /// statuses that are overdue, further claims do not ask for theirs.
+    ///
+    /// [`StatusError::TimedOut`]: crate::store::StatusError::TimedOut
+    pub fn status_timeout(mut self, timeout: Duration) -> Self {
+        self.connections = self.connections.status_timeout(timeout);
+        self
     }
 
     /// Prepares the store's statements once for each connection, which takes one more round trip then. Defaults to off:
@@ -79,15 +132,29 @@ impl PostgresStore {
         self
     }
 
-    /// Limits how long an operation may take, including the wait for a connection and further attempts. More than zero,
-    /// at most 1 hour; a longer timeout counts as 1 hour. Defaults to 5 seconds.
+    /// Limits how long an operation may take, including the wait for a connection and further attempts. From 1 ms to 1
+    /// hour; another timeout counts as the nearer of these. Defaults to 5 seconds.
     ///
-    /// An operation that takes longer fails, as if the store were unavailable. This includes the wait for a connection
-    /// of a pool that handlers have exhausted: give the store a pool of its own. The outcome of a COMMIT that takes
-    /// longer is looked up, for at most the same time again. The handler of a transactional procedure is not limited.
+    /// An attempt that has not answered after a quarter of it, at most 2 seconds, does not hold up the operation: another
+    /// one is made beside it, on another connection. If there is no answer in time, the error says whether the server
+    /// could be asked: [`Overloaded`](crate::store::StoreErrorKind::Overloaded) if it could, or if the pool has no free
+    /// connection; else [`Interrupted`](crate::store::StoreErrorKind::Interrupted) or
+    /// [`Unreachable`](crate::store::StoreErrorKind::Unreachable).
+    ///
+    /// The outcome of a COMMIT that takes longer is looked up, for at most the same time again. The handler of a
+    /// transactional procedure is not limited.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
         self
+    }
+
+    fn transactions(&self) -> Transactions {
+        let pool = self.transaction_pool.as_ref().unwrap_or(self.connections.pool());
+        Transactions {
+            connections: self.connections.of(pool.clone()),
+            look_ups: self.connections.clone(),
+            permits: self.permits.clone(),
+        }
     }
 
     async fn complete_with(
@@ -126,25 +193,7 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        let row = self
-            .connections
-            .query_one(
-                include_str!("sql/claim.sql"),
-                &[
-                    (claim.reservation.user.as_uuid(), Type::UUID),
-                    (claim.reservation.key.as_uuid(), Type::UUID),
-                    (&claim.reservation.token, Type::UUID),
-                    (&claim.procedure, Type::TEXT),
-                    (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
-                    (&claim.lease.as_secs_f64(), Type::FLOAT8),
-                    (&claim.retention.as_secs_f64(), Type::FLOAT8),
-                    (&on_lease_ended(claim), Type::TEXT),
-                    (&claim.resource_type, Type::TEXT),
-                    (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
-                ],
-            )
-            .await?;
-        claim_outcome(claim, &row)
+        claim::claim(&self.connections, claim).await
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
@@ -224,7 +273,7 @@ impl Store for PostgresStore {
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
         let rows = self
             .connections
-            .query(
+            .query_long(
                 include_str!("sql/abandoned.sql"),
                 &[
                     (&search.procedures, Type::TEXT_ARRAY),
@@ -239,7 +288,8 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
-        let row = self.connections.query_one(include_str!("sql/sweep.sql"), &[(&batch, Type::INT4)]).await?;
+        let rows = self.connections.query_long(include_str!("sql/sweep.sql"), &[(&batch, Type::INT4)]).await?;
+        let row = only_row(rows)?;
         let deleted: i64 = column(&row, "deleted")?;
         u64::try_from(deleted).map_err(corrupt)
     }
@@ -267,7 +317,7 @@ impl Store for PostgresStore {
     }
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
-        Open::begin(&self.connections, &self.resource_types, claim, options).await
+        Open::begin(&self.transactions(), &self.resource_types, claim, options).await
     }
 
     async fn begin_without_key(
@@ -276,13 +326,13 @@ impl Store for PostgresStore {
         idle: Duration,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        Open::begin_without_key(&self.connections, user, idle, options).await
+        Open::begin_without_key(&self.transactions(), user, idle, options).await
     }
 }
 
 /// Returns whether a completion failed only because of its reference: the resource does not exist, or its type is not
 /// registered in the database.
 fn refers_to_nothing(error: &StoreError) -> bool {
-    let code = connection::sql_state(error);
+    let code = sql_state(error);
     code == Some(&SqlState::FOREIGN_KEY_VIOLATION) || code == Some(&SqlState::UNDEFINED_COLUMN)
 }

@@ -17,7 +17,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{API_LOGIN, Database, until};
 use uuid::Uuid;
 
-use crate::record::{acquire, again, claim, complete, completion};
+use crate::record::{acquire, again, claim, complete, completion, patient};
 
 /// More clients than there are server connections.
 const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
@@ -63,7 +63,7 @@ async fn behind_bouncer() -> Option<(Database, PgBouncer, Pool)> {
 }
 
 fn store(pool: &Pool) -> PostgresStore {
-    PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30))
+    patient(pool.clone())
 }
 
 /// A server connection as its next client finds it.

@@ -1,13 +1,10 @@
 //! A database that is unreachable, slow, or back again.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
 use tonic_idempotency::store::{ClaimOutcome, CompleteOutcome, PostgresStore, Store, StoreErrorKind};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::record::{acquire, again, claim, complete, completion};
+use crate::record::{acquire, again, claim, completion, patient};
 
 #[tokio::test]
 async fn reports_that_nothing_was_done_if_there_is_no_connection() {
@@ -41,7 +38,7 @@ async fn uses_a_new_connection_if_the_old_ones_are_gone() {
 async fn works_again_once_the_database_is_back() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(30));
+    let store = patient(pool);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &first).await;
     proxy.cut();
@@ -49,32 +46,6 @@ async fn works_again_once_the_database_is_back() {
     proxy.mend();
     let outcome = store.claim(&again(&first)).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn gives_up_on_a_statement_after_its_timeout_and_drops_its_connection() {
-    let database = Database::new().await;
-    let pool = database.pool(1);
-    let patient = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30));
-    let store = patient.clone().timeout(Duration::from_millis(300));
-    complete(&patient, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
-    let mut owner = database.owner().await;
-    let lock = owner.transaction().await.expect("a transaction");
-    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
-
-    let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let error = store.claim(&first).await.expect_err("a locked table");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
-
-    // The next caller does not get the connection that still waits.
-    let next = pool.get().await.expect("a connection");
-    let answer = timeout(Duration::from_secs(30), next.query_one("SELECT 1", &[])).await;
-    answer.expect("it waits for nothing").expect("an answer");
-    drop(next);
-    lock.rollback().await.expect("the lock is gone");
-
-    // Whether the lost claim took effect or not, the same claim now acquires the key.
-    acquire(&patient, &first).await;
 }
 
 #[tokio::test]
@@ -99,7 +70,7 @@ async fn reports_an_unknown_state_as_corrupt() {
 async fn takes_one_round_trip_for_each_operation() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
-    let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(30));
+    let store = patient(pool.clone());
     let resource = database.project(None).await;
     drop(pool.get().await.expect("a connection"));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

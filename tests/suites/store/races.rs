@@ -8,7 +8,7 @@ use tonic_idempotency::store::{Claim, ClaimOutcome, PostgresStore, Store, StoreE
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion};
+use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, patient};
 
 /// Waits until some backend of this database waits for a lock.
 async fn until_a_backend_waits(owner: &Client) {
@@ -127,7 +127,7 @@ async fn one_of_many_acquires_under_every_isolation_level() {
     for level in ["read committed", "repeatable read", "serializable"] {
         let database = Database::new().await;
         let pool = database.pool_with(8, &format!("SET default_transaction_isolation = '{level}'"));
-        let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(30));
+        let store = patient(pool);
         for _ in 0..8 {
             let claim = claim(Uuid::new_v4(), Uuid::new_v4());
             assert_eq!(claim_at_once(&store, &claim).await, (1, 23), "{level}");

@@ -2,17 +2,25 @@
 
 use std::time::Duration;
 
+use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     IdempotencyKey, UserId,
     policy::{EffectPolicy, LeasePolicy},
-    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, Reservation, Store, StoredResponse},
+    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredResponse},
 };
 use uuid::Uuid;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const PROCEDURE: &str = "/organization.v1.ProjectService/CreateProject";
 pub(crate) const HASH: [u8; 32] = [7; 32];
+
+/// A store on this pool, with timeouts that are long enough for a busy machine.
+pub(crate) fn patient(pool: Pool) -> PostgresStore {
+    PostgresStore::new(pool, organization::resource_types())
+        .timeout(Duration::from_secs(30))
+        .status_timeout(Duration::from_secs(30))
+}
 
 pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     Claim {

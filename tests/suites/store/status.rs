@@ -1,21 +1,19 @@
 //! The status that comes with a replay, and lookups of it that fail.
 
-use std::time::Duration;
-
 use tonic_idempotency::{
     status::OutboxStatus,
-    store::{ClaimOutcome, Completion, PostgresStore, Replay, Store},
+    store::{ClaimOutcome, Completion, Replay, Store},
 };
 use tonic_idempotency_tests::{Database, rows_read};
 use uuid::Uuid;
 
-use crate::record::{again, claim, complete, completion};
+use crate::record::{again, claim, complete, completion, patient};
 
 /// The replay of a call whose project is completed, after `breaking` was run on the database.
 async fn replay_after(breaking: &str, setup: &str) -> Replay {
     let database = Database::new().await;
     let pool = database.pool_with(1, setup);
-    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(30));
+    let store = patient(pool);
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let project = database.project(Some(OutboxStatus::Completed)).await;
     complete(&store, &claim, &Completion { resource: Some(project), ..completion("first") }).await;

@@ -10,10 +10,10 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::JoinSet;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
-    IdempotencyLayer,
+    IdempotencyLayer, UserId,
     maintenance::Sweeper,
     policy::{Policies, UserPolicy},
-    store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes},
+    store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -154,6 +154,15 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     client.create_order(shop::request("panic", Some(user), Some(Uuid::new_v4()))).await.expect_err("a panic");
     assert!(lines.take().contains("ERROR"), "a panic is an error");
+
+    let hasty = store.clone().timeout(Duration::from_secs(1));
+    let begin =
+        || hasty.begin_without_key(Some(UserId::new(user)), Duration::from_secs(60), TransactionOptions::default());
+    let open = begin().await.expect("a transaction");
+    begin().await.expect_err("one user has one of three");
+    let labels = [("cause", "user_limit")];
+    check("limit", "idempotency_transactions_refused_total", &labels, &["WARN", "user_limit"]);
+    open.roll_back().await;
 
     // The detail of a database's error may quote the row.
     let owner = database.owner().await;

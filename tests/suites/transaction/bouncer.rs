@@ -2,10 +2,11 @@
 
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
+use tcp_proxy::{Cut, Moment};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use tonic_idempotency::rejection::Reason;
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, Proxy};
 use uuid::Uuid;
 
 use crate::{
@@ -104,4 +105,38 @@ async fn one_of_many_duplicates_runs() {
     assert!(service.create("shop").await.expect("a replay").replayed);
     assert_eq!((service.runs(), rows(&database.owner().await).await), (1, [1, 1, 1]));
     assert_clean(&pool).await;
+}
+
+/// PgBouncer keeps its client's connection and answers `08P01`, if it loses the server's.
+#[tokio::test]
+async fn a_commit_that_happened_succeeds_although_pgbouncer_lost_its_answer() {
+    let Some((database, _bouncer, proxy, pool)) = behind_bouncer_and_proxy().await else { return };
+    let service = Service::new(&database, pool, |call: Call| async move { call.insert().await }).await;
+    proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
+    let first = service.create("shop").await.expect("it was committed");
+    assert_eq!((rows(&database.owner().await).await, first.replayed), ([1, 1, 1], false));
+    assert!(service.create("shop").await.expect("a replay").replayed);
+    assert_eq!(service.runs(), 1);
+}
+
+/// Neither does it say that it happened if it did not.
+#[tokio::test]
+async fn a_commit_that_did_not_happen_is_refused_after_pgbouncer_lost_its_server() {
+    let Some((database, _bouncer, proxy, pool)) = behind_bouncer_and_proxy().await else { return };
+    let service = Service::new(&database, pool, |call: Call| async move { call.insert().await }).await;
+    proxy.cut_later(Cut { all: false, moment: Moment::BeforeCommit }, || ());
+    assert_eq!(reason(service.create("shop").await), Reason::StoreUnavailable);
+    assert_eq!(rows(&database.owner().await).await, [0, 0, 0]);
+    service.create("shop").await.expect("the key is free");
+    assert_eq!(service.runs(), 2);
+}
+
+async fn behind_bouncer_and_proxy() -> Option<(Database, PgBouncer, Proxy, Pool)> {
+    if let Some(why) = PgBouncer::missing() {
+        skip("pgbouncer", why);
+        return None;
+    }
+    let database = Database::new().await;
+    let (bouncer, proxy, pool) = database.pool_through_bouncer_and_proxy(CLIENTS).await;
+    Some((database, bouncer, proxy, pool))
 }

@@ -74,7 +74,7 @@ async fn are_returned_clean_whatever_the_outcome_of_the_call() {
 #[tokio::test]
 async fn are_one_for_each_running_call_and_none_for_its_duplicates() {
     let database = Database::new().await;
-    let (pool, gate) = (database.pool(4), Arc::new(Semaphore::new(0)));
+    let (pool, gate) = (database.pool(8), Arc::new(Semaphore::new(0)));
     let waits = Arc::clone(&gate);
     let service = Service::new(&database, pool.clone(), move |call: Call| {
         let gate = Arc::clone(&waits);
@@ -185,7 +185,7 @@ async fn the_server_ends_a_transaction_that_is_idle_for_longer_than_the_lease() 
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
     let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.lease(Duration::from_millis(300));
-    let service = Service::with(&database, database.pool(2), describe, move |call: Call| {
+    let service = Service::with(&database, database.pool(6), describe, move |call: Call| {
         let gate = Arc::clone(&waits);
         async move {
             let project = call.insert().await?;

@@ -148,7 +148,9 @@ impl Service {
         F: Future<Output = Result<Uuid, Status>> + Send + 'static,
     {
         let procedure = Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(Mode::Transactional);
-        let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(60));
+        let store = PostgresStore::new(pool, organization::resource_types())
+            .timeout(Duration::from_secs(60))
+            .status_timeout(Duration::from_secs(60));
         let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
             .reconciler("/organization.v1.InviteService/InviteMember", |_| async {

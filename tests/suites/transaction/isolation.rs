@@ -51,7 +51,7 @@ async fn write_skew(answer: fn(Status) -> Status) {
     let owner = database.owner().await;
     let both = Arc::new(Barrier::new(2));
     let describe = |procedure: ProcedureBuilder| procedure.isolation(Isolation::Serializable);
-    let service = Service::with(&database, database.pool(4), describe, move |call: Call| {
+    let service = Service::with(&database, database.pool(8), describe, move |call: Call| {
         let both = Arc::clone(&both);
         async move {
             let projects = call.transaction().query("SELECT id FROM tenant.projects", &[]).await?;

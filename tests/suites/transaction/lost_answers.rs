@@ -1,10 +1,22 @@
 //! A COMMIT whose answer is lost: the layer looks the outcome up, and never guesses.
 
-use tokio_postgres::Client;
-use tonic_idempotency::rejection::Reason;
-use tonic_idempotency_tests::{Database, Proxy, until};
+use std::time::{Duration, Instant};
 
-use crate::harness::{Call, Service, reason, rows};
+use protobuf_canonical::RequestHash;
+use tokio_postgres::Client;
+use tonic_idempotency::{
+    IdempotencyKey, Transaction, UserId,
+    policy::{EffectPolicy, LeasePolicy},
+    rejection::Reason,
+    store::{
+        BeginOutcome, Claim, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoreTransaction,
+        StoredResponse, TransactionOptions,
+    },
+};
+use tonic_idempotency_tests::{Database, Proxy, until};
+use uuid::Uuid;
+
+use crate::harness::{CREATE_PROJECT, Call, Service, insert, reason, rows};
 
 /// Makes the COMMIT of a project wait for an advisory lock, which the returned client holds.
 async fn slow_commits(database: &Database) -> Client {
@@ -32,6 +44,31 @@ async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, toki
     proxy.cut_connections();
     until("it is looked up", async || looked_up(&owner).await).await;
     (service, owner, proxy, call)
+}
+
+/// A transaction of this user in which a project was inserted.
+async fn open(store: &PostgresStore, user: Uuid) -> Box<dyn StoreTransaction> {
+    let claim = Claim {
+        reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(Uuid::new_v4())),
+        procedure: CREATE_PROJECT.to_owned(),
+        request_hash: RequestHash::from([7; 32]),
+        lease: Duration::from_secs(60),
+        retention: Duration::from_secs(60),
+        on_lease_ended: LeasePolicy::Rerun,
+        effect: EffectPolicy::Anywhere,
+        resource_type: None,
+    };
+    let begun = store.begin(&claim, TransactionOptions::default()).await.expect("the store answers");
+    let BeginOutcome::Open { transaction, .. } = begun else { panic!("expected a transaction, got {begun:?}") };
+    let mut extensions = http::Extensions::new();
+    transaction.hand_out(&mut extensions);
+    let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+    insert(&handle, "shop").await.expect("a project");
+    transaction
+}
+
+fn completion() -> Completion {
+    Completion { response: StoredResponse::message("done"), resource: None, retention: Duration::from_secs(60) }
 }
 
 type Outcome = Result<crate::harness::Seen, tonic::Status>;
@@ -87,4 +124,28 @@ async fn a_retry_does_not_run_while_the_outcome_is_open() {
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
     call.await.expect("no panic").expect("it was committed");
     assert_eq!((rows(&owner).await, service.runs()), ([1, 1, 1], 1));
+}
+
+/// The look-up ends with the time that the COMMIT has, whenever the database falls silent.
+#[tokio::test]
+async fn a_look_up_does_not_overshoot_its_deadline() {
+    const TIMEOUT: Duration = Duration::from_secs(6);
+    let database = Database::new().await;
+    let owner = slow_commits(&database).await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(TIMEOUT);
+    let transaction = open(&store, database.user().await.id).await;
+    let completion = completion();
+    let commit = tokio::spawn(async move { transaction.commit(Some(completion)).await });
+    until("the COMMIT waits", async || waiting(&owner).await == 1).await;
+    proxy.cut_connections();
+    until("it is looked up", async || looked_up(&owner).await).await;
+    let looks_up = Instant::now();
+    // Late in its time, the look-up loses the database: a look with a timeout of its own would go on for another one.
+    owner.batch_execute("SELECT pg_sleep(4)").await.expect("a pause");
+    proxy.hold();
+    let error = commit.await.expect("no panic").expect_err("the outcome is open");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
+    assert!(looks_up.elapsed() < TIMEOUT + Duration::from_secs(2), "{:?}", looks_up.elapsed());
+    proxy.release();
 }

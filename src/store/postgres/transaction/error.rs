@@ -4,7 +4,7 @@ use tokio_postgres::error::{DbError, SqlState};
 use tonic::{Code, Status};
 
 use crate::{
-    store::postgres::connection::{connection_lost, in_conflict},
+    store::postgres::fault::{connection_lost, in_conflict},
     telemetry::Chain,
 };
 

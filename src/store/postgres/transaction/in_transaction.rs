@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_postgres::NoTls;
 
-use crate::store::postgres::connection::Connections;
+use crate::store::postgres::{connection::Connections, permits::Permit};
 
 /// The longest time that the cancellation of a statement may take.
 const CANCELLATION: Duration = Duration::from_secs(5);
@@ -22,9 +22,10 @@ pub(super) struct InTransaction {
 }
 
 impl InTransaction {
-    /// Wraps a connection, before the first statement of the transaction is sent.
-    pub(super) fn new(connection: Object, connections: &Connections) -> Self {
-        Self { connection: Some(Unclean(Some(connection))), connections: connections.clone() }
+    /// Wraps a connection. Keeps the permit until the connection is given back or closed.
+    pub(super) fn new(connection: Object, connections: &Connections, permit: Permit) -> Self {
+        let unclean = Unclean { connection: Some(connection), _permit: permit };
+        Self { connection: Some(unclean), connections: connections.clone() }
     }
 
     /// Returns the connection to its pool, after the end of the transaction.
@@ -79,11 +80,15 @@ impl Drop for InTransaction {
 }
 
 /// A connection that must not return to its pool as it is. Dropping it closes it.
-struct Unclean(Option<Object>);
+struct Unclean {
+    connection: Option<Object>,
+    /// Dropped after the connection.
+    _permit: Permit,
+}
 
 impl Unclean {
     fn give_back(mut self) {
-        drop(self.0.take());
+        drop(self.connection.take());
     }
 
     /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline.
@@ -115,13 +120,13 @@ impl Deref for Unclean {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        self.0.as_ref().expect("only `give_back` and `drop` take it out, and both end this")
+        self.connection.as_ref().expect("only `give_back` and `drop` take it out, and both end this")
     }
 }
 
 impl Drop for Unclean {
     fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
+        if let Some(connection) = self.connection.take() {
             drop(Object::take(connection));
         }
     }

@@ -28,7 +28,7 @@ pub(super) async fn look_up(
 ) -> Result<CommitOutcome, StoreError> {
     let [mut pause, longest] = PAUSES;
     loop {
-        match look(connections, reservation).await {
+        match look(connections, reservation, deadline).await {
             Ok(Some(true)) => return Ok(CommitOutcome::Committed),
             Ok(Some(false)) => return Err(StoreError::new(StoreErrorKind::Unreachable, cause)),
             // The transaction is still open, or the database does not answer yet.
@@ -40,16 +40,25 @@ pub(super) async fn look_up(
 }
 
 /// Returns whether the transaction was committed; `None` while it may be open.
-async fn look(connections: &Connections, reservation: &Reservation) -> Result<Option<bool>, StoreError> {
+async fn look(
+    connections: &Connections,
+    reservation: &Reservation,
+    deadline: Instant,
+) -> Result<Option<bool>, StoreError> {
     let Reservation { user, key, token } = reservation;
     let settled = connections
-        .query_one(include_str!("../sql/settled.sql"), &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)])
+        .query_one_until(
+            deadline,
+            include_str!("../sql/settled.sql"),
+            &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)],
+        )
         .await?;
     let settled: bool = column(&settled, "settled")?;
     // In a statement of its own after the look at the lock, so that its snapshot has everything that was committed
     // before.
     let committed = connections
-        .query_one(
+        .query_one_until(
+            deadline,
             include_str!("../sql/committed.sql"),
             &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID), (token, Type::UUID)],
         )

@@ -10,7 +10,7 @@ mod open;
 mod savepoint;
 mod session;
 
-pub(super) use self::open::Open;
+pub(super) use self::open::{Open, Transactions};
 pub use self::{
     copy::{CopyInSink, CopyOutStream},
     error::{TransactionError, TransactionErrorKind},

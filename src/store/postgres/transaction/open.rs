@@ -1,9 +1,14 @@
 //! The transaction of a call from BEGIN to COMMIT, as the engine sees it.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
+use deadpool_postgres::ClientWrapper;
 use futures_util::future::{join, join3};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{Error, Row, error::SqlState, types::Type};
 
 use super::{Transaction, in_transaction::InTransaction, lookup::look_up, session::Session};
@@ -13,8 +18,13 @@ use crate::{
         BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError, StoreErrorKind,
         StoreTransaction, StoredResponse, TransactionOptions,
         postgres::{
+            asked::{Asked, Reset},
+            claim::{Begin, look},
             columns::{Columns, on_lease_ended, resource_column},
-            connection::{ATTEMPTS, Connections, connection_lost, kind},
+            connection::Connections,
+            fault::Fault,
+            operation::{Attempt, Failure, Operation},
+            permits::Permits,
             row::claim_outcome,
             statement::{Parameters, Statements},
         },
@@ -27,6 +37,10 @@ use crate::{
 const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
 const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 
+/// How long a call waits for a permit, at most a quarter of the timeout, before it looks whether it needs one: a retry
+/// does not.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// The SQLSTATE of `tenant.idempotency_commit` if another call with the key is recorded.
 const SUPERSEDED: &str = "TI001";
 
@@ -34,39 +48,53 @@ const SUPERSEDED: &str = "TI001";
 /// to a savepoint that therefore was not set.
 const FAILED: [&str; 2] = ["25P02", "3B001"];
 
+/// The connections of transactions.
+#[derive(Clone, Debug)]
+pub(in crate::store::postgres) struct Transactions {
+    /// Where they are begun.
+    pub(in crate::store::postgres) connections: Connections,
+    /// Where their outcomes are looked up, and keys whose users have no transaction left.
+    pub(in crate::store::postgres) look_ups: Connections,
+    pub(in crate::store::postgres) permits: Permits,
+}
+
 /// An open transaction.
 #[derive(Debug)]
 pub(in crate::store::postgres) struct Open {
     session: Arc<Session>,
-    connections: Connections,
+    transactions: Transactions,
     claimed: Option<Claimed>,
 }
 
 impl Open {
     /// Begins a transaction and claims the key. Replaces a lost connection: nothing was done on it.
     pub(in crate::store::postgres) async fn begin(
-        connections: &Connections,
+        transactions: &Transactions,
         resource_types: &Arc<ResourceTypes>,
         claim: &Claim,
         options: TransactionOptions,
     ) -> Result<BeginOutcome, StoreError> {
-        let (connection, row) = started(
-            connections,
-            options,
-            include_str!("../sql/begin.sql"),
-            &[
-                (claim.reservation.user.as_uuid(), Type::UUID),
-                (claim.reservation.key.as_uuid(), Type::UUID),
-                (&claim.reservation.token, Type::UUID),
-                (&claim.procedure, Type::TEXT),
-                (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
-                (&claim.lease.as_secs_f64(), Type::FLOAT8),
-                (&on_lease_ended(claim), Type::TEXT),
-                (&claim.resource_type, Type::TEXT),
-            ],
-        )
-        .await?;
-        let taken_over = match claim_outcome(claim, &row) {
+        let deadline = transactions.look_ups.deadline();
+        let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.user), deadline));
+        let now = Instant::now();
+        let patience = (deadline.saturating_duration_since(now) / 4).min(PATIENCE);
+        let permit = match timeout_at(now + patience, &mut permit).await {
+            Ok(permit) => permit?,
+            Err(_) => match look(&transactions.look_ups, claim).await? {
+                ClaimOutcome::Acquired | ClaimOutcome::TakenOver => permit.await?,
+                refused => return Ok(BeginOutcome::Refused(refused)),
+            },
+        };
+        let operation =
+            &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
+        let begin = |attempt: Attempt| async move {
+            let first = Begin::new(claim, attempt);
+            let (asked, row) = start(operation, attempt, options, Begin::SQL, &first.parameters()).await?;
+            Ok((asked, row, attempt))
+        };
+        let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
+        let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
+        let taken_over = match claim_outcome(claim, &row, attempt.with_status) {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
@@ -76,31 +104,32 @@ impl Open {
         };
         let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types) };
         let session = Arc::new(Session::new(connection));
-        let open = Self { session, connections: connections.clone(), claimed: Some(claimed) };
+        let open = Self { session, transactions: transactions.clone(), claimed: Some(claimed) };
         Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
     }
 
     /// Begins a transaction for a call without a key.
     pub(in crate::store::postgres) async fn begin_without_key(
-        connections: &Connections,
+        transactions: &Transactions,
         user: Option<UserId>,
         idle: Duration,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
+        let permit = transactions.permits.acquire(user, transactions.look_ups.deadline()).await?;
         let user = user.map(|user| *user.as_uuid());
-        let (connection, _) = started(
-            connections,
-            options,
-            include_str!("../sql/begin_without_key.sql"),
-            &[(&user, Type::UUID), (&idle.as_secs_f64(), Type::FLOAT8)],
-        )
-        .await?;
+        let idle = idle.as_secs_f64();
+        let parameters: Parameters<'_> = &[(&user, Type::UUID), (&idle, Type::FLOAT8)];
+        let operation = &Operation::new(&transactions.connections).leaving_nothing();
+        let first = include_str!("../sql/begin_without_key.sql");
+        let begin = |attempt| start(operation, attempt, options, first, parameters);
+        let (asked, _) = operation.run(begin, |_| true).await?;
+        let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let session = Arc::new(Session::new(connection));
-        Ok(Box::new(Self { session, connections: connections.clone(), claimed: None }))
+        Ok(Box::new(Self { session, transactions: transactions.clone(), claimed: None }))
     }
 
     async fn committed(self, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
-        let deadline = self.connections.deadline();
+        let deadline = self.transactions.connections.deadline();
         let Some(connection) = self.session.end(deadline).await else {
             return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler is still running"));
         };
@@ -114,8 +143,8 @@ impl Open {
                 connection.give_back();
                 return Ok(CommitOutcome::Committed);
             }
-            Ok(Err(error)) if !connection_lost(&error) => {
-                self.connections.forget_if_stale(&error);
+            Ok(Err(error)) if !Fault::of(&error).is_lost() => {
+                self.transactions.connections.forget_if_stale(&error);
                 // The server has rolled back, or does so when this is dropped.
                 drop(connection);
                 return match error.code().map(SqlState::code) {
@@ -123,7 +152,7 @@ impl Open {
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
                         Err(StoreError::new(StoreErrorKind::Conflict, error))
                     }
-                    _ => Err(StoreError::new(kind(&error), error)),
+                    _ => Err(StoreError::new(Fault::of(&error).kind(), error)),
                 };
             }
             Ok(Err(error)) => Chain(&error).to_string(),
@@ -132,7 +161,8 @@ impl Open {
         connection.close();
         match &self.claimed {
             Some(claimed) => {
-                look_up(&self.connections, &claimed.claim.reservation, self.connections.deadline(), lost).await
+                let look_ups = &self.transactions.look_ups;
+                look_up(look_ups, &claimed.claim.reservation, look_ups.deadline(), lost).await
             }
             None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
         }
@@ -158,7 +188,7 @@ impl Open {
         let committed = async {
             match (&self.claimed, completion) {
                 (Some(claimed), Some(completion)) => {
-                    claimed.commit(connection, self.connections.statements(), completion).await
+                    claimed.commit(connection, self.transactions.connections.statements(), completion).await
                 }
                 _ => commit_alone(connection).await,
             }
@@ -189,14 +219,14 @@ impl StoreTransaction for Open {
     }
 
     fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(async move { Arc::clone(&self.session).roll_back(self.connections.deadline()).await })
+        Box::pin(async move { Arc::clone(&self.session).roll_back(self.transactions.connections.deadline()).await })
     }
 }
 
 impl Drop for Open {
     /// The handles may live on, in tasks that the handler has spawned.
     fn drop(&mut self) {
-        self.session.abort(self.connections.deadline());
+        self.session.abort(self.transactions.connections.deadline());
     }
 }
 
@@ -252,37 +282,25 @@ async fn commit_alone(connection: &InTransaction) -> Result<(), Error> {
     alive.and(committed)
 }
 
-/// Begins a transaction on a connection from the pool, in one round trip with its first statement. Returns the
-/// connection and the row of that statement.
-async fn started(
-    connections: &Connections,
+/// Begins a transaction as an attempt, in one round trip with its first statement. Returns the connection and the row of
+/// that statement.
+async fn start<'a>(
+    operation: &'a Operation<'_>,
+    attempt: Attempt,
     options: TransactionOptions,
     first: &str,
     parameters: Parameters<'_>,
-) -> Result<(InTransaction, Row), StoreError> {
-    let deadline = connections.deadline();
-    let mut attempt = 1;
-    loop {
-        let connection = InTransaction::new(connections.connection(deadline).await?, connections);
-        let started = start(&connection, connections.statements(), options, first, parameters);
-        let error = match timeout_at(deadline, started).await {
-            Ok(Ok(row)) => return Ok((connection, row)),
-            Ok(Err(error)) => error,
-            Err(elapsed) => {
-                connection.close();
-                return Err(StoreError::new(StoreErrorKind::Unreachable, elapsed));
-            }
-        };
-        if attempt == ATTEMPTS || !connections.worth_another_attempt(&error) {
-            let kind = if connection_lost(&error) { StoreErrorKind::Unreachable } else { kind(&error) };
-            return Err(StoreError::new(kind, error));
-        }
-        attempt += 1;
+) -> Result<(Asked<'a>, Row), Failure> {
+    let asked = operation.connect(Reset::RollBack).await?;
+    let started = begun(&asked, operation.statements(), options, first, parameters);
+    match operation.looking(attempt, &asked, started).await {
+        Ok(row) => Ok((asked, row)),
+        Err(error) => Err(asked.failed(error)),
     }
 }
 
-async fn start(
-    connection: &InTransaction,
+async fn begun(
+    connection: &ClientWrapper,
     statements: Statements,
     options: TransactionOptions,
     first: &str,
@@ -303,4 +321,9 @@ async fn start(
     // After a failure of the first statement, the savepoint fails too, for that reason.
     let row = begun.and(row)?;
     savepoint.map(|()| row)
+}
+
+/// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
+fn may_be_held_by_another_attempt(row: &Row) -> bool {
+    row.try_get::<_, &str>("state").is_ok_and(|state| state.starts_with("running"))
 }

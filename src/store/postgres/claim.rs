@@ -1,0 +1,84 @@
+//! The claim of a key outside of a transaction, and a look at it.
+
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{
+    columns::on_lease_ended,
+    connection::{Connections, only_row},
+    operation::{Attempt, Operation},
+    row::claim_outcome,
+    statement::Parameters,
+};
+use crate::{
+    policy::EffectPolicy,
+    store::{Claim, ClaimOutcome, StoreError},
+};
+
+/// Claims the key.
+pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
+    let ask = |attempt: Attempt| async move {
+        let parameters: Parameters<'_> = &[
+            (claim.reservation.user.as_uuid(), Type::UUID),
+            (claim.reservation.key.as_uuid(), Type::UUID),
+            (&claim.reservation.token, Type::UUID),
+            (&claim.procedure, Type::TEXT),
+            (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
+            (&claim.lease.as_secs_f64(), Type::FLOAT8),
+            (&claim.retention.as_secs_f64(), Type::FLOAT8),
+            (&on_lease_ended(claim), Type::TEXT),
+            (&attempt.status_of(claim), Type::TEXT),
+            (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
+        ];
+        Ok((operation.query(attempt, include_str!("sql/claim.sql"), parameters).await?, attempt))
+    };
+    let (rows, attempt) = operation.run(ask, |_| true).await?;
+    claim_outcome(claim, &only_row(rows)?, attempt.with_status)
+}
+
+/// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
+pub(super) async fn look(connections: &Connections, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
+    let ask = |attempt| async move {
+        let begin = Begin::new(claim, attempt);
+        Ok((operation.query(attempt, Begin::SQL, &begin.parameters()).await?, attempt))
+    };
+    let (rows, attempt) = operation.run(ask, |_| true).await?;
+    claim_outcome(claim, &only_row(rows)?, attempt.with_status)
+}
+
+/// The arguments of `tenant.idempotency_begin`.
+pub(super) struct Begin<'a> {
+    claim: &'a Claim,
+    request_hash: &'a [u8],
+    lease: f64,
+    on_lease_ended: &'static str,
+    resource_type: Option<&'a str>,
+}
+
+impl<'a> Begin<'a> {
+    pub(super) const SQL: &'static str = include_str!("sql/begin.sql");
+
+    pub(super) fn new(claim: &'a Claim, attempt: Attempt) -> Self {
+        Self {
+            claim,
+            request_hash: claim.request_hash.as_bytes(),
+            lease: claim.lease.as_secs_f64(),
+            on_lease_ended: on_lease_ended(claim),
+            resource_type: attempt.status_of(claim),
+        }
+    }
+
+    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 8] {
+        [
+            (self.claim.reservation.user.as_uuid(), Type::UUID),
+            (self.claim.reservation.key.as_uuid(), Type::UUID),
+            (&self.claim.reservation.token, Type::UUID),
+            (&self.claim.procedure, Type::TEXT),
+            (&self.request_hash, Type::BYTEA),
+            (&self.lease, Type::FLOAT8),
+            (&self.on_lease_ended, Type::TEXT),
+            (&self.resource_type, Type::TEXT),
+        ]
+    }
+}

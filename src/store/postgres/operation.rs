@@ -1,0 +1,448 @@
+//! One operation of the store: its attempts, repeated after a failure, and side by side while one does not answer.
+//!
+//! | time | if there is no answer yet |
+//! |---|---|
+//! | the status's own | a claim that asks for the status is sent again without it |
+//! | a quarter of the timeout, at most 2 s | a second attempt, and a look whether the server can be asked |
+//! | twice that | if it cannot: a third attempt, on a connection that the operation has seen used or made |
+//! | the same before the end | if it cannot, and the pool has no free connection: an attempt instead of the others |
+//! | the timeout | the operation fails |
+//!
+//! The first answer counts.
+
+use std::{
+    future::{Future, ready},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::PoolError;
+use futures_util::{
+    StreamExt as _,
+    future::{Either, join},
+    stream::FuturesUnordered,
+};
+use tokio::{
+    sync::OwnedSemaphorePermit,
+    time::{Instant, sleep, timeout_at},
+};
+use tokio_postgres::{Error, Row};
+
+use super::{
+    asked::{Asked, Reset},
+    connection::Connections,
+    fault::{Fault, kind_without_connection},
+    statement::{Parameters, Statements},
+};
+use crate::store::{Claim, StoreError, StoreErrorKind};
+
+/// The number of attempts, without those after a conflict.
+const ATTEMPTS: u32 = 4;
+
+/// The number of attempts that may end in a conflict. With the pauses they take about a second.
+const CONFLICTS: u32 = 10;
+
+/// The pause after the first conflict, and the longest. Each is shortened at random by up to a half, so that those who
+/// lost against each other do not meet again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(250)];
+
+/// The longest time that an attempt has before another one is made beside it.
+const MAX_SHARE: Duration = Duration::from_secs(2);
+
+/// An operation on the connections of a pool.
+pub(super) struct Operation<'a> {
+    connections: &'a Connections,
+    progress: Progress,
+    /// When it began, for the operation's own times, and for those of the pool.
+    begun: (Instant, std::time::Instant),
+    /// How long the status may take; `None` if it is not asked for.
+    time_for_status: Option<Duration>,
+    one_at_a_time: bool,
+    leaves_nothing: bool,
+}
+
+/// A time at which something is done about attempts that have not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alarm {
+    Deadline,
+    LastShare,
+    Silence { again: bool },
+    Status,
+}
+
+/// What is done then.
+enum Reaction {
+    Wait,
+    /// Another attempt is made beside the others.
+    TryBeside,
+    /// Another attempt is made after the connections of the others are closed, because the pool has none left.
+    TryInstead,
+}
+
+/// What is done about a failed attempt.
+enum Next {
+    Again(Attempt, Duration),
+    Fail(StoreError),
+}
+
+/// An attempt that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// Whether to ask for the status of the created resource.
+    pub(super) with_status: bool,
+    /// Whether another attempt has not answered: then it is not known whether the server can be asked.
+    in_doubt: bool,
+}
+
+impl Attempt {
+    /// Returns the resource type whose status to ask for.
+    pub(super) fn status_of(self, claim: &Claim) -> Option<&str> {
+        claim.resource_type.as_deref().filter(|_| self.with_status)
+    }
+
+    fn without_status(self) -> Self {
+        Self { with_status: false, ..self }
+    }
+}
+
+/// The failure of an attempt.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There was no connection for it.
+    NoConnection(PoolError),
+    /// Its statement failed.
+    Statement(Error),
+}
+
+impl<'a> Operation<'a> {
+    pub(super) fn new(connections: &'a Connections) -> Self {
+        Self::until(connections, connections.deadline())
+    }
+
+    /// An operation with a deadline of its own.
+    pub(super) fn until(connections: &'a Connections, deadline: Instant) -> Self {
+        Self {
+            connections,
+            progress: Progress::new(deadline),
+            begun: (Instant::now(), std::time::Instant::now()),
+            time_for_status: None,
+            one_at_a_time: false,
+            leaves_nothing: false,
+        }
+    }
+
+    /// An operation that asks for a status on the side.
+    pub(super) fn with_status(self, wanted: bool) -> Self {
+        Self { time_for_status: if wanted { self.connections.time_for_status() } else { None }, ..self }
+    }
+
+    /// An operation that makes no attempt beside another one.
+    pub(super) fn one_at_a_time(self) -> Self {
+        Self { one_at_a_time: true, ..self }
+    }
+
+    /// An operation whose attempts leave nothing if their answers are lost.
+    pub(super) fn leaving_nothing(self) -> Self {
+        Self { leaves_nothing: true, ..self }
+    }
+
+    /// Makes attempts until one succeeds, or the operation fails. An answer that is not conclusive counts only if no
+    /// other attempt has a better one.
+    pub(super) async fn run<T, F>(
+        &self,
+        attempt: impl Fn(Attempt) -> F,
+        is_conclusive: impl Fn(&T) -> bool,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let make = |next: Attempt, pause: Duration| {
+            let pause = if pause.is_zero() { Either::Left(ready(())) } else { Either::Right(sleep(pause)) };
+            let made = attempt(next);
+            async move {
+                pause.await;
+                (next, made.await)
+            }
+        };
+        let first = Attempt { with_status: self.time_for_status.is_some(), in_doubt: false };
+        let mut attempts = FuturesUnordered::new();
+        attempts.push(make(first, Duration::ZERO));
+        let mut failures = Failures::default();
+        let mut inconclusive = None;
+        for (time, alarm) in self.alarms() {
+            while let Ok(ended) = timeout_at(time, attempts.next()).await {
+                match ended {
+                    Some((_, Ok(answer))) if is_conclusive(&answer) => return Ok(answer),
+                    Some((_, Ok(answer))) => inconclusive = Some(answer),
+                    Some((made, Err(failure))) => match failures.next(self, made, failure) {
+                        Next::Again(next, pause) => attempts.push(make(next, pause)),
+                        Next::Fail(error) => failures.last = Some(error),
+                    },
+                    None => return inconclusive.ok_or_else(|| failures.last.unwrap_or_else(|| self.out_of_time())),
+                }
+            }
+            match self.reaction(alarm) {
+                Reaction::Wait => continue,
+                Reaction::TryBeside => {}
+                Reaction::TryInstead => {
+                    self.progress.closing.store(true, Ordering::Relaxed);
+                    attempts.clear();
+                    self.progress.closing.store(false, Ordering::Relaxed);
+                }
+            }
+            attempts.push(make(Attempt { with_status: false, in_doubt: true }, Duration::ZERO));
+        }
+        inconclusive.ok_or_else(|| self.out_of_time())
+    }
+
+    /// The times at which something is done, in their order.
+    fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<> {
+        let (begun, deadline) = (self.begun.0, self.progress.deadline);
+        let share = (deadline.saturating_duration_since(begun) / 4).min(MAX_SHARE);
+        let mut alarms = [
+            (self.time_for_status.map_or(deadline, |time| begun + time), Alarm::Status),
+            (begun + share, Alarm::Silence { again: false }),
+            (begun + 2 * share, Alarm::Silence { again: true }),
+            (deadline - share, Alarm::LastShare),
+            (deadline, Alarm::Deadline),
+        ];
+        alarms.sort_by_key(|(time, _)| *time);
+        let one_at_a_time = self.one_at_a_time;
+        alarms.into_iter().filter(move |(time, alarm)| {
+            *alarm == Alarm::Deadline || (*time < deadline && (*alarm == Alarm::Status || !one_at_a_time))
+        })
+    }
+
+    /// Decides what to do about attempts that have not answered.
+    fn reaction(&self, alarm: Alarm) -> Reaction {
+        let (progress, connections) = (&self.progress, self.connections);
+        match alarm {
+            Alarm::Deadline => Reaction::Wait,
+            // An attempt that has no connection yet has not asked for the status.
+            Alarm::Status if progress.is_waiting() => Reaction::Wait,
+            Alarm::Status => {
+                progress.status_is_overdue(connections);
+                Reaction::TryBeside
+            }
+            Alarm::LastShare | Alarm::Silence { .. } if progress.has_answer() => Reaction::Wait,
+            Alarm::LastShare if progress.is_sent() && connections.are_exhausted() => Reaction::TryInstead,
+            Alarm::LastShare => Reaction::Wait,
+            Alarm::Silence { .. } if progress.is_waiting() && connections.are_exhausted() => Reaction::Wait,
+            Alarm::Silence { again } => {
+                if again {
+                    connections.distrust(self.begun.1);
+                }
+                Reaction::TryBeside
+            }
+        }
+    }
+
+    /// Runs a statement as an attempt.
+    pub(super) async fn query(
+        &self,
+        attempt: Attempt,
+        statement: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        let asked = self.connect(Reset::Nothing).await?;
+        let rows = async { self.statements().ready(&asked, statement, parameters).await?.query(&asked).await };
+        match self.looking(attempt, &asked, rows).await {
+            Ok(rows) => {
+                drop(asked.into_connection());
+                Ok(rows)
+            }
+            Err(error) => Err(asked.failed(error)),
+        }
+    }
+
+    /// Takes a connection out of the pool, or makes one.
+    pub(super) async fn connect(&self, reset: Reset) -> Result<Asked<'_>, Failure> {
+        let waiting = Waiting::new(&self.progress);
+        let connection = self.connections.pool().get().await.map_err(Failure::NoConnection)?;
+        drop(waiting);
+        self.progress.sent.store(true, Ordering::Relaxed);
+        Ok(Asked::new(connection, reset, &self.progress))
+    }
+
+    /// Waits for the answer of a statement. An attempt in doubt looks first whether the server can be asked, in the same
+    /// round trip.
+    pub(super) async fn looking<T>(
+        &self,
+        attempt: Attempt,
+        asked: &Asked<'_>,
+        statement: impl Future<Output = T>,
+    ) -> T {
+        if attempt.in_doubt { join(asked.look_whether_it_answers(), statement).await.1 } else { statement.await }
+    }
+
+    pub(super) fn statements(&self) -> Statements {
+        self.connections.statements()
+    }
+
+    /// Makes the operation's error. What one attempt may have done, the operation may have done.
+    fn error(&self, kind: StoreErrorKind, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+        let lost = self.progress.lost.load(Ordering::Relaxed) && !self.leaves_nothing;
+        let kind = match (kind.is_unavailable(), lost) {
+            (true, true) => StoreErrorKind::Interrupted,
+            (true, false) => StoreErrorKind::Unreachable,
+            (false, _) => kind,
+        };
+        let error = StoreError::new(kind, cause);
+        if lost { error.after_a_lost_answer() } else { error }
+    }
+
+    /// The error at the deadline, while attempts have not answered.
+    fn out_of_time(&self) -> StoreError {
+        if self.progress.is_sent() {
+            self.progress.lost.store(true, Ordering::Relaxed);
+        }
+        if self.progress.has_answer() {
+            return self.error(StoreErrorKind::Overloaded, "the server answers, but not this statement in time");
+        }
+        if self.progress.is_waiting() && self.connections.are_exhausted() {
+            return self.error(StoreErrorKind::Overloaded, "the pool has no free connection");
+        }
+        self.error(StoreErrorKind::Unreachable, "the server does not answer")
+    }
+}
+
+/// The failed attempts of an operation.
+#[derive(Default)]
+struct Failures {
+    attempts: u32,
+    conflicts: u32,
+    /// The error of the operation if no other attempt succeeds.
+    last: Option<StoreError>,
+}
+
+impl Failures {
+    /// Decides what follows a failed attempt.
+    fn next(&mut self, operation: &Operation<'_>, made: Attempt, failure: Failure) -> Next {
+        let error = match failure {
+            Failure::NoConnection(error) => {
+                let exhausted = operation.connections.are_exhausted();
+                return Next::Fail(operation.error(kind_without_connection(&error, exhausted), error));
+            }
+            Failure::Statement(error) => error,
+        };
+        let fault = Fault::of(&error);
+        operation.progress.note(fault);
+        if fault.may_be_shared() {
+            operation.connections.distrust(operation.begun.1);
+        }
+        if fault == Fault::Conflict && self.conflicts + 1 < CONFLICTS {
+            self.conflicts += 1;
+            return Next::Again(made, pause(self.conflicts));
+        }
+        let again = match fault {
+            _ if operation.connections.forget_if_stale(&error) => Some(made),
+            Fault::Lost if self.attempts == 0 => Some(made),
+            Fault::Lost | Fault::Trouble => Some(made.without_status()),
+            Fault::OpenTransaction | Fault::Standby => Some(made),
+            Fault::Overload | Fault::Refused if made.with_status => Some(made.without_status()),
+            Fault::Conflict | Fault::Overload | Fault::Refused => None,
+        };
+        self.attempts += 1;
+        match again {
+            Some(next) if self.attempts < ATTEMPTS => Next::Again(next, Duration::ZERO),
+            _ => Next::Fail(operation.error(fault.kind(), error)),
+        }
+    }
+}
+
+/// The pause after a conflict.
+fn pause(conflicts: u32) -> Duration {
+    let [first, longest] = PAUSES;
+    first.saturating_mul(1 << conflicts.saturating_sub(1).min(16)).min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
+}
+
+/// What is known of an operation's attempts.
+pub(super) struct Progress {
+    deadline: Instant,
+    /// Whether something was sent.
+    sent: AtomicBool,
+    /// Whether the server can be asked.
+    answered: AtomicBool,
+    /// Whether an answer was lost.
+    lost: AtomicBool,
+    /// How many attempts wait for a connection.
+    waiting: AtomicUsize,
+    /// Whether attempts are given up together with their connections.
+    closing: AtomicBool,
+    /// Held while the operation's status is overdue.
+    overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Progress {
+    fn new(deadline: Instant) -> Self {
+        Self {
+            deadline,
+            sent: AtomicBool::new(false),
+            answered: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            overdue_status: Mutex::default(),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub(super) fn server_answers(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn closes_connections(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_overdue_status(&self) -> Option<OwnedSemaphorePermit> {
+        self.overdue_status.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn status_is_overdue(&self, connections: &Connections) {
+        *self.overdue_status.lock().unwrap_or_else(PoisonError::into_inner) = connections.status_is_overdue();
+    }
+
+    fn note(&self, fault: Fault) {
+        if fault.is_lost() {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        if fault != Fault::Lost {
+            self.server_answers();
+        }
+    }
+
+    fn has_answer(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Counts an attempt that waits for a connection.
+struct Waiting<'a>(&'a Progress);
+
+impl<'a> Waiting<'a> {
+    fn new(progress: &'a Progress) -> Self {
+        progress.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(progress)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,249 @@
+//! What the store makes of the server's answers: which are lost, which are tried again, and which are final.
+
+use deadpool_postgres::Pool;
+use scratch_postgres::{PgBouncer, skip};
+use tcp_proxy::{Cut, Direction, Moment};
+use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store, StoreErrorKind};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{HOUR, acquire, again, claim, completion, patient};
+
+use StoreErrorKind::{Conflict, Interrupted, Overloaded, Refused, Unreachable};
+
+/// What an operation reports if each attempt fails in the same way.
+#[derive(Debug, PartialEq, Eq)]
+struct Report {
+    kind: StoreErrorKind,
+    may_have_happened: bool,
+    tried_again: bool,
+}
+
+/// How an operation ends whose statement fails like this each time.
+async fn report_of(database: &Database, failure: &str) -> Report {
+    let owner = database.owner().await;
+    owner
+        .batch_execute(&format!(
+            "DROP SEQUENCE IF EXISTS attempts; CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
+             CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
+                 p_user uuid, p_key uuid, p_token uuid, p_lease double precision
+             ) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS
+                 $$ BEGIN PERFORM nextval('public.attempts'); {failure}; RETURN true; END $$"
+        ))
+        .await
+        .expect(failure);
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let error = patient(database.pool(2)).extend(&claim.reservation, HOUR).await.expect_err(failure);
+    let attempts: i64 = owner.query_one("SELECT last_value FROM attempts", &[]).await.expect("a count").get(0);
+    Report { kind: error.kind(), may_have_happened: error.may_have_happened(), tried_again: attempts > 1 }
+}
+
+#[tokio::test]
+async fn each_kind_of_failure_is_told_from_the_others() {
+    let database = Database::new().await;
+    let table = [
+        // Lost: the answer says nothing of the statement. It is asked again.
+        ("08000", Interrupted, true, true),
+        ("08003", Interrupted, true, true),
+        ("08006", Interrupted, true, true),
+        ("08P01", Interrupted, true, true),
+        ("40003", Interrupted, true, true),
+        ("57P01", Interrupted, true, true),
+        ("57P02", Interrupted, true, true),
+        ("57P03", Interrupted, true, true),
+        ("57P05", Interrupted, true, true),
+        // Lost as well, but the server answers: it is broken.
+        ("58000", Refused, true, true),
+        ("58030", Refused, true, true),
+        ("XX000", Refused, true, true),
+        ("XX001", Refused, true, true),
+        ("XX002", Refused, true, true),
+        // A standby: another connection may lead to its primary.
+        ("25006", Unreachable, false, true),
+        // The connection came with an open transaction: another one may not.
+        ("TI003", Refused, false, true),
+        // Lost against another transaction.
+        ("40001", Conflict, false, true),
+        ("40P01", Conflict, false, true),
+        // The server is busy, or the statement took too long.
+        ("53000", Overloaded, false, false),
+        ("53100", Overloaded, false, false),
+        ("53200", Overloaded, false, false),
+        ("53300", Overloaded, false, false),
+        ("53400", Overloaded, false, false),
+        ("55P03", Overloaded, false, false),
+        ("57014", Overloaded, false, false),
+        // Refused, and rolled back.
+        ("0A000", Refused, false, false),
+        ("22000", Refused, false, false),
+        ("22P02", Refused, false, false),
+        ("23502", Refused, false, false),
+        ("23503", Refused, false, false),
+        ("23505", Refused, false, false),
+        ("23514", Refused, false, false),
+        ("25P02", Refused, false, false),
+        ("26000", Refused, false, false),
+        ("28000", Refused, false, false),
+        ("40000", Refused, false, false),
+        ("40002", Refused, false, false),
+        ("42501", Refused, false, false),
+        ("42703", Refused, false, false),
+        ("42883", Refused, false, false),
+        ("42P01", Refused, false, false),
+        ("54000", Refused, false, false),
+        ("55000", Refused, false, false),
+        ("P0001", Refused, false, false),
+        ("TI002", Refused, false, false),
+    ];
+    for (code, kind, may_have_happened, tried_again) in table {
+        let report = report_of(&database, &format!("RAISE EXCEPTION 'no' USING ERRCODE = '{code}'")).await;
+        assert_eq!(report, Report { kind, may_have_happened, tried_again }, "{code}");
+    }
+}
+
+/// A FATAL ends the connection, whatever its code.
+#[tokio::test]
+async fn a_fatal_error_is_a_lost_answer() {
+    let database = Database::new().await;
+    let end = "PERFORM pg_terminate_backend(pg_backend_pid())";
+    let report = report_of(&database, end).await;
+    assert_eq!(report, Report { kind: Interrupted, may_have_happened: true, tried_again: true });
+}
+
+#[tokio::test]
+async fn a_missing_function_or_grant_is_a_refusal_and_not_asked_for_again() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let store = database.store();
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    for broken in [
+        "REVOKE INSERT ON tenant.idempotency_keys FROM idempotency_tests_api",
+        "REVOKE USAGE ON SCHEMA tenant FROM idempotency_tests_api",
+        "DROP FUNCTION tenant.idempotency_claim",
+    ] {
+        owner.batch_execute(broken).await.expect(broken);
+        let error = store.claim(&claim).await.expect_err(broken);
+        assert_eq!((error.kind(), error.may_have_happened()), (Refused, false), "{broken}");
+    }
+}
+
+/// A login that the server refuses is not a server that cannot be asked.
+#[tokio::test]
+async fn a_login_that_is_refused_is_a_refusal() {
+    let database = Database::new().await;
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    for (pool, kind) in [
+        (database.pool_with(1, "SET ROLE nobody_knows"), Refused),
+        (database.pool_with(1, "DO $$ BEGIN RAISE 'full' USING ERRCODE = '53300'; END $$"), Overloaded),
+        (database.pool_with(1, "DO $$ BEGIN RAISE 'starting' USING ERRCODE = '57P03'; END $$"), Unreachable),
+        (pool_of_another_database(&database), Refused),
+    ] {
+        let error = patient(pool).claim(&claim).await.expect_err("no connection");
+        assert_eq!((error.kind(), error.may_have_happened()), (kind, false), "{error:?}");
+    }
+}
+
+fn pool_of_another_database(database: &Database) -> Pool {
+    let mut config: tokio_postgres::Config = database.url().parse().expect("an address");
+    config.dbname("no_such_database");
+    let manager = deadpool_postgres::Manager::new(config, tokio_postgres::NoTls);
+    Pool::builder(manager).max_size(1).build().expect("a pool")
+}
+
+/// PgBouncer keeps its client's connection and answers `08P01`, if it loses the server's.
+#[tokio::test]
+async fn a_claim_that_stands_is_not_reported_as_refused_behind_a_pgbouncer_that_lost_its_server() {
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let database = Database::new().await;
+    let (_bouncer, proxy, pool) = database.pool_through_bouncer_and_proxy(4).await;
+    let store = patient(pool);
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    // The server has carried the claim out when its answer is cut off.
+    let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Answers, left: 0 } };
+    proxy.cut_later(cut, || ());
+
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &first).await;
+
+    let outcome = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+/// The claim was sent, its answer was lost, and nothing could be asked then.
+#[tokio::test]
+async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(2).await;
+    let store = PostgresStore::new(pool, organization::resource_types());
+    let proxy = std::sync::Arc::new(proxy);
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    let gone = std::sync::Arc::clone(&proxy);
+    let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Answers, left: 0 } };
+    proxy.cut_later(cut, move || gone.cut());
+
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let error = store.claim(&first).await.expect_err("no connection");
+    assert_eq!((error.kind(), error.may_have_happened()), (Interrupted, true));
+
+    proxy.mend();
+    let outcome = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "the claim stands: {outcome:?}");
+}
+
+/// A conflict is over soon.
+#[tokio::test]
+async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
+    let database = Database::new().await;
+    let store = database.store();
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &first).await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
+             CREATE FUNCTION tenant.lose() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN
+                     IF nextval('public.attempts') < 6 THEN
+                         RAISE EXCEPTION 'no' USING ERRCODE = '40001';
+                     END IF;
+                     RETURN NEW;
+                 END $$;
+             CREATE TRIGGER lose BEFORE UPDATE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION tenant.lose()",
+        )
+        .await
+        .expect("a trigger");
+    store.complete(&first.reservation, &completion("done")).await.expect("it wins in the end");
+}
+
+/// Whatever a connection's first user has left open, a statement in it could be lost with it.
+#[tokio::test]
+async fn a_connection_that_is_refused_for_its_open_transaction_is_replaced() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
+                 p_user uuid, p_key uuid, p_token uuid, p_lease double precision
+             ) RETURNS boolean LANGUAGE plpgsql AS
+                 $$ BEGIN
+                     IF current_setting('app.left_open', true) = 'yes' THEN
+                         RAISE EXCEPTION 'an open transaction' USING ERRCODE = 'TI003';
+                     END IF;
+                     RETURN true;
+                 END $$",
+        )
+        .await
+        .expect("a function");
+    let pool = database.pool(2);
+    let connections = [pool.get().await.expect("a connection"), pool.get().await.expect("a connection")];
+    let leave = "BEGIN; SELECT set_config('app.left_open', 'yes', true)";
+    connections[0].batch_execute(leave).await.expect("a transaction");
+    drop(connections);
+    let store = patient(pool);
+    let reservation = claim(Uuid::new_v4(), Uuid::new_v4()).reservation;
+    for _ in 0..4 {
+        store.extend(&reservation, HOUR).await.expect("another connection");
+    }
+}

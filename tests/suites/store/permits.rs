@@ -1,0 +1,187 @@
+//! The permits of transactions: they leave connections to claims, and one user leaves transactions to others.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tonic_idempotency::{
+    UserId,
+    store::{
+        BeginOutcome, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreTransaction,
+        TransactionOptions,
+    },
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim, complete, completion, patient};
+
+/// Little patience: these tests wait for it to end.
+fn hasty(store: &PostgresStore) -> PostgresStore {
+    store.clone().timeout(Duration::from_secs(2))
+}
+
+async fn begin(store: &PostgresStore, user: Uuid) -> Result<Box<dyn StoreTransaction>, StoreError> {
+    match store.begin(&claim(user, Uuid::new_v4()), TransactionOptions::default()).await? {
+        BeginOutcome::Open { transaction, .. } => Ok(transaction),
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+}
+
+async fn begin_without_key(store: &PostgresStore, user: Option<Uuid>) -> Result<Box<dyn StoreTransaction>, StoreError> {
+    let user = user.map(UserId::new);
+    store.begin_without_key(user, Duration::from_secs(60), TransactionOptions::default()).await
+}
+
+fn kind(refused: Result<Box<dyn StoreTransaction>, StoreError>) -> StoreErrorKind {
+    refused.map(drop).expect_err("a refusal").kind()
+}
+
+fn pool_of(database: &Database, size: usize) -> (Pool, PostgresStore) {
+    let pool = database.pool(size);
+    (pool.clone(), patient(pool))
+}
+
+#[tokio::test]
+async fn transactions_leave_a_quarter_of_the_pool_to_claims() {
+    let database = Database::new().await;
+    for (size, transactions) in [(2, 1), (4, 3), (8, 6)] {
+        let (_, store) = pool_of(&database, size);
+        let mut open = Vec::new();
+        for _ in 0..transactions {
+            open.push(begin(&store, Uuid::new_v4()).await.expect("a transaction"));
+        }
+        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded, "{size}");
+        assert_eq!(kind(begin_without_key(&hasty(&store), None).await), StoreErrorKind::Overloaded, "{size}");
+        // A claim, a renewal and a record do not wait for a transaction.
+        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        complete(&store, &claim, &completion("done")).await;
+        drop(open);
+        begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
+    }
+}
+
+/// A pool of one connection keeps none back.
+#[tokio::test]
+async fn a_pool_of_one_connection_has_one_transaction() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 1);
+    let open = begin(&store, Uuid::new_v4()).await.expect("a transaction");
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+    open.roll_back().await;
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+}
+
+#[tokio::test]
+async fn one_user_has_at_most_half_of_the_transactions() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 8);
+    let user = Uuid::new_v4();
+    let open = [begin(&store, user).await, begin(&store, user).await, begin_without_key(&store, Some(user)).await];
+    assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
+    assert_eq!(kind(begin_without_key(&hasty(&store), Some(user)).await), StoreErrorKind::UserLimit);
+    // Calls without a user count as one user of their own.
+    let anonymous = [begin_without_key(&store, None).await, begin_without_key(&store, None).await];
+    let other = begin(&store, Uuid::new_v4()).await;
+    assert!(open.iter().chain(&anonymous).chain([&other]).all(Result::is_ok));
+}
+
+/// The calls of one user that wait do not stand in front of another user's.
+#[tokio::test]
+async fn a_user_whose_calls_wait_does_not_block_another() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 4);
+    let user = Uuid::new_v4();
+    let open = begin(&store, user).await.expect("a transaction");
+    let waiting: Vec<_> = (0..16)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { begin(&store, user).await.expect("a transaction").roll_back().await })
+        })
+        .collect();
+    for _ in 0..4 {
+        let (one, other) = (begin(&store, Uuid::new_v4()).await, begin(&store, Uuid::new_v4()).await);
+        one.expect("a transaction").roll_back().await;
+        other.expect("a transaction").roll_back().await;
+    }
+    open.roll_back().await;
+    for call in waiting {
+        call.await.expect("no panic");
+    }
+}
+
+/// A retry needs no transaction of its own to be answered.
+#[tokio::test]
+async fn a_retry_is_answered_while_its_user_has_no_transaction_left() {
+    let database = Database::new().await;
+    let (pool, store) = pool_of(&database, 4);
+    let user = Uuid::new_v4();
+    let done = claim(user, Uuid::new_v4());
+    complete(&store, &done, &completion("done")).await;
+    let running = claim(user, Uuid::new_v4());
+    let open = store.begin(&running, TransactionOptions::default()).await.expect("a transaction");
+    let store = hasty(&store).timeout(Duration::from_secs(8));
+    for (claim, replayed) in [(&done, true), (&running, false)] {
+        match store.begin(&again(claim), TransactionOptions::default()).await.expect("the store answers") {
+            BeginOutcome::Refused(ClaimOutcome::Replay(_)) if replayed => {}
+            BeginOutcome::Refused(ClaimOutcome::InFlight { .. }) if !replayed => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(open);
+    until("its connection is closed", async || pool.status().available == pool.status().size).await;
+}
+
+#[tokio::test]
+async fn a_permit_is_held_until_the_connection_is_given_back_or_closed() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 2);
+    let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
+    let mut extensions = http::Extensions::new();
+    transaction.hand_out(&mut extensions);
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+    drop(transaction);
+    drop(extensions);
+    let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
+    transaction.commit(None).await.expect("a commit");
+    begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
+}
+
+#[tokio::test]
+async fn the_permits_of_refused_and_failed_begins_come_back() {
+    let database = Database::new().await;
+    let (_, store) = pool_of(&database, 2);
+    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &done, &completion("done")).await;
+    let owner = database.owner().await;
+    for _ in 0..4 {
+        let refused = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");
+        assert!(matches!(refused, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{refused:?}");
+    }
+    owner.batch_execute("ALTER FUNCTION tenant.idempotency_begin RENAME TO gone").await.expect("it is gone");
+    for _ in 0..4 {
+        assert_eq!(kind(begin(&store, Uuid::new_v4()).await), StoreErrorKind::Refused);
+    }
+    owner.batch_execute("ALTER FUNCTION tenant.gone RENAME TO idempotency_begin").await.expect("it is back");
+    begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
+}
+
+/// A pool of their own is all theirs.
+#[tokio::test]
+async fn transactions_with_a_pool_of_their_own_leave_the_stores_pool_alone() {
+    let database = Database::new().await;
+    let (pool, transactions) = (database.pool(1), database.pool(2));
+    let store = patient(pool.clone()).transaction_pool(transactions.clone());
+    let connection = pool.get().await.expect("a connection");
+    let user = Uuid::new_v4();
+    let open = [begin(&store, user).await, begin_without_key(&store, None).await];
+    assert!(open.iter().all(Result::is_ok), "{open:?}");
+    assert_eq!(transactions.status().available, 0);
+    drop(connection);
+    assert_eq!(kind(begin_without_key(&hasty(&store), Some(user)).await), StoreErrorKind::UserLimit);
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+    complete(&store, &claim(user, Uuid::new_v4()), &completion("done")).await;
+    for transaction in open {
+        transaction.expect("a transaction").roll_back().await;
+    }
+    begin(&store, user).await.expect("a transaction").roll_back().await;
+}

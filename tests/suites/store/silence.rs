@@ -1,0 +1,82 @@
+//! Connections that carry nothing any more, and do not say so: a firewall has forgotten them, or the server has gone
+//! without a word.
+
+use std::time::Duration;
+
+use tonic_idempotency::store::{BeginOutcome, PostgresStore, Store, StoreErrorKind, TransactionOptions};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim};
+
+fn store(pool: &deadpool_postgres::Pool) -> PostgresStore {
+    PostgresStore::new(pool.clone(), organization::resource_types()).timeout(Duration::from_secs(8))
+}
+
+/// Opens all connections of a pool.
+async fn open_all(pool: &deadpool_postgres::Pool) {
+    let mut connections = Vec::new();
+    for _ in 0..pool.status().max_size {
+        connections.push(pool.get().await.expect("a connection"));
+    }
+}
+
+#[tokio::test]
+async fn a_silent_connection_does_not_take_the_time_of_the_next_attempt() {
+    let database = Database::new().await;
+    for size in [1, 4, 16] {
+        let (proxy, pool) = database.pool_through_proxy(size).await;
+        open_all(&pool).await;
+        proxy.silence_connections();
+        acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        // The others are not tried one after the other.
+        acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
+    let database = Database::new().await;
+    for size in [1, 4] {
+        let (proxy, pool) = database.pool_through_proxy(size).await;
+        open_all(&pool).await;
+        proxy.silence_connections();
+        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        match store(&pool).begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
+            BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
+            other => panic!("expected a transaction, got {other:?}"),
+        }
+        let user = Some(claim.reservation.user);
+        let transaction =
+            store(&pool).begin_without_key(user, Duration::from_secs(60), TransactionOptions::default()).await;
+        transaction.expect("the store answers").roll_back().await;
+    }
+}
+
+/// A server that cannot be asked at all is not one that is slow.
+#[tokio::test]
+async fn a_server_that_is_silent_altogether_cannot_be_asked() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    open_all(&pool).await;
+    proxy.hold();
+    let store = store(&pool).timeout(Duration::from_secs(2));
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let error = store.claim(&first).await.expect_err("silence");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
+    let error = store.begin(&again(&first), TransactionOptions::default()).await.expect_err("silence");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
+    proxy.release();
+}
+
+/// No connection can be made, and nothing says why.
+#[tokio::test]
+async fn a_server_that_is_silent_before_the_first_connection_is_unreachable() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    proxy.hold();
+    let store = store(&pool).timeout(Duration::from_secs(1));
+    let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("silence");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false));
+    proxy.release();
+}

@@ -1,0 +1,215 @@
+//! A database that is slow, or too busy, and can be asked all the same.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio::time::timeout;
+use tonic_idempotency::{
+    status::OutboxStatus,
+    store::{BeginOutcome, ClaimOutcome, Completion, PostgresStore, Replay, Store, StoreErrorKind, TransactionOptions},
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::record::{acquire, again, claim, complete, completion, patient};
+
+/// A status that takes longer than any patience.
+const SLOW_STATUS: &str =
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+     RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
+
+/// A status whose error cannot be caught.
+const BROKEN_STATUS: &str =
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+     RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken' USING ERRCODE = 'assert_failure'; END $$";
+
+/// A status that takes its connection with it.
+const DEADLY_STATUS: &str =
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+     RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT 'completed'::text FROM pg_terminate_backend(pg_backend_pid()) $$";
+
+/// The claim of a call that is completed, and whose project is, too.
+async fn completed(database: &Database) -> tonic_idempotency::store::Claim {
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let project = database.project(Some(OutboxStatus::Completed)).await;
+    complete(&database.store(), &claim, &Completion { resource: Some(project), ..completion("first") }).await;
+    again(&claim)
+}
+
+fn replay(outcome: ClaimOutcome) -> Replay {
+    match outcome {
+        ClaimOutcome::Replay(replay) => replay,
+        other => panic!("expected a replay, got {other:?}"),
+    }
+}
+
+/// Less patience than the slow status needs, and more than a busy machine does.
+fn hasty(pool: Pool) -> PostgresStore {
+    PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(8))
+}
+
+#[tokio::test]
+async fn a_completed_call_is_replayed_whatever_its_status_does() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let owner = database.owner().await;
+    for status in [SLOW_STATUS, BROKEN_STATUS, DEADLY_STATUS] {
+        owner.batch_execute(status).await.expect(status);
+        // Alone in its pool, the claim has to give its connection up first.
+        for size in [4, 1] {
+            let outcome = hasty(database.pool(size)).claim(&again(&claim)).await.expect(status);
+            replay(outcome).status.expect_err("the status is not known");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_completed_call_is_replayed_in_transactional_mode_whatever_its_status_does() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let owner = database.owner().await;
+    for status in [SLOW_STATUS, BROKEN_STATUS, DEADLY_STATUS] {
+        owner.batch_execute(status).await.expect(status);
+        for size in [4, 1] {
+            let begun = hasty(database.pool(size)).begin(&again(&claim), TransactionOptions::default()).await;
+            match begun.expect(status) {
+                BeginOutcome::Refused(outcome) => {
+                    replay(outcome).status.expect_err("the status is not known");
+                }
+                other => panic!("expected a replay, got {other:?}"),
+            }
+        }
+    }
+}
+
+/// A locked outbox is no different from one that is read for long.
+#[tokio::test]
+async fn a_completed_call_is_replayed_while_its_outbox_is_locked() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let mut owner = database.owner().await;
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let outcome = hasty(database.pool(4)).claim(&claim).await.expect("the store answers");
+    replay(outcome).status.expect_err("the status is not known");
+    lock.rollback().await.expect("the lock is gone");
+}
+
+/// The connection of the slow status goes back to the pool when it has answered, and not before.
+#[tokio::test]
+async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+             RETURNS text LANGUAGE sql VOLATILE AS
+             $$ SELECT 'completed'::text FROM (SELECT pg_advisory_xact_lock_shared(42)) waited $$;
+             SELECT pg_advisory_lock(42)",
+        )
+        .await
+        .expect("a slow status");
+    // PostgreSQL's limit on the wait for locks would end it sooner.
+    owner.batch_execute("ALTER FUNCTION tenant.idempotency_soft_status RESET ALL").await.expect("no limit");
+    let pool = database.pool(4);
+    let store = hasty(pool.clone()).timeout(Duration::from_secs(30));
+    replay(store.claim(&claim).await.expect("the store answers")).status.expect_err("the status is not known");
+
+    assert_eq!(pool.status().available, pool.status().size - 1);
+    let size = pool.status().size;
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the status answers");
+    until("its connection is back", async || pool.status().available == size).await;
+    assert_eq!(pool.status().size, size);
+}
+
+/// Slow statuses do not use up the connections of everybody else.
+#[tokio::test]
+async fn slow_statuses_leave_connections_to_other_claims() {
+    let database = Database::new().await;
+    let claim = completed(&database).await;
+    let owner = database.owner().await;
+    owner.batch_execute(SLOW_STATUS).await.expect("a slow status");
+    let pool = database.pool(8);
+    let store = hasty(pool).timeout(Duration::from_secs(30));
+    for _ in 0..16 {
+        replay(store.claim(&again(&claim)).await.expect("the store answers")).status.expect_err("it is not known");
+    }
+    let slow = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    let slow: i64 = owner.query_one(slow, &[]).await.expect("a count").get(0);
+    assert!((1..=2).contains(&slow), "{slow} of 8 connections wait for a status");
+}
+
+#[tokio::test]
+async fn a_pool_without_a_free_connection_is_overloaded() {
+    let database = Database::new().await;
+    let pool = database.pool(1);
+    let _taken = pool.get().await.expect("a connection");
+    let store = patient(pool).timeout(Duration::from_secs(1));
+    let error = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("no connection");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false));
+}
+
+/// A statement that takes too long, on a server that can be asked.
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_to_nobody() {
+    let database = Database::new().await;
+    for size in [1, 4] {
+        let pool = database.pool(size);
+        let store = patient(pool.clone()).timeout(Duration::from_secs(3));
+        complete(&patient(pool.clone()), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
+        let mut owner = database.owner().await;
+        let lock = owner.transaction().await.expect("a transaction");
+        lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+
+        let first = claim(Uuid::new_v4(), Uuid::new_v4());
+        let error = store.claim(&first).await.expect_err("a locked table");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, true), "pool of {size}");
+        let error = store.begin(&again(&first), TransactionOptions::default()).await.expect_err("a locked table");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "pool of {size}");
+
+        // The next caller does not get a connection that still waits.
+        let next = timeout(Duration::from_secs(30), pool.get()).await.expect("it comes").expect("a connection");
+        let answer = timeout(Duration::from_secs(30), next.query_one("SELECT 1", &[])).await;
+        answer.expect("it waits for nothing").expect("an answer");
+        drop(next);
+        lock.rollback().await.expect("the lock is gone");
+
+        // Whether the claim took effect or not, the same claim now acquires the key.
+        acquire(&patient(pool), &first).await;
+    }
+}
+
+/// A first attempt that is slow is not cut off by the second.
+#[tokio::test]
+async fn a_slow_statement_that_answers_in_time_succeeds() {
+    let database = Database::new().await;
+    let pool = database.pool(4);
+    let store = patient(pool.clone()).timeout(Duration::from_secs(20));
+    let mut owner = database.owner().await;
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let waiting = {
+        let (store, first) = (store.clone(), first.clone());
+        tokio::spawn(async move { store.begin(&first, TransactionOptions::default()).await })
+    };
+    let other = database.owner().await;
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tenant.idempotency_keys'::regclass";
+    until("two attempts wait", async || other.query_one(waits, &[]).await.expect("a count").get::<_, i64>(0) >= 2)
+        .await;
+    lock.rollback().await.expect("the lock is gone");
+    match waiting.await.expect("no panic").expect("the store answers") {
+        BeginOutcome::Open { taken_over: false, transaction } => transaction.roll_back().await,
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+    until("all connections are back", async || pool.status().available == pool.status().size).await;
+}
+
+/// A timeout of zero would refuse everything.
+#[tokio::test]
+async fn a_timeout_of_zero_counts_as_one_millisecond() {
+    let database = Database::new().await;
+    let store = database.store().timeout(Duration::ZERO);
+    assert!(format!("{store:?}").contains("timeout: 1ms"), "{store:?}");
+}
