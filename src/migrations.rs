@@ -26,7 +26,7 @@ use std::{error::Error, time::Duration};
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use crate::store::{ResourceType, ResourceTypes};
+use crate::store::ResourceTypes;
 
 mod embedded {
     refinery::embed_migrations!("migrations/core");
@@ -35,22 +35,18 @@ mod embedded {
 /// The table in which refinery records the migrations that it has run, apart from the application's own history.
 const HISTORY: &str = "idempotency_core_migrations";
 
-/// Allows one server at a time to register types. Other servers can still read.
-const LOCK_RESOURCE_TYPES: &str = "LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE";
+const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
+const VALIDATE: &str = "SELECT tenant.idempotency_validate()";
+const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
 
-/// Registers the types that are not registered yet with this column and this table.
-const REGISTER: &str = "
-    SELECT tenant.idempotency_register_resource(t.name, t.resource_column, t.resource_table)
-    FROM unnest($1::text[], $2::text[]::name[], $3::text[]::regclass[]) AS t (name, resource_column, resource_table)
-    WHERE NOT EXISTS (
-        SELECT FROM tenant.idempotency_resource_types r
-        JOIN pg_attribute a ON a.attrelid = 'tenant.idempotency_keys'::regclass AND a.attname = r.resource_column
-        JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
-        WHERE r.name = t.name AND r.resource_column = t.resource_column AND c.confrelid = t.resource_table
-    )";
-
-/// The number of attempts while other servers are first, and the first and the longest pause between two attempts.
+/// The number of attempts while other servers are first.
 const ATTEMPTS: u32 = 20;
+
+/// The number of attempts to register types while other transactions lock the tables. Each waits half a second for a
+/// lock, and calls wait behind it.
+const LOCK_ATTEMPTS: u32 = 6;
+
+/// The first and the longest pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -70,82 +66,128 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name(HISTORY);
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..ATTEMPTS {
+    let mut attempts = Attempts::new(ATTEMPTS);
+    loop {
         match runner.run_async(client).await {
-            Ok(_) => return Ok(()),
-            Err(error) if was_first(&error) => tokio::time::sleep(pause).await,
-            Err(error) => return Err(error.into()),
+            Err(error) if was_first(&error) && attempts.again().await => {}
+            ended => return Ok(ended.map(|_| ())?),
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    runner.run_async(client).await?;
-    Ok(())
 }
 
-/// Registers resource types: adds the column of each to the table, its foreign key, and the check that at most one such
-/// column is set. The tables of the resources have to exist. Registers either all types or none.
+/// Registers resource types: adds the column of each to the table, its foreign key, its index, and the check that at most
+/// one such column is set. The tables of the resources have to exist. Registers either all types or none.
 ///
-/// A registered type is not changed. A new type locks the table of keys while PostgreSQL checks its rows. Types that
-/// are no longer listed stay registered.
+/// A registered type changes nothing and locks nothing. A new type locks the table of keys and the resource's table for a
+/// moment, and waits at most half a second for that, since every call would wait behind it; after six such attempts it
+/// gives up. Then the constraints are validated while calls go on. Types that are no longer listed stay registered.
+///
+/// The index of a new type is built while calls wait. If the table of keys is large, create the columns and the indexes
+/// first: `docs/database.md` has the statements.
 ///
 /// # Errors
 ///
-/// [`MigrationError`] if the database refuses: a table does not exist, or two types share a column.
+/// [`MigrationError`] if the database refuses: a table does not exist, two types share a column, or a transaction on one
+/// of the tables does not end.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, either all types are registered or none.
+/// If the future is dropped, either all types are registered or none; their constraints may not be validated yet.
 pub async fn register(client: &mut Client, types: &ResourceTypes) -> Result<(), MigrationError> {
-    let names: Vec<_> = types.iter().map(ResourceType::name).collect();
-    let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
-    let tables: Vec<_> = types.iter().map(ResourceType::table).collect();
+    let mut attempts = Attempts::new(LOCK_ATTEMPTS);
+    loop {
+        match register_once(client, types).await {
+            Err(error) if is_locked(&error) && attempts.again().await => {}
+            ended => return Ok(ended?),
+        }
+    }
+}
+
+async fn register_once(client: &mut Client, types: &ResourceTypes) -> Result<(), tokio_postgres::Error> {
     let transaction = client.transaction().await?;
-    transaction.batch_execute(LOCK_RESOURCE_TYPES).await?;
-    transaction
-        .query_typed(REGISTER, &[(&names, Type::TEXT_ARRAY), (&columns, Type::TEXT_ARRAY), (&tables, Type::TEXT_ARRAY)])
-        .await?;
+    for known in types.iter() {
+        let (name, column, table) = (known.name(), known.column(), known.table());
+        transaction.query_typed(REGISTER, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
+    }
     transaction.commit().await?;
+    client.query_typed(VALIDATE, &[]).await?;
     Ok(())
 }
 
 /// Grants a role the privileges that the store needs, and no others. The role is the one that the API logs in as:
-/// neither a superuser nor the owner of the table. Idempotent.
+/// neither a superuser nor the owner of the table. Idempotent: a role that has the privileges changes nothing. Several
+/// servers may grant at once.
 ///
 /// # Errors
 ///
-/// [`MigrationError`] if the database refuses.
+/// [`MigrationError`] if the database refuses, or if row-level security does not apply to the role: it is a superuser, or
+/// has `BYPASSRLS`. The table's owner is only warned of, by the database.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped, either all privileges are granted or none.
 pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
-    client.query_typed("SELECT tenant.idempotency_grant($1)", &[(&role, Type::NAME)]).await?;
-    Ok(())
+    let mut attempts = Attempts::new(ATTEMPTS);
+    loop {
+        match client.query_typed(GRANT, &[(&role, Type::NAME)]).await {
+            Err(error) if was_first(&error) && attempts.again().await => {}
+            ended => return Ok(ended.map(|_| ())?),
+        }
+    }
+}
+
+/// The attempts that are left, and the pause before the next one.
+struct Attempts {
+    left: u32,
+    pause: Duration,
+}
+
+impl Attempts {
+    fn new(attempts: u32) -> Self {
+        Self { left: attempts - 1, pause: FIRST_PAUSE }
+    }
+
+    /// Waits for the next attempt. Returns whether there is one.
+    async fn again(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        true
+    }
 }
 
 /// Returns whether the error may mean that another server was first.
-fn was_first(error: &refinery::Error) -> bool {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(code) = cause.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code) {
-            return [
-                SqlState::UNIQUE_VIOLATION,
-                SqlState::DUPLICATE_COLUMN,
-                SqlState::DUPLICATE_FUNCTION,
-                SqlState::DUPLICATE_OBJECT,
-                SqlState::DUPLICATE_SCHEMA,
-                SqlState::DUPLICATE_TABLE,
-                SqlState::T_R_DEADLOCK_DETECTED,
-                SqlState::T_R_SERIALIZATION_FAILURE,
-                // "tuple concurrently updated"
-                SqlState::INTERNAL_ERROR,
-            ]
-            .contains(code);
-        }
-        source = cause.source();
-    }
-    false
+fn was_first(error: &(dyn Error + 'static)) -> bool {
+    sql_state(error).is_some_and(|code| {
+        [
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::DUPLICATE_COLUMN,
+            SqlState::DUPLICATE_FUNCTION,
+            SqlState::DUPLICATE_OBJECT,
+            SqlState::DUPLICATE_SCHEMA,
+            SqlState::DUPLICATE_TABLE,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            // "tuple concurrently updated"
+            SqlState::INTERNAL_ERROR,
+        ]
+        .contains(code)
+    })
+}
+
+/// Returns whether the error means that another transaction holds a lock.
+fn is_locked(error: &(dyn Error + 'static)) -> bool {
+    sql_state(error).is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+}
+
+/// Returns the SQLSTATE of an error or of one of its causes.
+fn sql_state<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a SqlState> {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.code())
 }
 
 /// The error of failed migrations, of a registration or of a grant. Its source is the database's error.

@@ -1,15 +1,17 @@
 -- The table of idempotency keys and its row-level security, without any resource type.
 --
 -- Works in any database, also in one with a table made by the Go interceptor's migrations: it adds missing columns,
--- constraints and indexes, and removes nothing. Run the migrations as the role that will own the table. Then run:
+-- constraints and indexes, removes nothing, and leaves the rights of the table's owner as they are. Run the migrations as
+-- the role that will own the table, or that owns it. Then run:
 --
 --   SELECT tenant.idempotency_register_resource('project', 'project_id', 'tenant.projects');   -- for each resource type
+--   SELECT tenant.idempotency_validate();
 --   SELECT tenant.idempotency_grant('my_api_role');                                             -- for the API's own role
 --
 -- The states of a row and their columns:
 --
---   reserved   neither response_bytes nor error_bytes; `token` is the fencing token, `lease_expires` the end of the lease,
---              `attempts` the number of calls that have held the reservation
+--   reserved   neither response_bytes nor error_bytes; `token` is the fencing token, `lease_expires` the end of the lease
+--              (NULL in a reservation of the Go interceptor), `attempts` the number of calls that have held the reservation
 --   unknown    reserved, with outcome_unknown and an ended lease: a call that held the reservation has ended, and it is not
 --              known whether it took effect. A takeover keeps outcome_unknown
 --   completed  response_bytes IS NOT NULL (an empty message is zero bytes); response_metadata if there is some to replay
@@ -17,8 +19,17 @@
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. The Go interceptor treats the row as reserved
 --   (absent)   no row, or expires <= now
 
+-- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
+SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 CREATE SCHEMA IF NOT EXISTS tenant;
 CREATE SCHEMA IF NOT EXISTS authn;
+
+-- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
+-- with its own.
+CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 1 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
@@ -28,6 +39,7 @@ BEGIN
         CREATE FUNCTION authn.current_user_id() RETURNS uuid
         LANGUAGE sql STABLE PARALLEL SAFE
         RETURN nullif(current_setting('app.current_user_id', true), '')::uuid;
+        REVOKE EXECUTE ON FUNCTION authn.current_user_id() FROM PUBLIC;
     END IF;
 END
 $adopt$;
@@ -51,30 +63,51 @@ RETURN encode(
     'hex'
 )::uuid;
 
-CREATE TABLE IF NOT EXISTS tenant.idempotency_keys (
-    id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7(),
-    idempotency_key uuid        NOT NULL,
-    user_id         uuid        NOT NULL,
-    procedure       text        NOT NULL,
-    request_hash    bytea       NOT NULL,
-    response_bytes  bytea,
-    created         timestamptz NOT NULL DEFAULT now(),
-    expires         timestamptz NOT NULL,
-    CONSTRAINT idempotency_keys_pk PRIMARY KEY (id)
-);
+-- The table with the columns that the Go interceptor's table has, too. Row-level security is forced on it: it also applies
+-- to the owner. A table that exists is adopted, and its owner keeps the exemption:
+-- ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY ends that.
+DO $create$
+BEGIN
+    IF to_regclass('tenant.idempotency_keys') IS NULL THEN
+        CREATE TABLE tenant.idempotency_keys (
+            id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7(),
+            idempotency_key uuid        NOT NULL,
+            user_id         uuid        NOT NULL,
+            procedure       text        NOT NULL,
+            request_hash    bytea       NOT NULL,
+            response_bytes  bytea,
+            created         timestamptz NOT NULL DEFAULT now(),
+            expires         timestamptz NOT NULL,
+            CONSTRAINT idempotency_keys_pk PRIMARY KEY (id)
+        );
+        ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY;
+    END IF;
+END
+$create$;
 
 -- The columns that the Go interceptor's table does not have. They are nullable or have a default, so that the Go
 -- interceptor's statements still work. response_metadata holds the headers and trailers that are replayed with the
 -- message, as encoded by the layer; NULL if there are none.
-ALTER TABLE tenant.idempotency_keys
-    ADD COLUMN IF NOT EXISTS token             uuid,
-    ADD COLUMN IF NOT EXISTS lease_expires     timestamptz,
-    ADD COLUMN IF NOT EXISTS attempts          integer NOT NULL DEFAULT 1,
-    ADD COLUMN IF NOT EXISTS outcome_unknown   boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS response_not_stored  boolean NOT NULL DEFAULT false,
-    ADD COLUMN IF NOT EXISTS response_metadata bytea,
-    ADD COLUMN IF NOT EXISTS error_bytes       bytea;
+DO $columns$
+BEGIN
+    IF (SELECT count(*) FROM pg_attribute a
+        WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND NOT a.attisdropped
+          AND a.attname IN ('token', 'lease_expires', 'attempts', 'outcome_unknown', 'response_not_stored',
+                            'response_metadata', 'error_bytes')) < 7 THEN
+        ALTER TABLE tenant.idempotency_keys
+            ADD COLUMN IF NOT EXISTS token               uuid,
+            ADD COLUMN IF NOT EXISTS lease_expires       timestamptz,
+            ADD COLUMN IF NOT EXISTS attempts            integer NOT NULL DEFAULT 1,
+            ADD COLUMN IF NOT EXISTS outcome_unknown     boolean NOT NULL DEFAULT false,
+            ADD COLUMN IF NOT EXISTS response_not_stored boolean NOT NULL DEFAULT false,
+            ADD COLUMN IF NOT EXISTS response_metadata   bytea,
+            ADD COLUMN IF NOT EXISTS error_bytes         bytea;
+    END IF;
+END
+$columns$;
 
+-- The constraints are not validated here: that would read a large table under a lock that excludes everything.
+-- tenant.idempotency_validate does it, in a later migration.
 DO $adopt$
 DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
@@ -101,50 +134,70 @@ BEGIN
         SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_not_stored'
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_not_stored
-            CHECK (NOT response_not_stored OR coalesce(length(response_bytes) = 0, false));
+            CHECK (NOT response_not_stored OR coalesce(length(response_bytes) = 0, false)) NOT VALID;
     END IF;
 
     IF NOT EXISTS (
         SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_metadata'
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_metadata
-            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_not_stored));
+            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_not_stored)) NOT VALID;
     END IF;
 
     IF NOT EXISTS (
         SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_one_outcome'
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_outcome
-            CHECK (num_nonnulls(response_bytes, error_bytes, nullif(outcome_unknown, false)) <= 1);
+            CHECK (num_nonnulls(response_bytes, error_bytes, nullif(outcome_unknown, false)) <= 1) NOT VALID;
     END IF;
 END
 $adopt$;
 
--- Row-level security, forced: it also applies to the table's owner.
-ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY;
+-- Each user sees and writes their own rows. The sweep and the recovery see rows of all users: as the owner, in functions
+-- that run with the owner's rights, and that alone set `app.idempotency_sight`. The policies are for the owner, so that no
+-- other role can use the setting, and no other role's look-ups pay for them.
+--
+-- The sweep needs three policies: PostgreSQL also applies the SELECT policies to a DELETE with a WHERE clause, and the
+-- UPDATE policies to FOR UPDATE. With a policy FOR DELETE alone, its DELETE would find no rows.
+DO $policies$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_keys';
+    v_owner CONSTANT text := (SELECT c.relowner::regrole::text FROM pg_class c WHERE c.oid = v_table);
+    v_name text;
+    v_definition text;
+BEGIN
+    IF NOT (SELECT c.relrowsecurity FROM pg_class c WHERE c.oid = v_table) THEN
+        ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = 'idempotency_keys_user_policy'
+    ) THEN
+        CREATE POLICY idempotency_keys_user_policy ON tenant.idempotency_keys
+            FOR ALL
+            USING (user_id = authn.current_user_id());
+    END IF;
 
-DROP POLICY IF EXISTS idempotency_keys_user_policy ON tenant.idempotency_keys;
-CREATE POLICY idempotency_keys_user_policy ON tenant.idempotency_keys
-    FOR ALL
-    USING (user_id = authn.current_user_id());
+    FOR v_name, v_definition IN VALUES
+        ('idempotency_keys_sweep_policy',
+         $policy$FOR SELECT TO %s
+             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')$policy$),
+        ('idempotency_keys_sweep_lock_policy',
+         $policy$FOR UPDATE TO %s
+             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')
+             WITH CHECK (false)$policy$),
+        ('idempotency_keys_sweep_delete_policy',
+         $policy$FOR DELETE TO %s
+             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')$policy$),
+        ('idempotency_keys_recovery_policy',
+         $policy$FOR SELECT TO %s
+             USING (response_bytes IS NULL AND error_bytes IS NULL AND lease_expires <= now()
+                    AND current_setting('app.idempotency_sight', true) = 'recovery')$policy$)
+    LOOP
+        IF NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = v_name) THEN
+            EXECUTE format('CREATE POLICY %I ON tenant.idempotency_keys ' || v_definition, v_name, v_owner);
+        END IF;
+    END LOOP;
+END
+$policies$;
 
--- The sweep sees the expired rows of all users, but only inside tenant.idempotency_sweep, the only function that sets
--- `app.idempotency_sweep`. It needs three policies: PostgreSQL also applies the SELECT policies to a DELETE with a
--- WHERE clause, and the UPDATE policies to FOR UPDATE. With a policy FOR DELETE alone, the sweep's DELETE would find no
--- rows.
-DROP POLICY IF EXISTS idempotency_keys_sweep_policy ON tenant.idempotency_keys;
-CREATE POLICY idempotency_keys_sweep_policy ON tenant.idempotency_keys
-    FOR SELECT
-    USING (expires <= now() AND current_setting('app.idempotency_sweep', true) = 'on');
-
-DROP POLICY IF EXISTS idempotency_keys_sweep_lock_policy ON tenant.idempotency_keys;
-CREATE POLICY idempotency_keys_sweep_lock_policy ON tenant.idempotency_keys
-    FOR UPDATE
-    USING (expires <= now() AND current_setting('app.idempotency_sweep', true) = 'on')
-    WITH CHECK (false);
-
-DROP POLICY IF EXISTS idempotency_keys_sweep_delete_policy ON tenant.idempotency_keys;
-CREATE POLICY idempotency_keys_sweep_delete_policy ON tenant.idempotency_keys
-    FOR DELETE
-    USING (expires <= now() AND current_setting('app.idempotency_sweep', true) = 'on');
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

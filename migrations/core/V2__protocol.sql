@@ -1,8 +1,18 @@
--- The protocol: claim, extend, complete, release, abandon, sweep and status. Each is one function, and so one statement
+-- The protocol: claim, extend, complete, release, abandon, sweep and status. Each is one procedure, and so one statement
 -- for the client: one network round trip, no session state, and nothing left open when the client disconnects. The
--- functions run with the caller's privileges, under row-level security, as the user in their first parameter.
+-- procedures run with the caller's privileges, under row-level security, as the user in their first parameter.
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
+--
+-- A procedure is a transaction of its own. Each begins with COMMIT, which ends nothing, but fails inside of a transaction
+-- block (SQLSTATE 2D000): a reservation made in a transaction that someone left open on the connection would be lost
+-- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
+-- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
+-- search_path next, for its transaction; what comes before and the types of its variables are qualified.
+
+-- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
+SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 -- Two functions that can be replaced later, and are therefore created only if they do not exist.
 DO $hooks$
@@ -10,12 +20,12 @@ BEGIN
     -- Returns the created resource of a row. tenant.idempotency_register_resource replaces it.
     IF to_regprocedure('tenant.idempotency_resource_id(tenant.idempotency_keys)') IS NULL THEN
         CREATE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
-        LANGUAGE sql IMMUTABLE PARALLEL SAFE
-        RETURN NULL::uuid;
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT NULL::pg_catalog.uuid $id$;
     END IF;
 
     -- Returns the newest outbox status of a resource: pending, retrying, completed or failed; NULL if it is not known.
-    -- An application with an outbox replaces this function with its own lookup.
+    -- An application with an outbox replaces this function with its own look-up. It runs with the search_path
+    -- `pg_catalog, pg_temp`.
     IF to_regprocedure('tenant.idempotency_resource_status(text, uuid)') IS NULL THEN
         CREATE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
         LANGUAGE sql STABLE PARALLEL SAFE
@@ -35,22 +45,24 @@ $hooks$;
 --   taken_over  reserved with this token, after the lease of another token ended without an outcome
 --   reserved    reserved with another token, whose lease has not ended
 --   abandoned   reserved with another token, whose lease ended without an outcome
-CREATE OR REPLACE FUNCTION tenant.idempotency_state(k tenant.idempotency_keys, p_token uuid, p_lease interval)
-RETURNS text
-LANGUAGE sql VOLATILE AS $state$
-    SELECT CASE
-        WHEN k.expires <= clock_timestamp() THEN 'expired'
-        WHEN k.response_not_stored THEN 'not_stored'
-        WHEN k.response_bytes IS NOT NULL THEN 'completed'
-        WHEN k.error_bytes IS NOT NULL THEN 'failed'
-        WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
-        WHEN k.token = p_token THEN 'taken_over'
-        -- A reservation of the Go interceptor has no lease. The caller's lease applies.
-        WHEN coalesce(k.lease_expires, k.created + p_lease) > clock_timestamp() THEN 'reserved'
-        WHEN k.outcome_unknown THEN 'unknown'
-        ELSE 'abandoned'
-    END
-$state$;
+--
+-- A reservation of the Go interceptor has no lease. `p_foreign_lease` is the one that the caller gives it, counted from its
+-- creation; with NULL it is reserved until it expires.
+CREATE OR REPLACE FUNCTION tenant.idempotency_state(
+    k tenant.idempotency_keys, p_token uuid, p_foreign_lease interval
+) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN CASE
+    WHEN k.expires <= clock_timestamp() THEN 'expired'
+    WHEN k.response_not_stored THEN 'not_stored'
+    WHEN k.response_bytes IS NOT NULL THEN 'completed'
+    WHEN k.error_bytes IS NOT NULL THEN 'failed'
+    WHEN k.token = p_token AND k.attempts = 1 THEN 'acquired'
+    WHEN k.token = p_token THEN 'taken_over'
+    WHEN coalesce(k.lease_expires, k.created + p_foreign_lease, k.expires) > clock_timestamp() THEN 'reserved'
+    WHEN k.outcome_unknown THEN 'unknown'
+    ELSE 'abandoned'
+END;
 
 -- Returns the time until p_time in whole milliseconds, limited to a hundred years; negative if p_time is in the past.
 CREATE OR REPLACE FUNCTION tenant.idempotency_milliseconds_until(p_time timestamptz) RETURNS bigint
@@ -84,9 +96,8 @@ $soft$;
 --
 -- If the handler's effect is in this server, the reservation need not be on disk before the handler runs: the effect's
 -- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier
--- reservation remains, with its ended lease. Call this function in a transaction of its own, because
--- synchronous_commit applies to the whole transaction.
-CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
+-- reservation remains, with its ended lease.
+CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     p_user           uuid,
     p_key            uuid,
     p_token          uuid,
@@ -95,8 +106,10 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
     p_lease          double precision, -- seconds
     p_retention      double precision, -- seconds
     p_on_lease_ended text, -- for the same request without an outcome: 'rerun' and 'reconcile' take over, 'refuse' does not
+    p_on_foreign     text, -- for a reservation without a lease: 'in_progress' until it expires; 'rerun' and 'reconcile' give
+                           -- it the lease p_lease, and then take over
     p_resource_type  text, -- the type of the resource whose status a replay reports; NULL for none
-    p_effect_is_here boolean DEFAULT false, -- whether the handler's effect is committed in this server and nowhere else
+    p_effect_is_here boolean, -- whether the handler's effect is committed in this server and nowhere else
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -111,19 +124,27 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_claim(
 )
 LANGUAGE plpgsql AS $claim$
 DECLARE
-    v_lease CONSTANT interval := make_interval(secs => p_lease);
-    v_lifetime CONSTANT interval := make_interval(secs => greatest(p_lease, p_retention));
-    v_status record;
+    v_lease interval;
+    v_foreign_lease interval; -- NULL for none
+    v_policy pg_catalog.text; -- the one of this row
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true),
-            CASE WHEN p_effect_is_here THEN set_config('synchronous_commit', 'off', true) END;
+    COMMIT;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true),
+            CASE WHEN p_effect_is_here THEN pg_catalog.set_config('synchronous_commit', 'off', true) END;
+    v_lease := make_interval(secs => p_lease);
+    IF p_on_foreign <> 'in_progress' THEN
+        v_foreign_lease := v_lease;
+    END IF;
 
     FOR v_round IN 1..16 LOOP
-        SELECT tenant.idempotency_state(k, p_token, v_lease), k.procedure, k.request_hash, k.response_bytes,
+        SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.response_bytes,
                k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
-               tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_lease)),
-               tenant.idempotency_milliseconds_until(k.expires)
-        INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms
+               tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
+               tenant.idempotency_milliseconds_until(k.expires),
+               CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END
+        INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms,
+             v_policy
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
@@ -132,7 +153,7 @@ BEGIN
                 (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
             VALUES
                 (p_key, p_user, p_procedure, p_request_hash, p_token, clock_timestamp() + v_lease,
-                 clock_timestamp() + v_lifetime)
+                 clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)))
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
             IF FOUND THEN
                 state := 'acquired';
@@ -144,15 +165,15 @@ BEGIN
               AND k.user_id = p_user
               AND k.expires <= clock_timestamp();
         ELSIF state IN ('abandoned', 'unknown')
-              AND p_on_lease_ended <> 'refuse'
-              AND (state = 'abandoned' OR p_on_lease_ended = 'reconcile')
+              AND v_policy <> 'refuse'
+              AND (state = 'abandoned' OR v_policy = 'reconcile')
               AND recorded_procedure = p_procedure
               AND recorded_hash = p_request_hash THEN
             state := NULL;
             UPDATE tenant.idempotency_keys k
             SET token         = p_token,
                 lease_expires = clock_timestamp() + v_lease,
-                expires       = clock_timestamp() + v_lifetime,
+                expires       = clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)),
                 attempts      = k.attempts + 1
             WHERE k.idempotency_key = p_key
               AND k.user_id = p_user
@@ -161,8 +182,9 @@ BEGIN
               AND k.response_bytes IS NULL
               AND k.error_bytes IS NULL
               AND k.expires > clock_timestamp()
-              AND coalesce(k.lease_expires, k.created + v_lease) <= clock_timestamp()
-              AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile');
+              AND coalesce(k.lease_expires, k.created + v_foreign_lease) <= clock_timestamp()
+              AND CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END = v_policy
+              AND (NOT k.outcome_unknown OR v_policy = 'reconcile');
             IF FOUND THEN
                 state := 'taken_over';
             END IF;
@@ -175,82 +197,49 @@ BEGIN
             USING ERRCODE = 'serialization_failure';
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
-        status := v_status.status;
-        status_error := v_status.status_error;
+        SELECT s.status, s.status_error INTO status, status_error
+        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
     END IF;
 END
 $claim$;
 
 -- extend: renews the lease of the reservation with this token. Returns whether there was one. An abandoned reservation
 -- does not count, because its lease cannot be renewed.
-CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
-    p_user uuid, p_key uuid, p_token uuid, p_lease double precision -- seconds
-) RETURNS boolean
+CREATE OR REPLACE PROCEDURE tenant.idempotency_extend(
+    p_user uuid, p_key uuid, p_token uuid, p_lease double precision, -- seconds
+    OUT extended boolean
+)
 LANGUAGE plpgsql AS $extend$
-DECLARE
-    v_lease CONSTANT interval := make_interval(secs => p_lease);
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
+    COMMIT;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
 
     UPDATE tenant.idempotency_keys k
-    SET lease_expires = clock_timestamp() + v_lease,
-        expires       = greatest(k.expires, clock_timestamp() + v_lease)
+    SET lease_expires = clock_timestamp() + make_interval(secs => p_lease),
+        expires       = greatest(k.expires, clock_timestamp() + make_interval(secs => p_lease))
     WHERE k.idempotency_key = p_key
       AND k.user_id = p_user
       AND k.token = p_token
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL
       AND k.lease_expires > 'epoch';
-    RETURN FOUND;
+    extended := FOUND;
 END
 $extend$;
-
--- complete: reserved → completed, or reserved → failed for a final error. Only for the reservation with this token.
--- Returns 'completed', 'already_completed' (with this token; nothing changed) or 'fenced' (this token does not hold the
--- reservation, or no longer does).
-CREATE OR REPLACE FUNCTION tenant.idempotency_complete(
-    p_user            uuid,
-    p_key             uuid,
-    p_token           uuid,
-    p_response        bytea,
-    p_not_stored         boolean,
-    p_error           bytea, -- instead of a response
-    p_metadata        bytea, -- with a response; NULL for none
-    p_retention       double precision, -- seconds
-    p_resource_column text, -- NULL for none
-    p_resource        uuid
-) RETURNS text
-LANGUAGE plpgsql AS $complete$
-BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
-
-    IF tenant.idempotency_complete_row(
-        p_user, p_key, p_token, p_response, p_not_stored, p_error, p_metadata, make_interval(secs => p_retention),
-        p_resource_column, p_resource
-    ) THEN
-        RETURN 'completed';
-    END IF;
-
-    IF EXISTS (
-        SELECT FROM tenant.idempotency_keys k
-        WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
-          AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
-    ) THEN
-        RETURN 'already_completed';
-    END IF;
-    RETURN 'fenced';
-END
-$complete$;
 
 -- release: reserved → absent. Only for the reservation with this token; returns whether there was one. Never changes a
 -- row with an outcome. A reservation that this token took over, or whose outcome is unknown, is not deleted: its lease
 -- ends at once, and the policy of the next claim applies. (The holder may not know that it took the reservation over,
 -- because the reply to its claim may have been lost.)
-CREATE OR REPLACE FUNCTION tenant.idempotency_release(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
+CREATE OR REPLACE PROCEDURE tenant.idempotency_release(
+    p_user uuid, p_key uuid, p_token uuid, OUT released boolean
+)
 LANGUAGE plpgsql AS $release$
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
+    COMMIT;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
 
     DELETE FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key
@@ -261,7 +250,8 @@ BEGIN
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL;
     IF FOUND THEN
-        RETURN true;
+        released := true;
+        RETURN;
     END IF;
 
     UPDATE tenant.idempotency_keys k
@@ -271,16 +261,20 @@ BEGIN
       AND k.token = p_token
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL;
-    RETURN FOUND;
+    released := FOUND;
 END
 $release$;
 
 -- abandon: reserved → unknown. Only for the reservation with this token; returns whether there was one. Ends the lease
 -- for good; 'rerun' does not take the reservation over.
-CREATE OR REPLACE FUNCTION tenant.idempotency_abandon(p_user uuid, p_key uuid, p_token uuid) RETURNS boolean
+CREATE OR REPLACE PROCEDURE tenant.idempotency_abandon(
+    p_user uuid, p_key uuid, p_token uuid, OUT abandoned boolean
+)
 LANGUAGE plpgsql AS $abandon$
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
+    COMMIT;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
 
     UPDATE tenant.idempotency_keys k
     SET lease_expires   = 'epoch',
@@ -290,27 +284,28 @@ BEGIN
       AND k.token = p_token
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL;
-    RETURN FOUND;
+    abandoned := FOUND;
 END
 $abandon$;
 
--- sweep: deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number.
--- Does not need a user. It sets the nil user only because authn.current_user_id() of some applications raises an error
--- if no user is set.
+-- Deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number. Runs as the
+-- owner, with the sight of the sweep. It sets the nil user only because authn.current_user_id() of some applications
+-- raises an error if no user is set.
 --
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
 -- only as far as needed.
-CREATE OR REPLACE FUNCTION tenant.idempotency_sweep(p_batch integer) RETURNS bigint
-LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
-SET jit = off AS $sweep$
+SET jit = off AS $sweep_rows$
 DECLARE
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     v_rows bigint;
 BEGIN
-    PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true);
-    PERFORM set_config('app.idempotency_sweep', 'on', true);
+    PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
+            set_config('app.idempotency_sight', 'sweep', true);
 
     -- The rows are locked, so their ctid does not change.
     DELETE FROM tenant.idempotency_keys
@@ -324,26 +319,32 @@ BEGIN
     ));
     GET DIAGNOSTICS v_rows = ROW_COUNT;
 
-    PERFORM set_config('app.idempotency_sweep', 'off', true);
-    PERFORM set_config('app.current_user_id', v_user, true);
+    PERFORM set_config('app.idempotency_sight', '', true),
+            set_config('app.current_user_id', v_user, true);
     RETURN v_rows;
+END
+$sweep_rows$;
+
+-- sweep: deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number.
+CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint)
+LANGUAGE plpgsql AS $sweep$
+BEGIN
+    COMMIT;
+    deleted := tenant.idempotency_sweep_rows(p_batch);
 END
 $sweep$;
 
 -- status: returns the newest outbox status of a resource, read as the user p_user.
-CREATE OR REPLACE FUNCTION tenant.idempotency_status(p_user uuid, p_resource_type text, p_resource uuid) RETURNS text
+CREATE OR REPLACE PROCEDURE tenant.idempotency_status(
+    p_user uuid, p_resource_type text, p_resource uuid, OUT status text
+)
 LANGUAGE plpgsql AS $status$
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true);
-    RETURN tenant.idempotency_resource_status(p_resource_type, p_resource);
+    COMMIT;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    status := tenant.idempotency_resource_status(p_resource_type, p_resource);
 END
 $status$;
 
--- Grants the API's role the privileges that it needs, and no others.
-CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
-LANGUAGE plpgsql AS $grant$
-BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA tenant, authn TO %I', p_role);
-    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON tenant.idempotency_keys TO %I', p_role);
-END
-$grant$;
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

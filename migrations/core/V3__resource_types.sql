@@ -1,22 +1,27 @@
 -- The resource types whose creation is recorded. Each has a nullable foreign key in tenant.idempotency_keys; at most
 -- one of these is set in a row.
 
+-- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
+SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 CREATE TABLE IF NOT EXISTS tenant.idempotency_resource_types (
     name            text CONSTRAINT idempotency_resource_types_pk PRIMARY KEY,
     resource_column name NOT NULL CONSTRAINT idempotency_resource_types_uq_column UNIQUE,
     resource_table  text NOT NULL
 );
 
--- Creates the functions with the two statements that complete a record, with a column for each resource type. They are
--- static SQL, which is planned once per connection: dynamic SQL took 25 % more of the server's processor time for each
--- call.
+-- Creates the procedure that completes a record, and the function that inserts a complete one before the handler's
+-- transaction commits (V4), with a column for each resource type. Their statements are static SQL, which is planned once
+-- per connection: dynamic SQL took 25 % more of the server's processor time for each call.
 CREATE OR REPLACE FUNCTION tenant.idempotency_write_statements() RETURNS void
-LANGUAGE plpgsql AS $write$
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $write$
 DECLARE
     v_columns text; -- , project_id, …
     v_values  text; -- , CASE WHEN p_resource_column = 'project_id' THEN p_resource END, …
     v_sets    text; -- , project_id = CASE …
-    v_known   text; -- 'project_id', …
+    v_known   text; -- , 'project_id', …
 BEGIN
     SELECT coalesce(string_agg(format(', %I', t.resource_column), '' ORDER BY t.name), ''),
            coalesce(string_agg(
@@ -30,68 +35,142 @@ BEGIN
     INTO v_columns, v_values, v_sets, v_known
     FROM tenant.idempotency_resource_types t;
 
-    -- complete: reserved → completed. Only for the reservation with this token; returns whether there was one.
+    -- complete: reserved → completed, or reserved → failed for a final error. Only for the reservation with this token.
+    -- Returns 'completed', 'already_completed' (with this token; nothing changed) or 'fenced' (this token does not hold
+    -- the reservation, or no longer does).
     --
     -- Does not change `expires` if it is right to within 1 % of the retention: the column is indexed, and an update of
     -- it costs an entry in every index.
     EXECUTE format(
-        $function$
-        CREATE OR REPLACE FUNCTION tenant.idempotency_complete_row(
-            p_user uuid, p_key uuid, p_token uuid, p_response bytea, p_not_stored boolean, p_error bytea,
-            p_metadata bytea, p_retention interval, p_resource_column text, p_resource uuid
-        ) RETURNS boolean
-        LANGUAGE plpgsql AS $complete_row$
+        $procedure$
+        CREATE OR REPLACE PROCEDURE tenant.idempotency_complete(
+            p_user            uuid,
+            p_key             uuid,
+            p_token           uuid,
+            p_response        bytea,
+            p_not_stored      boolean,
+            p_error           bytea, -- instead of a response
+            p_metadata        bytea, -- with a response; NULL for none
+            p_retention       double precision, -- seconds
+            p_resource_column text, -- NULL for none
+            p_resource        uuid,
+            OUT outcome     text
+        )
+        LANGUAGE plpgsql AS $complete$
         BEGIN
+            COMMIT;
+            PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+                    pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
             END IF;
             UPDATE tenant.idempotency_keys
-            SET response_bytes    = p_response,
-                response_metadata = p_metadata,
-                response_not_stored  = p_not_stored,
-                error_bytes       = p_error,
-                outcome_unknown   = false,
-                expires           = CASE
-                                        WHEN abs(extract(epoch FROM expires - clock_timestamp() - p_retention))
-                                             <= extract(epoch FROM p_retention) / 100
-                                        THEN expires
-                                        ELSE clock_timestamp() + p_retention
-                                    END
+            SET response_bytes      = p_response,
+                response_metadata   = p_metadata,
+                response_not_stored = p_not_stored,
+                error_bytes         = p_error,
+                outcome_unknown     = false,
+                expires             = CASE
+                                          WHEN abs(date_part('epoch', expires - clock_timestamp()) - p_retention)
+                                               <= p_retention / 100
+                                          THEN expires
+                                          ELSE clock_timestamp() + make_interval(secs => p_retention)
+                                      END
                 %s
             WHERE idempotency_key = p_key
               AND user_id = p_user
               AND token = p_token
               AND response_bytes IS NULL
               AND error_bytes IS NULL;
-            RETURN FOUND;
+            IF FOUND THEN
+                outcome := 'completed';
+                RETURN;
+            END IF;
+
+            outcome := CASE
+                WHEN EXISTS (
+                    SELECT FROM tenant.idempotency_keys k
+                    WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
+                      AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
+                ) THEN 'already_completed'
+                ELSE 'fenced'
+            END;
         END
-        $complete_row$
-        $function$,
+        $complete$
+        $procedure$,
         v_known, v_sets
     );
 
-    -- insert: absent → completed. Returns whether it was absent.
+    -- commit: inserts the complete record. Replaces the row that tenant.idempotency_begin took over or found expired, if it
+    -- has not changed. If the call must not take effect, raises an error, so that the COMMIT that follows rolls back: TI001
+    -- if another call has recorded or reserved the key, TI002 if this is not the transaction that tenant.idempotency_begin
+    -- ran in.
     EXECUTE format(
         $function$
-        CREATE OR REPLACE FUNCTION tenant.idempotency_insert_row(
-            p_user uuid, p_key uuid, p_token uuid, p_procedure text, p_request_hash bytea, p_response bytea,
-            p_not_stored boolean, p_error bytea, p_metadata bytea, p_retention interval, p_resource_column text,
-            p_resource uuid
-        ) RETURNS boolean
-        LANGUAGE plpgsql AS $insert_row$
+        CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
+            p_user            uuid,
+            p_key             uuid,
+            p_token           uuid,
+            p_procedure       text,
+            p_request_hash    bytea,
+            p_lease           double precision, -- seconds
+            p_on_lease_ended  text,
+            p_on_foreign      text,
+            p_response        bytea,
+            p_not_stored      boolean,
+            p_error           bytea, -- instead of a response
+            p_metadata        bytea, -- with a response; NULL for none
+            p_retention       double precision, -- seconds
+            p_resource_column text, -- NULL for none
+            p_resource        uuid
+        ) RETURNS void
+        LANGUAGE plpgsql
+        SET search_path = pg_catalog, pg_temp AS $commit$
         BEGIN
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
             END IF;
-            INSERT INTO tenant.idempotency_keys
-                (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata,
-                 response_not_stored, error_bytes, expires %s)
-            VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_not_stored, p_error,
-                    clock_timestamp() + p_retention %s)
-            ON CONFLICT (idempotency_key, user_id) DO NOTHING;
-            RETURN FOUND;
+            IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
+                RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
+                    USING ERRCODE = 'TI002';
+            END IF;
+            PERFORM set_config('app.current_user_id', p_user::text, true);
+
+            FOR v_round IN 1..2 LOOP
+                INSERT INTO tenant.idempotency_keys
+                    (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata,
+                     response_not_stored, error_bytes, expires %s)
+                VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_not_stored, p_error,
+                        clock_timestamp() + make_interval(secs => p_retention) %s)
+                ON CONFLICT (idempotency_key, user_id) DO NOTHING;
+                IF FOUND THEN
+                    RETURN;
+                END IF;
+
+                DELETE FROM tenant.idempotency_keys k
+                WHERE k.idempotency_key = p_key
+                  AND k.user_id = p_user
+                  AND concat(k.id, ' ', k.token) = current_setting('app.idempotency_seen', true)
+                  AND (k.expires <= clock_timestamp()
+                       OR (k.response_bytes IS NULL
+                           AND k.error_bytes IS NULL
+                           AND k.procedure = p_procedure
+                           AND k.request_hash = p_request_hash
+                           AND CASE WHEN k.lease_expires IS NULL
+                                    THEN p_on_foreign <> 'in_progress'
+                                         AND k.created + make_interval(secs => p_lease) <= clock_timestamp()
+                                    ELSE p_on_lease_ended <> 'refuse'
+                                         AND (NOT k.outcome_unknown OR p_on_lease_ended = 'reconcile')
+                                         AND k.lease_expires <= clock_timestamp()
+                               END));
+                EXIT WHEN NOT FOUND;
+            END LOOP;
+
+            RAISE EXCEPTION 'another call with this idempotency key was recorded or has reserved the key'
+                USING ERRCODE = 'TI001';
         END
-        $insert_row$
+        $commit$
         $function$,
         v_known, v_columns, v_values
     );
@@ -100,57 +179,141 @@ $write$;
 
 SELECT tenant.idempotency_write_statements();
 
+-- Returns what is missing of a resource type: 'types', 'column', 'foreign key', 'check' or 'index'; no rows if it is
+-- registered. Reads the catalogue only.
+CREATE OR REPLACE FUNCTION tenant.idempotency_unregistered(p_name text, p_column name, p_table regclass)
+RETURNS SETOF text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    WITH keys AS (
+        SELECT c.oid AS id, a.attnum AS attribute
+        FROM pg_class c
+        LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = p_column AND NOT a.attisdropped
+        WHERE c.oid = 'tenant.idempotency_keys'::regclass
+    )
+    SELECT missing.part
+    FROM keys
+    CROSS JOIN LATERAL (VALUES
+        ('types', NOT EXISTS (
+            SELECT FROM tenant.idempotency_resource_types t
+            WHERE t.name = p_name AND t.resource_column = p_column
+        )),
+        ('column', keys.attribute IS NULL),
+        ('foreign key', NOT EXISTS (
+            SELECT FROM pg_constraint c
+            WHERE c.conrelid = keys.id AND c.contype = 'f' AND c.conkey = ARRAY[keys.attribute]
+              AND c.confrelid = p_table
+        )),
+        ('check', NOT EXISTS (
+            SELECT FROM pg_constraint c
+            WHERE c.conrelid = keys.id AND c.conname = 'idempotency_keys_ck_one_resource'
+              AND keys.attribute = ANY (c.conkey)
+        )),
+        ('index', NOT EXISTS (
+            SELECT FROM pg_index i
+            WHERE i.indrelid = keys.id AND i.indkey[0] = keys.attribute AND i.indisvalid
+              AND coalesce(pg_get_expr(i.indpred, i.indrelid) = format('(%I IS NOT NULL)', p_column), true)
+        ))
+    ) AS missing (part, is_missing)
+    WHERE missing.is_missing;
+END;
+
 -- Registers a resource type: its name, its column in tenant.idempotency_keys (added if it does not exist), and the
--- table whose `id` the column references. Idempotent. Run it as the owner of tenant.idempotency_keys.
+-- table whose `id` the column references. Run it as the owner of tenant.idempotency_keys, and tenant.idempotency_validate
+-- in a later transaction: the constraints are enforced from here on, but are not validated for existing rows. A type that
+-- is registered changes nothing and locks nothing.
+--
+-- Otherwise it waits at most half a second for each lock, since every claim would wait behind it, and then fails with
+-- lock_not_available. The index is what deleting a resource looks its record up by. It is built while claims wait: for a
+-- large table, create the column and the index CONCURRENTLY before.
 --
 -- If a resource is deleted, its id is removed from the record, but the record stays: a retry still gets the first
 -- response.
 CREATE OR REPLACE FUNCTION tenant.idempotency_register_resource(p_name text, p_column name, p_table regclass)
 RETURNS void
-LANGUAGE plpgsql AS $register$
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms' AS $register$
 DECLARE
-    v_keys CONSTANT regclass := 'tenant.idempotency_keys';
+    v_missing text[] := ARRAY(SELECT tenant.idempotency_unregistered(p_name, p_column, p_table));
     v_columns text;
 BEGIN
-    INSERT INTO tenant.idempotency_resource_types (name, resource_column, resource_table)
-    VALUES (p_name, p_column, p_table::text)
-    ON CONFLICT (name) DO UPDATE
-        SET resource_column = excluded.resource_column, resource_table = excluded.resource_table;
+    IF v_missing = '{}' THEN
+        RETURN;
+    END IF;
+    -- One server at a time. Others can still read.
+    LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
+    v_missing := ARRAY(SELECT tenant.idempotency_unregistered(p_name, p_column, p_table));
 
-    EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN IF NOT EXISTS %I uuid', p_column);
-
-    IF NOT EXISTS (
-        SELECT FROM pg_constraint c
-        JOIN pg_attribute a ON a.attrelid = v_keys AND a.attnum = c.conkey[1]
-        WHERE c.conrelid = v_keys AND c.contype = 'f' AND array_length(c.conkey, 1) = 1
-          AND a.attname = p_column AND c.confrelid = p_table
-    ) THEN
+    IF 'column' = ANY (v_missing) THEN
+        EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I uuid', p_column);
+    END IF;
+    IF 'foreign key' = ANY (v_missing) THEN
         EXECUTE format(
-            'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT %I FOREIGN KEY (%I) REFERENCES %s (id) ON DELETE SET NULL',
+            'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT %I FOREIGN KEY (%I) REFERENCES %s (id) '
+            'ON DELETE SET NULL NOT VALID',
             'idempotency_keys_fk_' || p_name, p_column, p_table
         );
     END IF;
+    IF 'index' = ANY (v_missing) THEN
+        EXECUTE format(
+            'CREATE INDEX %I ON tenant.idempotency_keys (%I) WHERE %I IS NOT NULL',
+            'idempotency_keys_idx_' || p_name, p_column, p_column
+        );
+    END IF;
+    IF v_missing && ARRAY['types', 'foreign key', 'check'] THEN
+        INSERT INTO tenant.idempotency_resource_types (name, resource_column, resource_table)
+        VALUES (p_name, p_column, p_table::text)
+        ON CONFLICT (name) DO UPDATE
+            SET resource_column = excluded.resource_column, resource_table = excluded.resource_table;
 
-    SELECT string_agg(format('%I', t.resource_column), ', ' ORDER BY t.name)
-    INTO v_columns
-    FROM tenant.idempotency_resource_types t;
+        SELECT string_agg(format('%I', t.resource_column), ', ' ORDER BY t.name)
+        INTO v_columns
+        FROM tenant.idempotency_resource_types t;
+        ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT IF EXISTS idempotency_keys_ck_one_resource;
+        EXECUTE format(
+            'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_resource '
+            'CHECK (num_nonnulls(%s) <= 1) NOT VALID',
+            v_columns
+        );
 
-    ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT IF EXISTS idempotency_keys_ck_one_resource;
-    EXECUTE format(
-        'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_resource '
-        'CHECK (num_nonnulls(%s) <= 1)',
-        v_columns
-    );
-
-    SELECT string_agg(format('k.%I', t.resource_column), ', ' ORDER BY t.name)
-    INTO v_columns
-    FROM tenant.idempotency_resource_types t;
-
-    EXECUTE format(
-        'CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid '
-        'LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT coalesce(%s) $id$',
-        v_columns
-    );
-    PERFORM tenant.idempotency_write_statements();
+        SELECT string_agg(format('k.%I', t.resource_column), ', ' ORDER BY t.name)
+        INTO v_columns
+        FROM tenant.idempotency_resource_types t;
+        EXECUTE format(
+            'CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid '
+            'LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT coalesce(%s) $id$',
+            v_columns
+        );
+        PERFORM tenant.idempotency_write_statements();
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'the resource type % is not registered: another transaction locks tenant.idempotency_keys or %',
+        p_name, p_table
+        USING ERRCODE = 'lock_not_available',
+              HINT = 'Register it again when no transaction on these tables has been open for long.';
 END
 $register$;
+
+-- Validates the constraints of tenant.idempotency_keys that were added without reading its rows. It reads them now; claims
+-- go on meanwhile, if it runs in a transaction of its own. Validated constraints change nothing and lock nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_validate() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms' AS $validate$
+DECLARE
+    v_constraint name;
+BEGIN
+    FOR v_constraint IN
+        SELECT c.conname FROM pg_constraint c
+        WHERE c.conrelid = 'tenant.idempotency_keys'::regclass
+          AND NOT c.convalidated
+          AND c.conname LIKE 'idempotency\_keys\_%'
+        ORDER BY c.conname
+    LOOP
+        EXECUTE format('ALTER TABLE tenant.idempotency_keys VALIDATE CONSTRAINT %I', v_constraint);
+    END LOOP;
+END
+$validate$;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

@@ -39,6 +39,7 @@ impl Call {
             lease: policies.lease,
             retention: policies.retention,
             on_lease_ended: policies.on_lease_ended,
+            on_foreign_reservation: policies.on_foreign_reservation,
             effect: policies.effect,
             resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
         }
@@ -54,7 +55,11 @@ impl Call {
 
     pub(super) fn transaction_options(&self) -> TransactionOptions {
         let policies = self.procedure.policies();
-        TransactionOptions { isolation: policies.isolation, savepoint: !policies.final_errors.is_empty() }
+        TransactionOptions {
+            idle: policies.transaction_idle,
+            isolation: policies.isolation,
+            savepoint: !policies.final_errors.is_empty(),
+        }
     }
 
     /// Returns the status of the first response: the work behind the created resource has only begun.

@@ -9,10 +9,7 @@ use super::{
     record,
     state::Engine,
 };
-use crate::{
-    policy::{LeasePolicy, Reconciliation},
-    telemetry::Chain,
-};
+use crate::{policy::Reconciliation, telemetry::Chain};
 
 /// What the reconciler's answer means for the call that asked.
 pub(crate) enum Verdict {
@@ -29,7 +26,7 @@ pub(crate) enum Verdict {
 /// Asks the reconciler how the call ended that held the key before, and records its answer. Under any other policy the handler
 /// runs again.
 pub(crate) async fn reconcile(engine: &Engine, call: &Arc<Call>, key: HeldKey) -> Verdict {
-    if call.procedure.policies().on_lease_ended != LeasePolicy::Reconcile {
+    if !call.procedure.policies().reconciles() {
         call.procedure.telemetry().taken_over();
         return Verdict::NotExecuted(key);
     }

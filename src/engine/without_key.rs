@@ -19,8 +19,9 @@ pub(crate) async fn run_without_key<E>(
     mut handler: Handler<E>,
 ) -> Result<UnaryResponse, E> {
     let policies = procedure.policies();
-    let options = TransactionOptions { isolation: policies.isolation, savepoint: false };
-    let transaction = match engine.store.begin_without_key(user, policies.lease, options).await {
+    let options =
+        TransactionOptions { idle: policies.transaction_idle, isolation: policies.isolation, savepoint: false };
+    let transaction = match engine.store.begin_without_key(user, options).await {
         Ok(transaction) => transaction,
         Err(error) => return refuse(procedure, &error),
     };

@@ -130,6 +130,9 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets the store of the records. Defaults to none: all calls pass through unchanged.
+    ///
+    /// Check a `PostgresStore` with `PostgresStore::verify` first: it says what is wrong with the role, row-level
+    /// security, the grants and the functions of its database.
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
         self
@@ -159,7 +162,8 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Adds the reconciler of the procedure with this path. The path's leading slash is optional. Required for
-    /// procedures with the policy [`LeasePolicy::Reconcile`]. Defaults to none.
+    /// procedures with the policy [`LeasePolicy::Reconcile`] or
+    /// [`ForeignPolicy::Reconcile`](crate::policy::ForeignPolicy::Reconcile). Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
         self
@@ -470,8 +474,10 @@ fn check_parts(
     if policies.mode == Mode::Transactional && !store.has_transactions() {
         return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });
     }
-    if policies.on_lease_ended == LeasePolicy::Reconcile && !reconcilers.contains(path) {
-        return Err(ProcedureError::NoReconciler { procedure: path.to_owned() });
+    if policies.reconciles() && !reconcilers.contains(path) {
+        let by_lease = policies.on_lease_ended == LeasePolicy::Reconcile;
+        let setting = if by_lease { "on_lease_ended" } else { "on_foreign_reservation" };
+        return Err(ProcedureError::NoReconciler { procedure: path.to_owned(), setting });
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{
     blocking::read_message,
     engine::{admission::Admitted, call::Call},
     grpc::{RequestError, UnaryRequest, WireError, buffer},
-    policy::{DisconnectPolicy, LeasePolicy, Procedure},
+    policy::{DisconnectPolicy, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
 };
@@ -43,7 +43,7 @@ pub(super) async fn read(
         procedure: Arc::clone(procedure),
         reservation,
         request_hash,
-        request: (policies.on_lease_ended == LeasePolicy::Reconcile).then(|| request.message().clone()),
+        request: policies.reconciles().then(|| request.message().clone()),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });

@@ -54,15 +54,17 @@ pub enum ProcedureError {
         /// The full name of the message that lacks the field: the response, or a submessage on the path.
         message: String,
     },
-    /// The policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile), and the layer has no reconciler for the
-    /// procedure.
+    /// A policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile) or
+    /// [`ForeignPolicy::Reconcile`](super::ForeignPolicy::Reconcile), and the layer has no reconciler for the procedure.
     #[error(
-        "{procedure}: on_lease_ended is RECONCILE, but the layer has no reconciler for the procedure; add one with \
+        "{procedure}: {setting} is RECONCILE, but the layer has no reconciler for the procedure; add one with \
          IdempotencyLayerBuilder::reconciler, or choose another policy"
     )]
     NoReconciler {
         /// The procedure's path.
         procedure: String,
+        /// The name of the setting.
+        setting: &'static str,
     },
     /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not
     /// transactional.

@@ -26,8 +26,8 @@ pub use self::{
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
-        DisconnectPolicy, EffectPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Policies,
-        StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
+        Policies, StorePolicy, UserPolicy,
     },
     reconciler::{Abandoned, Reconciler, Reconciliation},
     replayed_metadata::ReplayedMetadata,
@@ -152,6 +152,7 @@ pub struct ProcedureBuilder {
     max_wait: Option<Duration>,
     mode: Option<Mode>,
     on_disconnect: Option<DisconnectPolicy>,
+    on_foreign_reservation: Option<ForeignPolicy>,
     on_in_progress: Option<InProgressPolicy>,
     on_lease_ended: Option<LeasePolicy>,
     on_no_user: Option<UserPolicy>,
@@ -159,6 +160,7 @@ pub struct ProcedureBuilder {
     redact: Vec<String>,
     redact_errors: RedactedErrors,
     retention: Option<Duration>,
+    transaction_idle: Option<Duration>,
 }
 
 impl ProcedureBuilder {
@@ -207,6 +209,12 @@ impl ProcedureBuilder {
         self
     }
 
+    /// Sets the policy for a key that another system has reserved without a lease.
+    pub fn on_foreign_reservation(mut self, policy: ForeignPolicy) -> Self {
+        self.on_foreign_reservation = Some(policy);
+        self
+    }
+
     /// Sets the policy for a call whose key is in use by a call that is still running.
     pub fn on_in_progress(mut self, policy: InProgressPolicy) -> Self {
         self.on_in_progress = Some(policy);
@@ -247,6 +255,12 @@ impl ProcedureBuilder {
     /// Sets how long a completed record is stored. More than zero, at most ten years.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
+        self
+    }
+
+    /// Sets how long the transaction of a transactional procedure may be idle. More than zero, at most ten years.
+    pub fn transaction_idle(mut self, idle: Duration) -> Self {
+        self.transaction_idle = Some(idle);
         self
     }
 

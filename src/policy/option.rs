@@ -6,8 +6,8 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
 use tonic::Code;
 
 use super::{
-    DisconnectPolicy, EffectPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode, Procedure,
-    ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
+    DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
+    Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
     redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
@@ -70,6 +70,13 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
             v1::DisconnectPolicy::Finish => Some(DisconnectPolicy::Finish),
             v1::DisconnectPolicy::RollBack => Some(DisconnectPolicy::RollBack),
         };
+    let on_foreign = v1::ForeignPolicy::try_from(option.on_foreign_reservation);
+    procedure.on_foreign_reservation = match on_foreign.map_err(|_| unknown("on_foreign_reservation"))? {
+        v1::ForeignPolicy::Unspecified => None,
+        v1::ForeignPolicy::InProgress => Some(ForeignPolicy::InProgress),
+        v1::ForeignPolicy::Rerun => Some(ForeignPolicy::Rerun),
+        v1::ForeignPolicy::Reconcile => Some(ForeignPolicy::Reconcile),
+    };
     let on_in_progress = v1::InProgressPolicy::try_from(option.on_in_progress);
     procedure.on_in_progress = match on_in_progress.map_err(|_| unknown("on_in_progress"))? {
         v1::InProgressPolicy::Unspecified => None,
@@ -98,6 +105,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     procedure.max_wait = duration(&path, "max_wait", MAX_WAIT, option.max_wait)?;
     procedure.lease = duration(&path, "lease", MAX_DURATION, option.lease)?;
     procedure.retention = duration(&path, "retention", MAX_DURATION, option.retention)?;
+    procedure.transaction_idle = duration(&path, "transaction_idle", MAX_DURATION, option.transaction_idle)?;
     procedure.redact = option.redact;
     procedure.redact_errors =
         RedactedErrors { message: option.redact_error_message, details: option.redact_error_details };

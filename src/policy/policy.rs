@@ -37,8 +37,7 @@ pub struct Policies {
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
     pub key_policy: KeyPolicy,
     /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
-    /// each third of this time. For a transactional procedure: the time for which its transaction may be idle. More
-    /// than zero, at most ten years. Defaults to 1 minute.
+    /// each third of this time. More than zero, at most ten years. Defaults to 1 minute.
     pub lease: Duration,
     /// The time for which a call with [`InProgressPolicy::Wait`] waits for the running call. More than zero, at most
     /// one hour. Defaults to 30 seconds.
@@ -47,6 +46,9 @@ pub struct Policies {
     pub mode: Mode,
     /// The policy for a transactional call whose client disconnects. Defaults to [`DisconnectPolicy::Finish`].
     pub on_disconnect: DisconnectPolicy,
+    /// The policy for a key that another system has reserved without a lease. Defaults to
+    /// [`ForeignPolicy::InProgress`].
+    pub on_foreign_reservation: ForeignPolicy,
     /// The policy for a call whose key is in use by a call that is still running. Defaults to
     /// [`InProgressPolicy::Abort`].
     pub on_in_progress: InProgressPolicy,
@@ -59,6 +61,16 @@ pub struct Policies {
     /// The time for which a completed record is stored, from its completion, accurate to 1 %. More than zero, at most
     /// ten years. Defaults to 24 hours, like the Go interceptor.
     pub retention: Duration,
+    /// The time for which the transaction of a transactional procedure may be idle, before the database ends it and
+    /// frees the key. More than zero, at most ten years. Defaults to 5 minutes.
+    pub transaction_idle: Duration,
+}
+
+impl Policies {
+    /// Returns whether a key that was taken over is reconciled before its handler runs.
+    pub(crate) fn reconciles(&self) -> bool {
+        self.on_lease_ended == LeasePolicy::Reconcile || self.on_foreign_reservation == ForeignPolicy::Reconcile
+    }
 }
 
 impl Default for Policies {
@@ -72,11 +84,13 @@ impl Default for Policies {
             max_wait: Duration::from_secs(30),
             mode: Mode::default(),
             on_disconnect: DisconnectPolicy::default(),
+            on_foreign_reservation: ForeignPolicy::default(),
             on_in_progress: InProgressPolicy::default(),
             on_lease_ended: LeasePolicy::default(),
             on_no_user: UserPolicy::default(),
             on_store_unavailable: StorePolicy::default(),
             retention: Duration::from_secs(24 * 60 * 60),
+            transaction_idle: Duration::from_secs(5 * 60),
         }
     }
 }
@@ -121,6 +135,22 @@ pub enum EffectPolicy {
     /// one that waits until the server is back, or gets its first connection only then, and continues: if the crash
     /// removed its reservation, another call with the key may run as well.
     SameServer,
+}
+
+/// The policy for a key that another system has reserved without a lease: a server with the Go interceptor, on the same
+/// table. Nothing tells whether its call still runs, or has taken effect without being recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForeignPolicy {
+    /// Counts as running until the record expires. The default, like the Go interceptor.
+    #[default]
+    InProgress,
+    /// Takes the key over once the procedure's [`lease`](Policies::lease) has passed since it was reserved, and asks the
+    /// procedure's [`Reconciler`](super::Reconciler), as [`LeasePolicy::Reconcile`] does.
+    Reconcile,
+    /// Takes the key over once the procedure's [`lease`](Policies::lease) has passed since it was reserved, and runs the
+    /// handler. Right if the other system's calls never run for longer, and do no harm when done twice.
+    Rerun,
 }
 
 /// The policy for a call whose key is in use by a call that is still running.

@@ -57,11 +57,18 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
         max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,
         mode: described.mode.unwrap_or(defaults.mode),
         on_disconnect: described.on_disconnect.unwrap_or(defaults.on_disconnect),
+        on_foreign_reservation: described.on_foreign_reservation.unwrap_or(defaults.on_foreign_reservation),
         on_in_progress: described.on_in_progress.unwrap_or(defaults.on_in_progress),
         on_lease_ended: described.on_lease_ended.unwrap_or(defaults.on_lease_ended),
         on_no_user: described.on_no_user.unwrap_or(defaults.on_no_user),
         on_store_unavailable: described.on_store_unavailable.unwrap_or(defaults.on_store_unavailable),
         retention: bounded(path, "retention", described.retention.unwrap_or(defaults.retention), MAX_DURATION)?,
+        transaction_idle: bounded(
+            path,
+            "transaction_idle",
+            described.transaction_idle.unwrap_or(defaults.transaction_idle),
+            MAX_DURATION,
+        )?,
     };
     if policies.mode == Mode::Reserved && described.on_disconnect == Some(DisconnectPolicy::RollBack) {
         return Err(ProcedureError::NoRollBack { procedure: path.clone() });

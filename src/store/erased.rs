@@ -37,7 +37,6 @@ pub(crate) trait DynStore: Send + Sync {
     fn begin_without_key(
         &self,
         user: Option<UserId>,
-        idle: Duration,
         options: TransactionOptions,
     ) -> BoxFuture<'_, Box<dyn StoreTransaction>>;
 }
@@ -86,9 +85,8 @@ impl<S: Store> DynStore for S {
     fn begin_without_key(
         &self,
         user: Option<UserId>,
-        idle: Duration,
         options: TransactionOptions,
     ) -> BoxFuture<'_, Box<dyn StoreTransaction>> {
-        Box::pin(Store::begin_without_key(self, user, idle, options))
+        Box::pin(Store::begin_without_key(self, user, options))
     }
 }

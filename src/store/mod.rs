@@ -23,7 +23,10 @@ pub use protobuf_canonical::RequestHash;
 
 pub(crate) use self::erased::DynStore;
 #[cfg(feature = "postgres")]
-pub use self::postgres::{CopyInSink, CopyOutStream, PostgresStore, Savepoint, TransactionError, TransactionErrorKind};
+pub use self::postgres::{
+    CopyInSink, CopyOutStream, PostgresStore, Savepoint, SetupProblem, TransactionError, TransactionErrorKind,
+    VerifyError,
+};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::MemoryStore,

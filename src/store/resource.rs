@@ -42,8 +42,9 @@ impl ResourceType {
     }
 
     /// Returns the SQL that registers the type, for the application's own migration tool. It adds the column, the
-    /// foreign key and the check that at most one such column is set. The owner of the table runs it after the core
-    /// migrations; running it again changes nothing. `migrations::register` (feature `postgres`) does the same for all
+    /// foreign key, its index and the check that at most one such column is set. The owner of the table runs it after the
+    /// core migrations, and then `SELECT tenant.idempotency_validate();`, which checks the rows that were there before.
+    /// Running it again changes nothing and locks nothing. `migrations::register` (feature `postgres`) does the same for all
     /// types at once.
     pub fn registration_sql(&self) -> String {
         let [name, column, table] = [&self.name, &self.column, &self.table].map(|text| text.replace('\'', "''"));

@@ -141,8 +141,7 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Begins a transaction for a call without a key to a transactional procedure. The handler's writes are committed
-    /// or rolled back, and no record is written. The transaction may be idle for at most `idle`. `user` is `None` if no
-    /// user is authenticated.
+    /// or rolled back, and no record is written. `user` is `None` if no user is authenticated.
     ///
     /// # Errors
     ///
@@ -150,10 +149,9 @@ pub trait Store: Send + Sync + 'static {
     fn begin_without_key(
         &self,
         user: Option<UserId>,
-        idle: Duration,
         options: TransactionOptions,
     ) -> impl Future<Output = Result<Box<dyn StoreTransaction>, StoreError>> + Send {
-        let _ = (user, idle, options);
+        let _ = (user, options);
         std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 }

@@ -1,19 +1,29 @@
 //! The transactions of handlers, as the engine sees them.
 
-use std::{fmt, pin::Pin};
+use std::{fmt, pin::Pin, time::Duration};
 
 use super::{ClaimOutcome, Completion, StoreError};
-use crate::policy::Isolation;
+use crate::policy::{Isolation, Policies};
 
 /// The options of a transaction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct TransactionOptions {
+    /// The time for which the transaction may be idle: the store ends it then.
+    pub idle: Duration,
     /// The isolation level.
     pub isolation: Isolation,
     /// Whether to set a savepoint before the handler runs, so that its writes can be rolled back when its final error
     /// is recorded.
     pub savepoint: bool,
+}
+
+/// The options that follow from [`Policies::default`], without a savepoint.
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        let Policies { isolation, transaction_idle, .. } = Policies::default();
+        Self { idle: transaction_idle, isolation, savepoint: false }
+    }
 }
 
 /// The outcome of beginning a transaction with a claim.

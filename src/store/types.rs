@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     key::IdempotencyKey,
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Mismatch,
     status::{OutboxStatus, Resource, UnknownOutboxStatus},
     user::UserId,
@@ -31,6 +31,10 @@ pub struct Claim {
     pub retention: Duration,
     /// What to do with a reservation of the same request whose lease ended without an outcome.
     pub on_lease_ended: LeasePolicy,
+    /// What to do with a reservation of the same request that has no lease: another system made it. With
+    /// [`ForeignPolicy::InProgress`] it counts as running until it expires; otherwise its lease is this claim's
+    /// [`lease`](Self::lease), from its creation. A store that no other system writes to ignores it.
+    pub on_foreign_reservation: ForeignPolicy,
     /// The place of the handler's effect. It decides whether the reservation has to be on disk before
     /// [`Store::claim`](super::Store::claim) answers. A store may always wait for the disk; a store without a disk
     /// ignores it, as does [`Store::begin`](super::Store::begin).
@@ -83,6 +87,8 @@ impl Reservation {
 /// | abandoned | yes | | `Reconcile` | `TakenOver` |
 /// | abandoned | yes | | `Rerun`, `Refuse` | `OutcomeUnknown` |
 /// | completed | yes | | | `Replay` |
+///
+/// For a reservation without a lease, the policy is [`Claim::on_foreign_reservation`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClaimOutcome {

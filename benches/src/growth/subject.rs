@@ -6,7 +6,7 @@ use organization::ALICE;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     IdempotencyKey, UserId,
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
 };
 use uuid::Uuid;
@@ -98,6 +98,7 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
         lease: MINUTES,
         retention: DAY,
         on_lease_ended: LeasePolicy::Rerun,
+        on_foreign_reservation: ForeignPolicy::InProgress,
         effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     };

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     key::IdempotencyKey,
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         AbandonOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Replay,
         Reservation, Store, StoredResponse,
@@ -27,6 +27,7 @@ pub(super) fn claim() -> Claim {
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,
+        on_foreign_reservation: ForeignPolicy::InProgress,
         effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     }

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::{
-    policy::LeasePolicy,
+    policy::{ForeignPolicy, LeasePolicy},
     store::{Claim, Completion, ResourceTypes, StoredMessage, StoredResponse},
 };
 
@@ -35,6 +35,15 @@ pub(super) fn resource_column<'a>(
 ) -> Option<(&'a str, Uuid)> {
     let resource = completion.resource.as_ref()?;
     Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+}
+
+/// Returns the name of the policy in the SQL functions.
+pub(super) fn on_foreign_reservation(claim: &Claim) -> &'static str {
+    match claim.on_foreign_reservation {
+        ForeignPolicy::InProgress => "in_progress",
+        ForeignPolicy::Reconcile => "reconcile",
+        ForeignPolicy::Rerun => "rerun",
+    }
 }
 
 /// Returns the name of the policy in the SQL functions.

@@ -11,8 +11,10 @@ mod row;
 mod statement;
 mod store;
 mod transaction;
+mod verify;
 
 pub use self::{
     store::PostgresStore,
     transaction::{CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionErrorKind},
+    verify::{SetupProblem, VerifyError},
 };

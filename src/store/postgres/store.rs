@@ -14,6 +14,7 @@ use super::{
     permits::Permits,
     row::{abandoned_key, column, corrupt, parse_status},
     transaction::{Open, Transactions},
+    verify::{VerifyError, verify},
 };
 use crate::{
     status::{OutboxStatus, Resource},
@@ -146,6 +147,28 @@ impl PostgresStore {
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.connections = self.connections.timeout(timeout);
         self
+    }
+
+    /// Checks that the database is set up for this store: the role of the pool, row-level security, the version of the
+    /// functions, the grants and the resource types. Call it once at start, before the first call: otherwise each of
+    /// these shows only when calls fail, or not at all.
+    ///
+    /// ```no_run
+    /// # async fn start(store: tonic_idempotency::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// store.verify().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`VerifyError`] with everything that is wrong, or if the database cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is changed.
+    pub async fn verify(&self) -> Result<(), VerifyError> {
+        verify(&self.connections, &self.resource_types).await
     }
 
     fn transactions(&self) -> Transactions {
@@ -323,10 +346,9 @@ impl Store for PostgresStore {
     async fn begin_without_key(
         &self,
         user: Option<UserId>,
-        idle: Duration,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        Open::begin_without_key(&self.transactions(), user, idle, options).await
+        Open::begin_without_key(&self.transactions(), user, options).await
     }
 }
 

@@ -15,7 +15,7 @@ use protobuf_canonical::Canonical;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
-    policy::{EffectPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
     store::{BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, Store as _, TransactionOptions},
 };
@@ -89,6 +89,7 @@ impl Service {
             retention: Duration::from_secs(60),
             effect: EffectPolicy::Anywhere,
             on_lease_ended: LeasePolicy::Refuse,
+            on_foreign_reservation: ForeignPolicy::InProgress,
             resource_type: Some("project".to_owned()),
         }
     }

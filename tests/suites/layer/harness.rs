@@ -16,7 +16,7 @@ use tonic::{
 use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
     layer::{CompressionEncoding, IdempotencyLayerBuilder},
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
     store::{Claim, MemoryStore, Reservation, Store},
 };
@@ -188,6 +188,7 @@ impl Shop {
             lease: Duration::ZERO,
             retention: Duration::from_secs(3600),
             on_lease_ended: LeasePolicy::Refuse,
+            on_foreign_reservation: ForeignPolicy::InProgress,
             effect: EffectPolicy::Anywhere,
             resource_type: None,
         }

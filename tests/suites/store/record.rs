@@ -6,7 +6,7 @@ use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     IdempotencyKey, UserId,
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredResponse},
 };
 use uuid::Uuid;
@@ -30,6 +30,7 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,
+        on_foreign_reservation: ForeignPolicy::InProgress,
         effect: EffectPolicy::Anywhere,
         resource_type: Some("project".to_owned()),
     }

@@ -92,6 +92,7 @@ fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
         lease: std::time::Duration::from_secs(60),
         retention: std::time::Duration::from_secs(60),
         on_lease_ended: tonic_idempotency::policy::LeasePolicy::Rerun,
+        on_foreign_reservation: tonic_idempotency::policy::ForeignPolicy::InProgress,
         effect: tonic_idempotency::policy::EffectPolicy::Anywhere,
         resource_type: None,
     }

@@ -16,7 +16,7 @@ use tonic_idempotency::{
     IdempotencyKey, IdempotencyLayer, UserId,
     connect::ConnectLayer,
     layer::CompressionEncoding,
-    policy::{EffectPolicy, LeasePolicy, Mode},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode},
     store::{Claim, ClaimOutcome, MemoryStore, Reservation, Store as _},
 };
 use tower::{Service, ServiceExt as _, util::BoxCloneService};
@@ -112,6 +112,7 @@ impl World {
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
             on_lease_ended: LeasePolicy::Refuse,
+            on_foreign_reservation: ForeignPolicy::InProgress,
             effect: EffectPolicy::Anywhere,
             resource_type: None,
         };

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_abandon($1, $2, $3) AS abandoned
+CALL tenant.idempotency_abandon($1, $2, $3, NULL)

@@ -1,1 +1,1 @@
-SELECT * FROM tenant.idempotency_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+CALL tenant.idempotency_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_committed($1, $2, $3) AS committed
+CALL tenant.idempotency_committed($1, $2, $3, NULL)

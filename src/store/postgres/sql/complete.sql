@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS outcome
+CALL tenant.idempotency_complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL)

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_extend($1, $2, $3, $4) AS extended
+CALL tenant.idempotency_extend($1, $2, $3, $4, NULL)

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_release($1, $2, $3) AS released
+CALL tenant.idempotency_release($1, $2, $3, NULL)

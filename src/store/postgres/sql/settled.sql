@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_settled($1, $2) AS settled
+CALL tenant.idempotency_settled($1, $2, NULL)

@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_status($1, $2, $3) AS status
+CALL tenant.idempotency_status($1, $2, $3, NULL)

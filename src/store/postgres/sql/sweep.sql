@@ -1,1 +1,1 @@
-SELECT tenant.idempotency_sweep($1) AS deleted
+CALL tenant.idempotency_sweep($1, NULL)

@@ -20,7 +20,7 @@ use crate::{
         postgres::{
             asked::{Asked, Reset},
             claim::{Begin, look},
-            columns::{Columns, on_lease_ended, resource_column},
+            columns::{Columns, on_foreign_reservation, on_lease_ended, resource_column},
             connection::Connections,
             fault::Fault,
             operation::{Attempt, Failure, Operation},
@@ -80,7 +80,7 @@ impl Open {
         let patience = (deadline.saturating_duration_since(now) / 4).min(PATIENCE);
         let permit = match timeout_at(now + patience, &mut permit).await {
             Ok(permit) => permit?,
-            Err(_) => match look(&transactions.look_ups, claim).await? {
+            Err(_) => match look(&transactions.look_ups, claim, options).await? {
                 ClaimOutcome::Acquired | ClaimOutcome::TakenOver => permit.await?,
                 refused => return Ok(BeginOutcome::Refused(refused)),
             },
@@ -88,7 +88,7 @@ impl Open {
         let operation =
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
         let begin = |attempt: Attempt| async move {
-            let first = Begin::new(claim, attempt);
+            let first = Begin::new(claim, options, attempt);
             let (asked, row) = start(operation, attempt, options, Begin::SQL, &first.parameters()).await?;
             Ok((asked, row, attempt))
         };
@@ -112,12 +112,11 @@ impl Open {
     pub(in crate::store::postgres) async fn begin_without_key(
         transactions: &Transactions,
         user: Option<UserId>,
-        idle: Duration,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
         let permit = transactions.permits.acquire(user, transactions.look_ups.deadline()).await?;
         let user = user.map(|user| *user.as_uuid());
-        let idle = idle.as_secs_f64();
+        let idle = options.idle.as_secs_f64();
         let parameters: Parameters<'_> = &[(&user, Type::UUID), (&idle, Type::FLOAT8)];
         let operation = &Operation::new(&transactions.connections).leaving_nothing();
         let first = include_str!("../sql/begin_without_key.sql");
@@ -260,6 +259,7 @@ impl Claimed {
             (&request_hash, Type::BYTEA),
             (&lease, Type::FLOAT8),
             (&on_lease_ended(&self.claim), Type::TEXT),
+            (&on_foreign_reservation(&self.claim), Type::TEXT),
             (&outcome.response, Type::BYTEA),
             (&outcome.not_stored, Type::BOOL),
             (&outcome.error, Type::BYTEA),
@@ -307,10 +307,11 @@ async fn begun(
     parameters: Parameters<'_>,
 ) -> Result<Row, Error> {
     let first = statements.ready(connection, first, parameters).await?;
+    // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
     let begin = connection.batch_execute(match options.isolation {
-        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
-        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ",
-        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
+        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
+        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
     });
     let first = first.query_one(connection);
     if !options.savepoint {

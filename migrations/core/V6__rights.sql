@@ -1,0 +1,83 @@
+-- The rights: everybody else's are taken away, and the API's own role gets those that it needs.
+
+-- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
+SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+-- A routine that was just created can be executed by everybody.
+DO $revoke$
+DECLARE
+    v_routine regprocedure;
+BEGIN
+    FOR v_routine IN
+        SELECT p.oid FROM pg_proc p
+        WHERE p.pronamespace = 'tenant'::regnamespace
+          AND p.proname LIKE 'idempotency\_%'
+          AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
+    LOOP
+        EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', v_routine);
+    END LOOP;
+END
+$revoke$;
+
+-- Returns the grants that a role lacks to use the store, as statements.
+CREATE OR REPLACE FUNCTION tenant.idempotency_missing_grants(p_role name) RETURNS SETOF text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT format('GRANT USAGE ON SCHEMA %s TO %I', n.oid::regnamespace, p_role)
+    FROM pg_namespace n
+    WHERE n.nspname IN ('tenant', 'authn') AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
+    UNION ALL
+    SELECT format('GRANT %s ON TABLE tenant.idempotency_keys TO %I', string_agg(needed.privilege, ', '), p_role)
+    FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
+    WHERE NOT has_table_privilege(p_role, 'tenant.idempotency_keys'::regclass, needed.privilege)
+    HAVING count(*) > 0
+    UNION ALL
+    SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
+    FROM pg_proc p
+    WHERE (p.pronamespace = 'tenant'::regnamespace
+           AND p.proname IN (
+               'idempotency_abandon', 'idempotency_abandoned', 'idempotency_begin', 'idempotency_claim',
+               'idempotency_commit', 'idempotency_committed', 'idempotency_complete', 'idempotency_extend',
+               'idempotency_holder', 'idempotency_limit_idle', 'idempotency_lock_id',
+               'idempotency_milliseconds_until', 'idempotency_release', 'idempotency_request_id',
+               'idempotency_resource_id', 'idempotency_resource_status', 'idempotency_seed', 'idempotency_settled',
+               'idempotency_soft_status', 'idempotency_state', 'idempotency_status', 'idempotency_sweep',
+               'idempotency_sweep_rows', 'idempotency_uuidv7', 'idempotency_version'
+           )
+           OR p.oid = 'authn.current_user_id()'::regprocedure)
+      AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
+END;
+
+-- Grants the API's role the privileges that it needs, and no others. If it has them, changes nothing and locks nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $grant$
+DECLARE
+    v_grant text;
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p_role AND (r.rolsuper OR r.rolbypassrls)) THEN
+        RAISE EXCEPTION 'row-level security does not apply to the role %: it is a superuser or has BYPASSRLS', p_role
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Make a role of its own for the API: CREATE ROLE my_api_role LOGIN.';
+    END IF;
+    IF pg_has_role(p_role, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass), 'MEMBER') THEN
+        RAISE WARNING 'the role % owns tenant.idempotency_keys: it can switch row-level security off', p_role
+            USING HINT = 'Run the migrations as another role than the API''s.';
+    END IF;
+
+    IF EXISTS (SELECT FROM tenant.idempotency_missing_grants(p_role)) THEN
+        -- One server at a time: two GRANTs on one object at once fail.
+        LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
+        FOR v_grant IN SELECT m FROM tenant.idempotency_missing_grants(p_role) m LOOP
+            EXECUTE v_grant;
+        END LOOP;
+    END IF;
+END
+$grant$;
+
+REVOKE EXECUTE ON FUNCTION tenant.idempotency_missing_grants(name), tenant.idempotency_grant(name) FROM PUBLIC;
+
+SELECT tenant.idempotency_validate();
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

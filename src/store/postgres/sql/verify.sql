@@ -1,0 +1,72 @@
+-- Returns what is wrong with the database, as the role of this connection sees it: a problem, its subject and a detail.
+--
+--   $1  the version that the store needs
+--   $2  the names of its resource types
+--   $3  their columns
+WITH keys AS (
+    SELECT c.oid AS id
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'tenant' AND c.relname = 'idempotency_keys'
+), routines AS (
+    SELECT p.oid AS id, p.proname, p.prosrc
+    FROM pg_proc p
+    JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'tenant' AND p.proname LIKE 'idempotency\_%'
+), version AS (
+    SELECT (SELECT substring(r.prosrc FROM '[0-9]+')::integer FROM routines r WHERE r.proname = 'idempotency_version') AS found
+)
+SELECT 'exempt_role' AS problem, r.rolname::text AS subject, NULL::text AS detail
+FROM pg_roles r
+WHERE r.rolname IN (current_user, session_user) AND (r.rolsuper OR r.rolbypassrls)
+UNION ALL
+SELECT 'missing_table', NULL, NULL
+WHERE NOT EXISTS (SELECT FROM keys)
+UNION ALL
+SELECT 'no_row_level_security', NULL, NULL
+FROM keys
+WHERE NOT row_security_active(keys.id)
+  AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolbypassrls))
+UNION ALL
+SELECT 'other_version', NULL, version.found::text
+FROM version
+WHERE version.found IS DISTINCT FROM $1
+UNION ALL
+SELECT 'missing_privilege', 'schema ' || n.nspname, 'USAGE'
+FROM pg_namespace n
+WHERE n.nspname IN ('tenant', 'authn') AND NOT has_schema_privilege(n.oid, 'USAGE')
+UNION ALL
+SELECT 'missing_privilege', 'table tenant.idempotency_keys', needed.privilege
+FROM keys
+CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
+WHERE NOT has_table_privilege(keys.id, needed.privilege)
+UNION ALL
+SELECT 'missing_privilege', 'routine tenant.' || r.proname, 'EXECUTE'
+FROM routines r
+WHERE r.proname NOT IN (
+          -- The owner's own.
+          'idempotency_grant', 'idempotency_missing_grants', 'idempotency_register_resource', 'idempotency_unregistered',
+          'idempotency_validate', 'idempotency_write_statements'
+      )
+  AND NOT has_function_privilege(r.id, 'EXECUTE')
+UNION ALL
+SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE'
+FROM pg_proc p
+JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE n.nspname = 'authn' AND p.proname = 'current_user_id' AND p.pronargs = 0
+  AND NOT has_function_privilege(p.oid, 'EXECUTE')
+UNION ALL
+SELECT 'unregistered_type', wanted.name, wanted.resource_column
+FROM keys
+CROSS JOIN unnest($2::text[], $3::text[]) AS wanted (name, resource_column)
+WHERE NOT EXISTS (
+          SELECT FROM pg_attribute a
+          JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
+          WHERE a.attrelid = keys.id AND a.attname = wanted.resource_column
+      )
+   OR NOT EXISTS (
+          SELECT FROM routines r
+          WHERE r.proname = 'idempotency_complete'
+            AND position(', ' || quote_literal(wanted.resource_column) IN r.prosrc) > 0
+      )
+ORDER BY 1, 2, 3

@@ -1,0 +1,153 @@
+//! Checks of the database before the first call.
+
+use std::fmt;
+
+use futures_util::future::join;
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    asked::Reset,
+    connection::Connections,
+    operation::Operation,
+    row::{column, corrupt},
+    statement::Parameters,
+};
+use crate::store::{ResourceType, ResourceTypes, StoreError};
+
+/// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
+const VERSION: i32 = 1;
+
+/// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
+const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
+
+/// Returns everything that is wrong with the database, as the role of the pool sees it.
+pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> Result<(), VerifyError> {
+    let names: Vec<_> = types.iter().map(ResourceType::name).collect();
+    let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
+    let parameters: Parameters<'_> =
+        &[(&VERSION, Type::INT4), (&names, Type::TEXT_ARRAY), (&columns, Type::TEXT_ARRAY)];
+    let operation = &Operation::new(connections).leaving_nothing();
+    let look = |attempt| async move {
+        let asked = operation.connect(Reset::RollBack).await?;
+        let looked = async {
+            join(asked.batch_execute(BEGIN), asked.query_typed(include_str!("sql/verify.sql"), parameters)).await
+        };
+        let (begun, rows) = operation.looking(attempt, &asked, looked).await;
+        match begun.and(rows) {
+            Ok(rows) => Ok(rows),
+            Err(error) => Err(asked.failed(error)),
+        }
+    };
+    found(&operation.run(look, |_| true).await?)
+}
+
+fn found(rows: &[Row]) -> Result<(), VerifyError> {
+    let problems = rows.iter().map(problem).collect::<Result<Vec<_>, _>>()?;
+    if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
+}
+
+fn problem(row: &Row) -> Result<SetupProblem, StoreError> {
+    let (subject, detail): (Option<String>, Option<String>) = (column(row, "subject")?, column(row, "detail")?);
+    let (subject, text) = (subject.unwrap_or_default(), detail.clone().unwrap_or_default());
+    Ok(match column(row, "problem")? {
+        "exempt_role" => SetupProblem::ExemptRole { role: subject },
+        "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
+        "missing_table" => SetupProblem::MissingTable,
+        "no_row_level_security" => SetupProblem::NoRowLevelSecurity,
+        "other_version" => SetupProblem::OtherVersion {
+            found: detail.map(|found| found.parse()).transpose().map_err(corrupt)?,
+            needed: VERSION,
+        },
+        "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
+        other => return Err(corrupt(format!("unknown problem: {other:?}"))),
+    })
+}
+
+/// The error of [`PostgresStore::verify`](super::PostgresStore::verify). Its message lists all problems, with a remedy
+/// for each.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// The database is not set up for the store.
+    Problems(Vec<SetupProblem>),
+    /// The database cannot be asked.
+    Store(StoreError),
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Problems(problems) => {
+                f.write_str("the database is not set up for the idempotency store:")?;
+                problems.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
+            }
+            Self::Store(_) => f.write_str("the set-up of the database cannot be checked"),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Problems(_) => None,
+            Self::Store(error) => Some(error),
+        }
+    }
+}
+
+impl From<StoreError> for VerifyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Something that is wrong with the database of a store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupProblem {
+    /// Row-level security does not apply to the role, or to the one that the connection logged in as and can return to.
+    #[error(
+        "row-level security does not apply to the role {role}: it is a superuser or has BYPASSRLS; log in as a role \
+         of the API's own"
+    )]
+    ExemptRole {
+        /// The role.
+        role: String,
+    },
+    /// The role lacks a privilege.
+    #[error("the role lacks {privilege} on {object}; run migrations::grant")]
+    MissingPrivilege {
+        /// The kind and name of the object.
+        object: String,
+        /// The privilege.
+        privilege: String,
+    },
+    /// There is no table of keys.
+    #[error("the table tenant.idempotency_keys does not exist; run migrations::run")]
+    MissingTable,
+    /// Row-level security is off, or the role owns the table and it is not forced.
+    #[error(
+        "row-level security of tenant.idempotency_keys does not apply to the role; ENABLE it, and FORCE it if the role \
+         owns the table"
+    )]
+    NoRowLevelSecurity,
+    /// The functions are of another version of the crate.
+    #[error(
+        "the functions in the database have version {}, and the store needs version {needed}; run migrations::run",
+        .found.map_or("none".to_owned(), |found| found.to_string())
+    )]
+    OtherVersion {
+        /// The version in the database; `None` if it has none.
+        found: Option<i32>,
+        /// The version that the store needs.
+        needed: i32,
+    },
+    /// A resource type of the store is not registered in the database.
+    #[error("the resource type {name} with the column {column} is not registered; run migrations::register")]
+    UnregisteredType {
+        /// The type's name.
+        name: String,
+        /// Its column.
+        column: String,
+    },
+}
