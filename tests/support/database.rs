@@ -20,6 +20,9 @@ pub const API_ROLE: &str = "idempotency_tests_api";
 /// carry over to the next client.
 pub const API_LOGIN: &str = "idempotency_tests_login";
 
+/// A policy that lets all users of a [`Database`] see the outbox of its organisation.
+pub const OUTBOX_POLICY: &str = "idempotency_tests_outbox_policy";
+
 /// A new database with all migrations.
 #[derive(Debug)]
 pub struct Database {
@@ -47,7 +50,9 @@ impl Database {
                         "SELECT tenant.organization_grant('{API_ROLE}');
                          INSERT INTO tenant.organizations (id, name) VALUES ('{ORGANIZATION}', 'organization');
                          INSERT INTO tenant.clusters (id, organization_id, name, region)
-                         VALUES ('{CLUSTER}', '{ORGANIZATION}', 'cluster', 'here');"
+                         VALUES ('{CLUSTER}', '{ORGANIZATION}', 'cluster', 'here');
+                         -- The users of most tests belong to no organisation, and look at the status of its projects.
+                         CREATE POLICY {OUTBOX_POLICY} ON authz.outbox FOR SELECT USING (true);"
                     ))
                     .await
                     .expect("the organisation is made");
@@ -93,6 +98,14 @@ impl Database {
     /// A pool of connections of the API's role. Each runs `setup` first.
     pub fn pool_with(&self, size: usize, setup: &str) -> Pool {
         pool_of_api(self.url().parse().expect("an address"), size, setup)
+    }
+
+    /// A pool of connections that log in as [`API_LOGIN`], and cannot become a superuser again.
+    pub async fn pool_of_login(&self, size: usize) -> Pool {
+        let mut config: Config = self.url().parse().expect("an address");
+        self.make_login(config.get_password()).await;
+        config.user(API_LOGIN);
+        pool(config, size, String::new())
     }
 
     /// A proxy in front of the server, and a pool that connects through it only.
@@ -204,7 +217,8 @@ impl Database {
                     OutboxStatus::Pending => "pending",
                     OutboxStatus::Retrying => "retrying",
                 };
-                let insert = "INSERT INTO authz.outbox (project_id, status) VALUES ($1, $2)";
+                let insert = "INSERT INTO authz.outbox (organization_id, project_id, status)
+                              SELECT organization_id, id, $2 FROM tenant.projects WHERE id = $1";
                 owner
                     .query_typed(insert, &[(&id, Type::UUID), (&status, Type::TEXT)])
                     .await

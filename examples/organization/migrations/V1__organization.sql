@@ -30,9 +30,12 @@ CREATE TABLE tenant.users (
 CREATE FUNCTION authn.current_organization_id() RETURNS uuid
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $organization$
 BEGIN
-    RETURN (SELECT u.organization_id FROM tenant.users u WHERE u.id = authn.current_user_id());
+    RETURN (
+        SELECT u.organization_id FROM tenant.users u WHERE u.id OPERATOR(pg_catalog.=) authn.current_user_id()
+    );
 END
 $organization$;
+REVOKE EXECUTE ON FUNCTION authn.current_organization_id() FROM PUBLIC;
 
 CREATE TABLE tenant.clusters (
     id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT clusters_pk PRIMARY KEY,

@@ -8,6 +8,7 @@ SELECT tenant.idempotency_register_resource('namespace', 'namespace_id', 'tenant
 SELECT tenant.idempotency_register_resource('api_key', 'api_key_id', 'tenant.api_keys');
 SELECT tenant.idempotency_register_resource('install', 'install_id', 'tenant.installs');
 SELECT tenant.idempotency_register_resource('organization_user', 'organization_user_id', 'tenant.organization_users');
+SELECT tenant.idempotency_validate();
 
 -- The newest outbox status of a resource, NULL where there is none: one index look-up, in the index of its type.
 CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text

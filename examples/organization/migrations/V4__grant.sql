@@ -1,7 +1,8 @@
 -- What the API's own role needs, tenant.idempotency_keys included, and no more: it reads and creates, changes and deletes
 -- nothing, and neither reads a hash of a secret nor writes to the outbox. Granting again changes nothing.
 CREATE FUNCTION tenant.organization_grant(p_role name) RETURNS void
-LANGUAGE plpgsql AS $grant$
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $grant$
 BEGIN
     PERFORM tenant.idempotency_grant(p_role);
     EXECUTE format('GRANT USAGE ON SCHEMA authz TO %I', p_role);
@@ -14,3 +15,4 @@ BEGIN
     EXECUTE format('GRANT SELECT (id, organization_id, user_id, name, created), INSERT ON tenant.api_keys TO %I', p_role);
 END
 $grant$;
+REVOKE EXECUTE ON FUNCTION tenant.organization_grant(name) FROM PUBLIC;

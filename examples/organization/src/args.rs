@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "MODE")]
     pub mode: Option<ModeArg>,
 
-    /// The lease of a reservation, for every procedure.
+    /// The lease of a reservation and the time for which a transaction may be idle, for every procedure.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
 

@@ -1,10 +1,15 @@
 //! What is in the database before the first call. Doing it again changes nothing, so that a second start on the same
 //! database finds the first one's rows.
 
-use tokio_postgres::{Client, NoTls, error::SqlState, types::Type};
+use tokio_postgres::{Client, Config, NoTls, error::SqlState, types::Type};
 use uuid::{Uuid, uuid};
 
-use crate::{database::API_ROLE, failure::chain, migrations, run::Error};
+use crate::{
+    database::{API_ROLE, LOGIN_ROLE},
+    failure::chain,
+    migrations,
+    run::Error,
+};
 
 /// The organisation that `alice` and `bob` belong to.
 pub const ORGANIZATION: Uuid = uuid!("0198c0de-0000-7000-8000-000000000001");
@@ -51,6 +56,7 @@ pub async fn bootstrap(database_url: &str) -> Result<(), Error> {
 
     migrations::run(&mut client).await?;
     create_api_role(&client).await?;
+    create_login_role(&client, database_url).await?;
     insert_example(&client).await?;
     Ok(())
 }
@@ -75,6 +81,24 @@ async fn create_api_role(client: &Client) -> Result<(), Error> {
     }
     client.query_typed(GRANT_TO_API_ROLE, &[(&API_ROLE, Type::TEXT)]).await?;
     Ok(())
+}
+
+/// The API logs in as a role of its own, with the password of the superuser, so that the URL says all of it.
+async fn create_login_role(client: &Client, database_url: &str) -> Result<(), Error> {
+    let config: Config = database_url.parse()?;
+    let password = config.get_password().map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
+    let password = password.map_or("NULL".to_owned(), |password| format!("'{password}'"));
+    let create = format!("CREATE ROLE {LOGIN_ROLE} LOGIN NOINHERIT PASSWORD {password} IN ROLE {API_ROLE}");
+    let Err(error) = client.batch_execute(&create).await else { return Ok(()) };
+    if !matches!(error.code(), Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION)) {
+        return Err(error.into());
+    }
+    let alter = format!("ALTER ROLE {LOGIN_ROLE} PASSWORD {password}");
+    match client.batch_execute(&alter).await {
+        // Another server sets the same password at the same time ("tuple concurrently updated").
+        Err(error) if error.code() != Some(&SqlState::INTERNAL_ERROR) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 async fn insert_example(client: &Client) -> Result<(), Error> {

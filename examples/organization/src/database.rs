@@ -15,6 +15,10 @@ use crate::{auth::Caller, call::Call, failure, run::Error};
 /// The role of the API. It is not a superuser and does not own any table, so row-level security applies to it.
 pub(crate) const API_ROLE: &str = "organization_api";
 
+/// The role that the API logs in as. It can do nothing but become [`API_ROLE`]: a statement that resets the role does not
+/// make a superuser.
+pub(crate) const LOGIN_ROLE: &str = "organization_login";
+
 /// The maximum number of connections in a pool.
 const MOST_CONNECTIONS: usize = 16;
 
@@ -157,13 +161,15 @@ impl fmt::Debug for Database {
     }
 }
 
-/// Creates the connection pool of the API. Its connections use the API's role.
+/// Creates the connection pool of the API. Its connections log in as a role of its own, with the password in the URL, and
+/// use the API's role.
 ///
 /// # Errors
 ///
 /// The URL is invalid.
 pub fn pool(database_url: &str) -> Result<Pool, Error> {
     let mut config: Config = database_url.parse()?;
+    config.user(LOGIN_ROLE);
     // A server that has gone without a word is noticed while a connection is idle, and while it sends.
     config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(SILENCE);
     config.keepalives_idle(SILENCE).keepalives_interval(SILENCE / 3).keepalives_retries(3);

@@ -58,6 +58,7 @@ impl Service {
         let database = Database::new(handler_pool, args.handler_delay);
 
         let store = PostgresStore::new(store_pool, resource_types());
+        store.verify().await?;
         let overrides = Overrides::of(args);
         let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store.clone())
@@ -140,7 +141,7 @@ impl Overrides {
 
     fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
         if let Some(lease) = self.lease {
-            procedure = procedure.lease(lease);
+            procedure = procedure.lease(lease).transaction_idle(lease);
         }
         if let Some(mode) = self.mode {
             procedure = procedure.mode(mode);

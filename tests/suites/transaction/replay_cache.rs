@@ -5,7 +5,8 @@ use tonic_idempotency_tests::{Database, until};
 
 use crate::harness::{Call, Service};
 
-const FINISH: &str = "INSERT INTO authz.outbox (project_id, status) SELECT id, 'completed' FROM tenant.projects";
+const FINISH: &str = "INSERT INTO authz.outbox (organization_id, project_id, status)
+    SELECT organization_id, id, 'completed' FROM tenant.projects";
 
 #[tokio::test]
 async fn replays_of_a_finished_call_take_no_round_trip_in_either_mode() {

@@ -28,8 +28,7 @@ const INSERT_INVITATION: Insert = Insert {
 };
 
 /// Sends a mail. The table stands for a mail provider that accepts one mail for each invitation.
-const SEND_MAIL: &str =
-    "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, $2) ON CONFLICT (invitation_id) DO NOTHING";
+const SEND_MAIL: &str = "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, $2) ON CONFLICT (organization_id, invitation_id) DO NOTHING";
 
 const SELECT_INVITATION_OF_KEY: &str = "SELECT id, email FROM tenant.organization_users \
      WHERE invited_by = $1 AND idempotency_key = $2 ORDER BY id LIMIT 1";

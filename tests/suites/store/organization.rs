@@ -1,0 +1,91 @@
+//! The database of the sample, as the API's own role: what one organisation can do to another.
+
+use tokio_postgres::{Client, error::SqlState, types::Type};
+use tonic_idempotency::status::OutboxStatus;
+use tonic_idempotency_tests::{Database, OUTBOX_POLICY};
+use uuid::Uuid;
+
+/// A database as the sample's migrations make it.
+async fn sample() -> Database {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner.batch_execute(&format!("DROP POLICY {OUTBOX_POLICY} ON authz.outbox")).await.expect("the policy goes");
+    database
+}
+
+/// A connection of the API's role, as a user of another organisation than the one that every database has.
+async fn stranger(database: &Database) -> Client {
+    let (organization, user) = (Uuid::new_v4(), Uuid::new_v4());
+    let owner = database.owner().await;
+    owner
+        .batch_execute(&format!(
+            "INSERT INTO tenant.organizations (id, name) VALUES ('{organization}', 'another');
+             INSERT INTO tenant.users (id, organization_id, name) VALUES ('{user}', '{organization}', 'stranger')"
+        ))
+        .await
+        .expect("another organisation");
+    as_user(database, user).await
+}
+
+async fn as_user(database: &Database, user: Uuid) -> Client {
+    let api = database.api().await;
+    api.batch_execute(&format!("SET app.current_user_id = '{user}'")).await.expect("the user");
+    api
+}
+
+async fn count(client: &Client, table: &str) -> i64 {
+    client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("the count").get(0)
+}
+
+/// It runs with its owner's rights, and would write rows of any organisation.
+#[tokio::test]
+async fn the_outboxs_trigger_function_cannot_be_put_on_a_table_of_ones_own() {
+    let database = sample().await;
+    let project = database.project(None).await;
+    let stranger = stranger(&database).await;
+    stranger.batch_execute("CREATE TEMPORARY TABLE mine (id uuid, organization_id uuid)").await.expect("a table");
+    let trigger = "CREATE TRIGGER mine AFTER INSERT ON mine FOR EACH ROW
+                   EXECUTE FUNCTION authz.outbox_resource_created('project')";
+    let error = stranger.batch_execute(trigger).await.expect_err("the function is the owner's");
+    assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE));
+    let insert = "INSERT INTO mine VALUES ($1, NULL)";
+    stranger.query_typed(insert, &[(&project.id, Type::UUID)]).await.expect("a row");
+    let rows = format!("authz.outbox WHERE project_id = '{}'", project.id);
+    assert_eq!(count(&database.owner().await, &rows).await, 0);
+}
+
+#[tokio::test]
+async fn the_outbox_of_another_organisation_is_not_visible() {
+    let database = sample().await;
+    database.project(Some(OutboxStatus::Completed)).await;
+    let user = as_user(&database, database.user().await.id).await;
+    assert_eq!(count(&stranger(&database).await, "authz.outbox").await, 0);
+    assert!(count(&user, "authz.outbox").await >= 2);
+}
+
+#[tokio::test]
+async fn the_mail_of_an_invitation_cannot_be_taken_by_another_organisation() {
+    let database = sample().await;
+    let user = as_user(&database, database.user().await.id).await;
+    let invite = "INSERT INTO tenant.organization_users (email, role) VALUES ('a@example.com', 'viewer') RETURNING id";
+    let invitation: Uuid = user.query_one(invite, &[]).await.expect("an invitation").get(0);
+    let send = "INSERT INTO tenant.mails (invitation_id, recipient) VALUES ($1, 'a@example.com')
+                ON CONFLICT (organization_id, invitation_id) DO NOTHING";
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[(&invitation, Type::UUID)];
+    let error = stranger(&database).await.execute_typed(send, parameters).await.expect_err("of another organisation");
+    assert_eq!(error.code(), Some(&SqlState::FOREIGN_KEY_VIOLATION));
+    for sent in [1, 0] {
+        assert_eq!(user.execute_typed(send, parameters).await.expect("the mail"), sent);
+    }
+}
+
+/// As the API's role logs in, the functions of the sample are the owner's, or granted by name.
+#[tokio::test]
+async fn nobody_can_execute_a_function_that_was_not_granted() {
+    let database = sample().await;
+    let public = "SELECT p.oid::regprocedure::text FROM pg_proc p
+                  CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                  WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn', 'authz') AND a.grantee = 0";
+    let rows = database.owner().await.query(public, &[]).await.expect("the functions");
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(), Vec::<String>::new());
+}
