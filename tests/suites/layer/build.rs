@@ -8,8 +8,8 @@ use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
-        DisconnectPolicy, EffectPolicy, InProgressPolicy, KeyPolicy, LeasePolicy, Mode, Policies, Procedure,
-        ProcedureBuilder, StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyPolicy, LeasePolicy, Mode, Policies,
+        Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes},
 };
@@ -93,6 +93,8 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
                 .final_errors([Code::AlreadyExists, Code::FailedPrecondition])
                 .on_in_progress(InProgressPolicy::Wait)
                 .max_wait(Duration::from_secs(10))
+                .on_foreign_reservation(ForeignPolicy::Rerun)
+                .transaction_idle(Duration::from_secs(20))
                 .effect(EffectPolicy::SameServer),
         )
         .build()

@@ -7,7 +7,7 @@ use tonic::Code;
 use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, IdempotencyLayerBuilder},
-    policy::{InProgressPolicy, LeasePolicy, Policies, ProcedureError},
+    policy::{ForeignPolicy, InProgressPolicy, LeasePolicy, Policies, ProcedureError},
     rejection::Reason,
     status::OutboxStatus,
     store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
@@ -367,21 +367,29 @@ async fn finds_the_response_of_a_process_that_died_while_its_handler_ran() {
 
 #[test]
 fn a_procedure_without_a_reconciler_cannot_be_reconciled() {
-    let builder = || {
+    let with = |lease: LeasePolicy, foreign: ForeignPolicy| {
         let builder =
-            IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).adjust_procedures(|procedure| match procedure.path() {
-                CREATE => procedure.on_lease_ended(LeasePolicy::Reconcile),
+            IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).adjust_procedures(move |procedure| match procedure.path() {
+                CREATE => procedure.on_lease_ended(lease).on_foreign_reservation(foreign),
                 _ => procedure,
             });
         builder.store(MemoryStore::new())
     };
+    let builder = || with(LeasePolicy::Reconcile, ForeignPolicy::InProgress);
+    let foreign = || with(LeasePolicy::Rerun, ForeignPolicy::Reconcile);
     let witness = Witness::new(Answer::Unknown);
-    for builder in [builder(), builder().reconciler("/shop.v1.Shop/Pay", witness.reconciler())] {
+    for (builder, setting) in [
+        (builder(), "on_lease_ended"),
+        (builder().reconciler("/shop.v1.Shop/Pay", witness.reconciler()), "on_lease_ended"),
+        (foreign(), "on_foreign_reservation"),
+    ] {
         let error = builder.build().expect_err("there is none");
         assert!(matches!(&error, BuildError::Procedure(ProcedureError::NoReconciler { .. })), "{error:?}");
         let message = error.to_string();
         assert!(message.contains(CREATE) && message.contains("IdempotencyLayerBuilder::reconciler"), "{message}");
+        assert!(message.contains(setting), "{message}");
     }
+    foreign().reconciler(CREATE, witness.reconciler()).build().expect("a layer");
     builder().reconciler(CREATE, witness.reconciler()).build().expect("a layer");
     builder().reconciler("shop.v1.Shop/CreateOrder", witness.reconciler()).build().expect("a layer");
     // Without a store no reconciler is needed.

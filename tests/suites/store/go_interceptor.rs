@@ -1,15 +1,18 @@
 //! The Go interceptor's statements, as a Go server on the same table runs them: each in a transaction with the user
 //! set.
 
+use std::time::Duration;
+
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
+    policy::{ForeignPolicy, LeasePolicy},
     status::OutboxStatus,
-    store::{ClaimOutcome, Store, StoredResponse},
+    store::{BeginOutcome, Claim, ClaimOutcome, Store, StoredResponse, TransactionOptions},
 };
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::record::{HASH, PROCEDURE, acquire, again, claim, complete, completion, take_over};
+use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, take_over};
 
 /// A server with the Go interceptor.
 struct GoInterceptor {
@@ -121,20 +124,85 @@ async fn does_not_reserve_a_key_of_our_store() {
     }
 }
 
-/// Among Go servers, a key stays reserved for 24 hours when its server dies. Our store gives the reservation a lease,
-/// which counts from its creation.
-#[tokio::test]
-async fn its_reservation_is_taken_over_once_a_lease_has_passed() {
-    let database = Database::new().await;
-    let store = database.store();
+/// A key that a Go server reserved two hours ago, without an outcome. Its record lives for 22 hours more.
+async fn left_by_a_go_server(database: &Database) -> Claim {
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let mut go =
-        GoInterceptor::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
+        GoInterceptor::new(database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
     let owner = database.owner().await;
-    owner.batch_execute("UPDATE tenant.idempotency_keys SET created = now() - interval '2 hours'").await.expect("time");
+    owner
+        .batch_execute(
+            "UPDATE tenant.idempotency_keys
+             SET created = created - interval '2 hours', expires = expires - interval '2 hours'",
+        )
+        .await
+        .expect("time");
+    claim
+}
 
-    take_over(&store, &claim).await;
-    let outcome = store.claim(&again(&claim)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+/// As among Go servers: nothing tells whether its call has taken effect.
+#[tokio::test]
+async fn its_reservation_is_in_progress_until_it_expires() {
+    let database = Database::new().await;
+    let store = database.store();
+    let claim = left_by_a_go_server(&database).await;
+    for policy in [LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile] {
+        let claim = Claim { on_lease_ended: policy, ..again(&claim) };
+        match store.claim(&claim).await.expect("the store answers") {
+            ClaimOutcome::InFlight { lease_left } => {
+                assert!(lease_left > 21 * HOUR && lease_left < 23 * HOUR, "{lease_left:?}");
+            }
+            other => panic!("expected a call in flight, got {other:?}"),
+        }
+        match store.begin(&again(&claim), TransactionOptions::default()).await.expect("the store answers") {
+            BeginOutcome::Refused(ClaimOutcome::InFlight { .. }) => {}
+            other => panic!("expected a call in flight, got {other:?}"),
+        }
+    }
+    let owner = database.owner().await;
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
+    acquire(&store, &again(&claim)).await;
+}
+
+/// The lease is the claim's own, and counts from the reservation.
+#[tokio::test]
+async fn its_reservation_is_taken_over_once_a_lease_has_passed_if_that_is_the_policy() {
+    for on_foreign_reservation in [ForeignPolicy::Rerun, ForeignPolicy::Reconcile] {
+        for on_lease_ended in [LeasePolicy::Rerun, LeasePolicy::Refuse, LeasePolicy::Reconcile] {
+            let database = Database::new().await;
+            let store = database.store();
+            let claim = left_by_a_go_server(&database).await;
+            let claim = Claim { on_foreign_reservation, on_lease_ended, ..claim };
+            let early = store.claim(&Claim { lease: 3 * HOUR, ..again(&claim) }).await.expect("the store answers");
+            match early {
+                ClaimOutcome::InFlight { lease_left } => assert!(lease_left <= HOUR, "{lease_left:?}"),
+                other => panic!("expected a call in flight, got {other:?}"),
+            }
+            let begun = store.begin(&again(&claim), TransactionOptions::default()).await.expect("the store answers");
+            match begun {
+                BeginOutcome::Open { transaction, taken_over: true } => transaction.roll_back().await,
+                other => panic!("expected a takeover, got {other:?}"),
+            }
+            take_over(&store, &claim).await;
+            let outcome = store.claim(&again(&claim)).await.expect("the store answers");
+            assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+        }
+    }
+}
+
+/// The policy is for reservations without a lease only.
+#[tokio::test]
+async fn a_reservation_with_a_lease_is_not_taken_over_as_if_it_were_foreign() {
+    let database = Database::new().await;
+    let store = database.store();
+    let ended = Claim {
+        lease: Duration::ZERO,
+        on_lease_ended: LeasePolicy::Refuse,
+        on_foreign_reservation: ForeignPolicy::Rerun,
+        ..claim(Uuid::new_v4(), Uuid::new_v4())
+    };
+    acquire(&store, &ended).await;
+    let outcome = store.claim(&again(&ended)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
 }

@@ -3,12 +3,12 @@
 use tokio_postgres::Client;
 use tonic_idempotency::{
     UserId,
-    store::{ClaimOutcome, CompleteOutcome, ReleaseOutcome, Reservation, Store, StoredResponse},
+    store::{AbandonedQuery, ClaimOutcome, CompleteOutcome, ReleaseOutcome, Reservation, Store, StoredResponse},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
-use crate::record::{acquire, again, claim, complete, completion};
+use crate::record::{PROCEDURE, acquire, again, claim, complete, completion};
 
 async fn count(client: &Client, from: &str) -> i64 {
     client.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
@@ -139,6 +139,10 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
                     WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
         let open: i64 = owner.query_one(open, &[]).await.expect("the count").get(0);
         assert_eq!(open, 0);
+        let settings = "SELECT current_setting('search_path'), current_setting('app.idempotency_sight', true)";
+        let settings = connection.query_typed_one(settings, &[]).await.expect("the settings");
+        assert_eq!(settings.get::<_, &str>(0), "\"$user\", public");
+        assert_eq!(settings.get::<_, Option<&str>>(1).unwrap_or_default(), "");
         let user: Option<Uuid> =
             connection.query_typed_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
         assert_eq!(user, None);
@@ -157,14 +161,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     unset().await;
     store.sweep(10).await.expect("the store answers");
     unset().await;
-}
-
-#[tokio::test]
-async fn the_setting_of_the_sweep_is_not_left_behind() {
-    let database = Database::new().await;
-    let api = database.api().await;
-    api.execute("SELECT tenant.idempotency_sweep(10)", &[]).await.expect("the sweep");
-    let setting: Option<String> =
-        api.query_one("SELECT current_setting('app.idempotency_sweep', true)", &[]).await.expect("the setting").get(0);
-    assert_ne!(setting.as_deref(), Some("on"));
+    let all = AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch: 10 };
+    store.abandoned(&all).await.expect("the store answers");
+    unset().await;
 }

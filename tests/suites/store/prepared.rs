@@ -120,8 +120,8 @@ async fn prepares_a_statement_again_if_its_result_type_changed() {
             "DO $$ DECLARE
                  v_function CONSTANT text := pg_get_functiondef('tenant.idempotency_claim'::regproc);
              BEGIN
-                 DROP FUNCTION tenant.idempotency_claim;
-                 EXECUTE replace(v_function, 'OUT state text', 'OUT version integer, OUT state text');
+                 DROP PROCEDURE tenant.idempotency_claim;
+                 EXECUTE replace(v_function, 'OUT expires_in_ms bigint', 'OUT expires_in_ms integer');
              END $$",
         )
         .await

@@ -10,16 +10,17 @@ use tokio_postgres::Client;
 use tonic_idempotency::{
     UserId,
     maintenance::Sweeper,
+    migrations,
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
+        MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
     },
 };
-use tonic_idempotency_tests::{Database, rows_read, until};
+use tonic_idempotency_tests::{API_ROLE, Database, rows_read, until};
 use uuid::Uuid;
 
-use crate::record::{acquire, claim, complete, completion};
+use crate::record::{PROCEDURE, acquire, claim, complete, completion};
 
 async fn rows(owner: &Client) -> i64 {
     owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
@@ -65,22 +66,83 @@ async fn the_go_interceptors_statement_deletes_nothing() {
     assert_eq!(deleted.expect("the statement"), 0);
 }
 
-/// The policies of the sweep let only expired rows through, even while its setting is on.
+/// The settings that switch on the sight of the sweep and of the recovery count for the owner alone, and only inside of
+/// their functions.
 #[tokio::test]
-async fn neither_reads_nor_changes_rows_that_have_not_expired() {
+async fn its_sight_cannot_be_switched_on_by_the_apis_role() {
     let database = Database::new().await;
     fill(&database, 10).await;
+    let abandoned = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&database.store(), &abandoned).await;
     let api = database.api().await;
-    api.batch_execute("SET app.idempotency_sweep = 'on'").await.expect("the setting");
-    let seen: i64 = api.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0);
-    assert_eq!(seen, 10);
-    for set in ["expires = now() + interval '1 day'", "procedure = 'another'"] {
-        let update = api.execute(&format!("UPDATE tenant.idempotency_keys SET {set}"), &[]).await;
-        let error = update.expect_err(set);
-        assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE), "{set}");
+    let user = Uuid::new_v4();
+    api.batch_execute(&format!("SET app.current_user_id = '{user}'")).await.expect("the user");
+    for setting in ["sight = 'sweep'", "sight = 'recovery'", "sweep = 'on'", "recovery = 'on'"] {
+        api.batch_execute(&format!("SET app.idempotency_{setting}")).await.expect("the setting");
+        assert_eq!(rows(&api).await, 0, "{setting}");
+        for statement in [
+            format!("UPDATE tenant.idempotency_keys SET user_id = '{user}', expires = now() + interval '1 day'"),
+            "DELETE FROM tenant.idempotency_keys".to_owned(),
+        ] {
+            assert_eq!(api.execute(&statement, &[]).await.expect("the statement"), 0, "{setting}: {statement}");
+        }
     }
-    assert_eq!(api.execute("DELETE FROM tenant.idempotency_keys", &[]).await.expect("the statement"), 10);
-    assert_eq!(rows(&database.owner().await).await, 4);
+    assert_eq!(rows(&database.owner().await).await, 15);
+}
+
+/// Also if row-level security applies to the owner: the functions run with the owner's rights.
+#[tokio::test]
+async fn works_for_an_owner_who_is_not_a_superuser() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    let role = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
+    owner
+        .batch_execute(&format!(
+            "CREATE ROLE {role};
+             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {role}', current_database()); END $$;
+             GRANT CREATE ON SCHEMA public TO {role};
+             SET ROLE {role};"
+        ))
+        .await
+        .expect("the owner");
+    let mut owner = owner;
+    migrations::run(&mut owner).await.expect("the migrations run");
+    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
+    let [live, gone, abandoned] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    acquire(&store, &live).await;
+    complete(&store, &gone, &Completion { retention: Duration::ZERO, ..completion("gone") }).await;
+    acquire(&store, &Claim { lease: Duration::ZERO, ..abandoned.clone() }).await;
+    assert_eq!(rows(&owner).await, 0, "row-level security is forced");
+
+    let found = store.abandoned(&query(None)).await.expect("the store answers");
+    assert_eq!(found.iter().map(|found| found.key).collect::<Vec<_>>(), [abandoned.reservation.key]);
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
+    let superuser = database.owner().await;
+    assert_eq!(rows(&superuser).await, 2);
+    superuser.batch_execute(&format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}")).await.expect("the role goes");
+}
+
+fn query(lookback: Option<Duration>) -> AbandonedQuery {
+    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback, max_attempts: 10, batch: 10 }
+}
+
+/// A look-back that begins before 1970 has no limit, however long it is.
+#[tokio::test]
+async fn a_recovery_may_look_back_as_far_as_it_likes() {
+    let database = Database::new().await;
+    let postgres = database.store();
+    let memory = MemoryStore::new();
+    let abandoned = Claim { lease: Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&postgres, &abandoned).await;
+    acquire(&memory, &abandoned).await;
+    for lookback in [None, Some(Duration::from_secs(100 * 365 * 24 * 3600)), Some(Duration::MAX)] {
+        let found = postgres.abandoned(&query(lookback)).await.expect("the store answers");
+        assert_eq!(found, memory.abandoned(&query(lookback)).await.expect("the store answers"), "{lookback:?}");
+        assert_eq!(found.len(), 1, "{lookback:?}");
+    }
+    let none = postgres.abandoned(&query(Some(Duration::ZERO))).await.expect("the store answers");
+    assert_eq!(none.len(), 0, "it was reserved before");
 }
 
 #[tokio::test]
@@ -115,7 +177,7 @@ async fn does_not_read_rows_that_have_not_expired() {
     // In one transaction: `rows_read` counts the rows of the current one.
     api.batch_execute("BEGIN").await.expect("a transaction");
     let before = rows_read(&api, "tenant.idempotency_keys").await;
-    api.execute("SELECT tenant.idempotency_sweep(100)", &[]).await.expect("the sweep");
+    api.execute("SELECT tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
     let read = rows_read(&api, "tenant.idempotency_keys").await - before;
     assert!(read < 100, "{read} rows read, and none has expired");
 }
@@ -137,7 +199,7 @@ async fn reads_no_more_than_it_deletes() {
     let api = database.api().await;
     api.batch_execute("BEGIN").await.expect("a transaction");
     let before = rows_read(&api, "tenant.idempotency_keys").await;
-    let swept = api.query_one("SELECT tenant.idempotency_sweep(100)", &[]).await.expect("the sweep");
+    let swept = api.query_one("SELECT tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
     assert_eq!(swept.get::<_, i64>(0), 100);
     let read = rows_read(&api, "tenant.idempotency_keys").await - before;
     assert!(read < 1000, "{read} rows read to delete 100");

@@ -6,7 +6,8 @@ use organization::proto::CreateProjectResponse;
 use prost::Message as _;
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
-    policy::{LeasePolicy, ProcedureBuilder},
+    layer::IdempotencyLayerBuilder,
+    policy::{ForeignPolicy, ProcedureBuilder, Reconciliation},
     rejection::Reason,
 };
 use tonic_idempotency_tests::Database;
@@ -120,7 +121,8 @@ async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
     let key = Uuid::new_v4();
     let go = Arc::new(GoInterceptor { key, user: probe.user.expect("a user"), owner: database.owner().await });
     let other = Arc::clone(&go);
-    let service = Service::new(&database, database.pool(4), move |call: Call| {
+    let describe = |procedure: ProcedureBuilder| procedure.on_foreign_reservation(ForeignPolicy::Rerun);
+    let service = Service::with(&database, database.pool(4), describe, move |call: Call| {
         let (go, hash) = (Arc::clone(&other), hash.clone());
         async move {
             let mine = call.insert().await?;
@@ -140,20 +142,22 @@ async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
 }
 
 #[tokio::test]
-async fn an_abandoned_reservation_is_taken_over_or_refused_by_policy() {
-    for (policy, age) in
-        [(LeasePolicy::Rerun, "2 hours"), (LeasePolicy::Refuse, "2 hours"), (LeasePolicy::Refuse, "2 days")]
-    {
+async fn a_reservation_that_was_left_behind_is_taken_over_or_in_progress_by_policy() {
+    for (policy, age) in [
+        (ForeignPolicy::Rerun, "2 hours"),
+        (ForeignPolicy::InProgress, "2 hours"),
+        (ForeignPolicy::InProgress, "2 days"),
+    ] {
         let database = Database::new().await;
-        let describe = |procedure: ProcedureBuilder| procedure.on_lease_ended(policy);
+        let describe = |procedure: ProcedureBuilder| procedure.on_foreign_reservation(policy);
         let service =
             Service::with(&database, database.pool(4), describe, |call: Call| async move { call.insert().await }).await;
         let hash = hash(&database, &service, "shop").await;
         let go = GoInterceptor::beside(&database, &service).await;
         go.reserve(&hash, age).await;
         let outcome = service.create("shop").await;
-        if policy == LeasePolicy::Refuse && age == "2 hours" {
-            assert_eq!(reason(outcome), Reason::OutcomeUnknown);
+        if policy == ForeignPolicy::InProgress && age == "2 hours" {
+            assert_eq!(reason(outcome), Reason::InProgress);
             assert_eq!(rows(&go.owner).await, [0, 0, 1]);
             continue;
         }
@@ -163,4 +167,27 @@ async fn an_abandoned_reservation_is_taken_over_or_refused_by_policy() {
         let replay = service.create("shop").await.expect("a replay");
         assert_eq!((replay.project, replay.replayed), (first.project, true));
     }
+}
+
+/// The reconciler finds what the other server's call has done, although that server recorded nothing.
+#[tokio::test]
+async fn a_reservation_that_was_left_behind_is_reconciled_by_policy() {
+    let database = Database::new().await;
+    let hash = hash(&database, &plain(&database).await, "shop").await;
+    let project = database.project(None).await.id;
+    let describe = |procedure: ProcedureBuilder| procedure.on_foreign_reservation(ForeignPolicy::Reconcile);
+    let build = |builder: IdempotencyLayerBuilder| {
+        builder.reconciler(CREATE_PROJECT, move |_| async move {
+            Ok(Reconciliation::completed(&CreateProjectResponse { project_id: project.to_string() }))
+        })
+    };
+    let script = |call: Call| async move { call.insert().await };
+    let service = Service::built(&database, database.pool(4), describe, build, script).await;
+    let go = GoInterceptor::beside(&database, &service).await;
+    go.reserve(&hash, "2 hours").await;
+    for _ in 0..2 {
+        let replay = service.create("shop").await.expect("the found response");
+        assert_eq!((replay.project, replay.replayed, service.runs()), (project, true, 0));
+    }
+    assert_eq!(rows(&go.owner).await, [1, 0, 1]);
 }

@@ -177,14 +177,16 @@ async fn a_call_is_refused_if_there_is_no_connection() {
 }
 
 /// A process that hangs, or was cut off, does not hold its key for ever: the server ends a transaction that is idle for
-/// longer than the lease.
+/// too long, however long the lease of a reservation is.
 #[tokio::test]
-async fn the_server_ends_a_transaction_that_is_idle_for_longer_than_the_lease() {
+async fn the_server_ends_a_transaction_that_is_idle_for_too_long() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
-    let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| procedure.lease(Duration::from_millis(300));
+    let describe = |procedure: tonic_idempotency::policy::ProcedureBuilder| {
+        procedure.transaction_idle(Duration::from_millis(300)).lease(Duration::from_secs(3600))
+    };
     let service = Service::with(&database, database.pool(6), describe, move |call: Call| {
         let gate = Arc::clone(&waits);
         async move {

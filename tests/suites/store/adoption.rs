@@ -1,0 +1,264 @@
+//! A table that the Go interceptor's migrations made: ours adopt it, and its owner notices nothing.
+
+use tokio_postgres::{Client, types::Type};
+use tonic_idempotency::{
+    migrations,
+    status::Resource,
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, ResourceType, ResourceTypes,
+        Store, TransactionOptions,
+    },
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+use crate::{
+    migrations::{schema, works},
+    record::{HASH, PROCEDURE, acquire, again, claim, completion},
+};
+
+/// The shape of the Go service's table: its columns, the foreign keys of eight resource types, its checks, indexes,
+/// policies, user function and grants. `{owner}` owns it; the Go service logs in as `{go}`.
+const GO_SERVICE: &str = "
+    CREATE SCHEMA tenant AUTHORIZATION {owner};
+    CREATE SCHEMA authn AUTHORIZATION {owner};
+    SET ROLE {owner};
+    CREATE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE sql STABLE
+        AS $$ SELECT current_setting('app.current_user_id')::uuid $$;
+    CREATE TABLE tenant.projects (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.project_members (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.clusters (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.node_pools (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.namespaces (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.api_keys (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.installs (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.organization_users (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
+    CREATE TABLE tenant.idempotency_keys (
+        id uuid NOT NULL DEFAULT gen_random_uuid(),
+        idempotency_key uuid NOT NULL,
+        user_id uuid NOT NULL,
+        procedure text NOT NULL,
+        request_hash bytea NOT NULL,
+        response_bytes bytea,
+        created timestamptz NOT NULL DEFAULT now(),
+        expires timestamptz NOT NULL,
+        project_id uuid,
+        project_member_id uuid,
+        cluster_id uuid,
+        node_pool_id uuid,
+        namespace_id uuid,
+        api_key_id uuid,
+        install_id uuid,
+        organization_user_id uuid,
+        CONSTRAINT keys_pk PRIMARY KEY (id),
+        CONSTRAINT keys_fk_project FOREIGN KEY (project_id) REFERENCES tenant.projects (id),
+        CONSTRAINT keys_fk_project_member FOREIGN KEY (project_member_id) REFERENCES tenant.project_members (id),
+        CONSTRAINT keys_fk_cluster FOREIGN KEY (cluster_id) REFERENCES tenant.clusters (id),
+        CONSTRAINT keys_fk_node_pool FOREIGN KEY (node_pool_id) REFERENCES tenant.node_pools (id),
+        CONSTRAINT keys_fk_namespace FOREIGN KEY (namespace_id) REFERENCES tenant.namespaces (id),
+        CONSTRAINT keys_fk_api_key FOREIGN KEY (api_key_id) REFERENCES tenant.api_keys (id),
+        CONSTRAINT keys_fk_install FOREIGN KEY (install_id) REFERENCES tenant.installs (id),
+        CONSTRAINT keys_fk_organization_user FOREIGN KEY (organization_user_id) REFERENCES tenant.organization_users (id),
+        CONSTRAINT keys_ck_single_resource CHECK (num_nonnulls(
+            project_id, project_member_id, cluster_id, node_pool_id, namespace_id, api_key_id, install_id,
+            organization_user_id) <= 1)
+    );
+    CREATE UNIQUE INDEX keys_uq_key_user ON tenant.idempotency_keys (idempotency_key, user_id);
+    CREATE INDEX keys_idx_expires ON tenant.idempotency_keys (expires);
+    ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys
+        FOR ALL TO {go} USING (user_id = authn.current_user_id());
+    CREATE POLICY idempotency_keys_cleanup_policy ON tenant.idempotency_keys
+        FOR DELETE TO {go} USING (expires < now());
+    GRANT USAGE ON SCHEMA tenant, authn TO {go};
+    GRANT SELECT, INSERT, UPDATE, DELETE ON tenant.idempotency_keys TO {go};
+    INSERT INTO tenant.projects DEFAULT VALUES;
+    INSERT INTO tenant.idempotency_keys
+        (idempotency_key, user_id, procedure, request_hash, response_bytes, expires, project_id)
+    SELECT '00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002',
+        '/organization.v1.ProjectService/CreateProject', decode(repeat('07', 32), 'hex'), 'go',
+        now() + interval '1 day', id
+    FROM tenant.projects;
+    RESET ROLE;
+";
+
+/// The rights on the table: its owner, whether row-level security is on and forced, and what each role may do.
+async fn rights(client: &Client) -> Vec<String> {
+    let rows = client
+        .query(
+            "SELECT format('%s %s %s', relowner::regrole, relrowsecurity, relforcerowsecurity)
+             FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass
+             UNION ALL SELECT format('%s %s', grantee::regrole, privilege_type) FROM pg_class, aclexplode(relacl)
+             WHERE oid = 'tenant.idempotency_keys'::regclass
+             UNION ALL SELECT format('%s %s', grantee::regrole, privilege_type) FROM pg_namespace, aclexplode(nspacl)
+             WHERE nspname IN ('tenant', 'authn')
+             UNION ALL SELECT format('%s %s', oid::regprocedure, proacl) FROM pg_proc
+             WHERE oid = 'authn.current_user_id()'::regprocedure
+             UNION ALL SELECT format('%s %s %s %s', polname, polroles::regrole[], polcmd, pg_get_expr(polqual, polrelid))
+             FROM pg_policy",
+            &[],
+        )
+        .await
+        .expect("the catalogue");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// A Go server's database after our migrations, its owner's name, and the resource types.
+struct Adopted {
+    database: Database,
+    superuser: Client,
+    owner: String,
+    go: String,
+    types: ResourceTypes,
+}
+
+impl Adopted {
+    /// Runs our migrations as the owner of the table, who is not a superuser.
+    async fn new() -> Self {
+        let database = Database::empty().await;
+        let superuser = database.owner().await;
+        let name = Uuid::new_v4().simple().to_string();
+        let (owner, go) = (format!("idempotency_tests_owner_{name}"), format!("idempotency_tests_go_{name}"));
+        let roles = format!(
+            "CREATE ROLE {owner}; CREATE ROLE {go};
+             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {owner}', current_database()); END $$;
+             GRANT CREATE ON SCHEMA public TO {owner};"
+        );
+        superuser.batch_execute(&roles).await.expect("the roles");
+        let service = GO_SERVICE.replace("{owner}", &owner).replace("{go}", &go);
+        superuser.batch_execute(&service).await.expect("the Go service's migrations");
+        let before = (schema(&superuser).await, rights(&superuser).await);
+
+        let mut client = database.owner().await;
+        client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
+        migrations::run(&mut client).await.expect("the core migrations");
+        let kinds = ["project", "project_member", "cluster", "node_pool", "namespace", "api_key", "install"];
+        let types = kinds.iter().chain(&["organization_user"]);
+        let types = ResourceTypes::new(
+            types.map(|kind| ResourceType::new(*kind, format!("{kind}_id"), format!("tenant.{kind}s"))),
+        );
+        migrations::register(&mut client, &types).await.expect("the registration");
+        migrations::grant(&client, API_ROLE).await.expect("the grant");
+
+        let after = (schema(&superuser).await, rights(&superuser).await);
+        let gone = |before: &[String], after: &[String]| {
+            before.iter().filter(|line| !after.contains(line)).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(gone(&before.0, &after.0), Vec::<String>::new(), "removed");
+        assert_eq!(gone(&before.1, &after.1), Vec::<String>::new(), "rights that the owner or the Go service lost");
+        Self { database, superuser, owner, go, types }
+    }
+
+    async fn as_role(&self, role: &str) -> Client {
+        let client = self.database.owner().await;
+        client.batch_execute(&format!("SET ROLE {role}")).await.expect("the role");
+        client
+    }
+
+    async fn drop_roles(self) {
+        let Self { superuser, owner, go, .. } = self;
+        let drop = format!("DROP OWNED BY {owner}, {go} CASCADE; DROP ROLE {owner}; DROP ROLE {go}");
+        superuser.batch_execute(&drop).await.expect("the roles go");
+    }
+}
+
+async fn count(client: &Client) -> i64 {
+    client.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count").get(0)
+}
+
+#[tokio::test]
+async fn changes_nothing_for_the_owner_of_the_table() {
+    let adopted = Adopted::new().await;
+    let owner = adopted.as_role(&adopted.owner).await;
+    // As pg_dump reads it. With row-level security forced, the Go service's function would raise an error.
+    owner.batch_execute("SET row_security = off").await.expect("the setting");
+    assert_eq!(count(&owner).await, 1);
+    let updated = owner.execute("UPDATE tenant.idempotency_keys SET procedure = procedure", &[]).await;
+    assert_eq!(updated.expect("the owner may"), 1);
+
+    let indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'tenant.idempotency_keys'::regclass";
+    let indexes: i64 = owner.query_one(indexes, &[]).await.expect("the count").get(0);
+    assert_eq!(indexes, 3 + 8, "its own, and one for each resource type");
+    adopted.drop_roles().await;
+}
+
+/// It is the owner's decision.
+#[tokio::test]
+async fn forces_row_level_security_if_the_owner_says_so() {
+    let adopted = Adopted::new().await;
+    let mut owner = adopted.as_role(&adopted.owner).await;
+    let force = "ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY";
+    owner.batch_execute(force).await.expect("the owner may");
+    let nil = "SET app.current_user_id = '00000000-0000-0000-0000-000000000000'";
+    owner.batch_execute(nil).await.expect("the setting");
+    assert_eq!(count(&owner).await, 0);
+    for file in super::migrations::files(super::migrations::CORE) {
+        owner.batch_execute(&file).await.expect("a migration, again");
+    }
+    assert_eq!(count(&owner).await, 0, "running the migrations again keeps it");
+    let store = PostgresStore::new(adopted.database.pool(1), ResourceTypes::none());
+    let expire = "UPDATE tenant.idempotency_keys SET expires = now()";
+    adopted.superuser.batch_execute(expire).await.expect("time");
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
+    migrations::run(&mut owner).await.expect("the migrations run again");
+    adopted.drop_roles().await;
+}
+
+#[tokio::test]
+async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
+    let adopted = Adopted::new().await;
+    works(&adopted.database).await;
+    let store = PostgresStore::new(adopted.database.pool(2), adopted.types.clone());
+    let old = claim(
+        "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
+        "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
+    );
+    match store.claim(&old).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
+        other => panic!("expected a replay, got {other:?}"),
+    }
+
+    let insert = "INSERT INTO tenant.clusters DEFAULT VALUES RETURNING id";
+    let cluster: Uuid = adopted.superuser.query_one(insert, &[]).await.expect("a cluster").get(0);
+    let resource = Some(Resource { resource_type: "cluster".to_owned(), id: cluster });
+    let created = Completion { resource, ..completion("done") };
+    let first = Claim { resource_type: Some("cluster".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    match store.begin(&first, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => {
+            let committed = transaction.commit(Some(created)).await.expect("the store answers");
+            assert_eq!(committed, CommitOutcome::Committed);
+        }
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+    match store.claim(&again(&first)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(cluster)),
+        other => panic!("expected a replay, got {other:?}"),
+    }
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    let expire = "UPDATE tenant.idempotency_keys SET expires = now() - interval '1 day'";
+    adopted.superuser.batch_execute(expire).await.expect("time");
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 4);
+    assert_eq!(count(&adopted.superuser).await, 0);
+    adopted.drop_roles().await;
+}
+
+/// Its statements, as its own role.
+#[tokio::test]
+async fn leaves_the_go_service_its_statements() {
+    let adopted = Adopted::new().await;
+    let go = adopted.as_role(&adopted.go).await;
+    let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
+    let set = "SELECT set_config('app.current_user_id', $1, false)";
+    go.query_typed(set, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
+    let reserve = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+                   VALUES ($1, $2, $3, $4, now() + interval '24 hours') ON CONFLICT DO NOTHING";
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+        &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
+    assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1);
+    let complete = "UPDATE tenant.idempotency_keys SET response_bytes = 'go' WHERE response_bytes IS NULL";
+    assert_eq!(go.execute(complete, &[]).await.expect("the completion"), 1);
+    let store = PostgresStore::new(adopted.database.pool(1), ResourceTypes::none());
+    let outcome = store.claim(&claim(user, key)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    adopted.drop_roles().await;
+}

@@ -1,0 +1,123 @@
+//! What the registration of resource types locks, and the indexes that it makes.
+
+use tokio_postgres::Client;
+use tonic_idempotency::{
+    migrations,
+    store::{PostgresStore, ResourceType, ResourceTypes},
+};
+use tonic_idempotency_tests::rows_read;
+use uuid::Uuid;
+
+use crate::{
+    migrations::{schema, with_billing},
+    record::{acquire, claim},
+};
+
+/// The rows of the catalogue that registration may change, as their versions.
+async fn versions(client: &Client) -> Vec<String> {
+    let rows = client
+        .query(
+            "SELECT xmin::text FROM pg_class WHERE relnamespace = 'tenant'::regnamespace
+             UNION ALL SELECT xmin::text FROM pg_constraint WHERE conrelid = 'tenant.idempotency_keys'::regclass
+             UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace
+             UNION ALL SELECT xmin::text FROM tenant.idempotency_resource_types
+             ORDER BY 1",
+            &[],
+        )
+        .await
+        .expect("the catalogue");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Replicas register at start, while transactions that write to all of the tables are open.
+#[tokio::test]
+async fn changes_and_locks_nothing_if_the_types_are_registered() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    let before = (schema(&owner).await, versions(&owner).await);
+
+    let mut writer = database.owner().await;
+    let open = writer.transaction().await.expect("a transaction");
+    open.batch_execute(
+        "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types, billing.invoices, billing.refunds
+         IN SHARE ROW EXCLUSIVE MODE",
+    )
+    .await
+    .expect("the locks");
+    owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+    migrations::register(&mut owner, &types).await.expect("the registration does not wait");
+    for known in types.iter() {
+        owner.batch_execute(&known.registration_sql()).await.expect("the SQL does not wait");
+    }
+    open.rollback().await.expect("the locks go");
+    assert_eq!((schema(&owner).await, versions(&owner).await), before);
+}
+
+/// An open transaction that has read the table keeps a new type from being registered, and claims go on meanwhile.
+#[tokio::test]
+async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
+    let (database, _) = with_billing().await;
+    let (mut owner, mut reader) = (database.owner().await, database.owner().await);
+    let read = reader.transaction().await.expect("a transaction");
+    read.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await.expect("the lock");
+    let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
+    let types = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
+    let registered = types.clone();
+    let registration = tokio::spawn(async move {
+        let ended = migrations::register(&mut owner, &registered).await;
+        (owner, ended)
+    });
+    let mut claims = 0;
+    while !registration.is_finished() {
+        acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        claims += 1;
+    }
+    let (mut owner, ended) = registration.await.expect("no panic");
+    ended.expect_err("the table is locked");
+    assert!(claims > 1, "claims get through, with the default timeout");
+    read.rollback().await.expect("the lock goes");
+    migrations::register(&mut owner, &types).await.expect("the registration");
+}
+
+#[tokio::test]
+async fn validates_what_it_adds() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    let open = "SELECT count(*) FROM pg_constraint
+                WHERE conrelid = 'tenant.idempotency_keys'::regclass AND NOT convalidated";
+    assert_eq!(owner.query_one(open, &[]).await.expect("the count").get::<_, i64>(0), 0);
+}
+
+/// Without the index, each deletion of a resource reads the whole table.
+#[tokio::test]
+async fn makes_an_index_by_which_the_deletion_of_a_resource_finds_its_record() {
+    let (database, types) = with_billing().await;
+    let mut owner = database.owner().await;
+    migrations::register(&mut owner, &types).await.expect("the registration");
+    owner
+        .batch_execute(
+            "INSERT INTO billing.invoices SELECT gen_random_uuid() FROM generate_series(1, 20);
+             INSERT INTO tenant.idempotency_keys
+                 (idempotency_key, user_id, procedure, request_hash, expires, invoice_id)
+             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() + interval '1 hour', id
+             FROM (SELECT id FROM billing.invoices UNION ALL SELECT NULL FROM generate_series(1, 5000)) r;
+             ANALYZE tenant.idempotency_keys",
+        )
+        .await
+        .expect("records with and without an invoice");
+    let deletion = owner.transaction().await.expect("a transaction");
+    let before = rows_read(deletion.client(), "tenant.idempotency_keys").await;
+    deletion.batch_execute("DELETE FROM billing.invoices").await.expect("the deletion");
+    let read = rows_read(deletion.client(), "tenant.idempotency_keys").await - before;
+    assert!((20..200).contains(&read), "{read} rows read to delete 20 resources");
+    deletion.rollback().await.expect("the end");
+
+    let columns = "SELECT a.attname::text FROM pg_index i
+                   JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                   WHERE i.indrelid = 'tenant.idempotency_keys'::regclass AND i.indpred IS NOT NULL ORDER BY 1";
+    let rows = owner.query(columns, &[]).await;
+    let indexed: Vec<String> = rows.expect("the indexes").iter().map(|row| row.get(0)).collect();
+    assert_eq!(indexed, ["invoice_id", "refund_id"]);
+}

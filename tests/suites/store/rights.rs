@@ -1,0 +1,244 @@
+//! The rights of the API's role: what it is granted, who must not be the API's role, and the check of it all at start.
+
+use futures_util::{StreamExt as _, stream};
+use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};
+use tonic_idempotency::{
+    migrations,
+    store::{PostgresStore, ResourceType, ResourceTypes, SetupProblem, VerifyError},
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+/// The routines that only the owner calls.
+const OWNERS: [&str; 6] = [
+    "idempotency_grant",
+    "idempotency_missing_grants",
+    "idempotency_register_resource",
+    "idempotency_unregistered",
+    "idempotency_validate",
+    "idempotency_write_statements",
+];
+
+/// A database with the core migrations, granted to the API's role.
+async fn core() -> (Database, Client) {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner).await.expect("the core migrations");
+    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    (database, owner)
+}
+
+async fn names(client: &Client, query: &str) -> Vec<String> {
+    client.query(query, &[]).await.expect(query).iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn nobody_can_execute_a_routine_that_was_not_granted() {
+    let (_database, owner) = core().await;
+    let public = "SELECT p.oid::regprocedure::text FROM pg_proc p
+                  CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                  WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn') AND a.grantee = 0";
+    assert_eq!(names(&owner, public).await, Vec::<String>::new());
+
+    let denied = format!(
+        "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
+         AND NOT has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE') ORDER BY 1"
+    );
+    assert_eq!(names(&owner, &denied).await, OWNERS);
+    let all = "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace";
+    assert!(names(&owner, all).await.len() > 25);
+}
+
+#[tokio::test]
+async fn a_superuser_and_a_role_that_bypasses_row_level_security_are_refused() {
+    let (_database, owner) = core().await;
+    let role = format!("idempotency_tests_{}", Uuid::new_v4().simple());
+    owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
+    for (exempt, plain) in [("SUPERUSER", "NOSUPERUSER"), ("BYPASSRLS", "NOBYPASSRLS")] {
+        owner.batch_execute(&format!("ALTER ROLE {role} {exempt}")).await.expect("the role");
+        let error = migrations::grant(&owner, &role).await.expect_err(exempt);
+        let error = std::error::Error::source(&error).expect("the cause").to_string();
+        assert!(!error.is_empty(), "{error}");
+        let granted = format!("SELECT has_table_privilege('{role}', 'tenant.idempotency_keys', 'SELECT')::text");
+        owner.batch_execute(&format!("ALTER ROLE {role} {plain}")).await.expect("the role");
+        assert_eq!(names(&owner, &granted).await, ["false"], "{exempt}");
+    }
+    migrations::grant(&owner, &role).await.expect("the grant");
+    owner.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("the role goes");
+}
+
+#[tokio::test]
+async fn the_owner_of_the_table_is_warned_of() {
+    let (database, owner) = core().await;
+    let (client, mut connection) = tokio_postgres::connect(database.url(), NoTls).await.expect("a connection");
+    let messages =
+        tokio::spawn(
+            async move { stream::poll_fn(|context| connection.poll_message(context)).collect::<Vec<_>>().await },
+        );
+    migrations::grant(&client, API_ROLE).await.expect("the grant");
+    owner.batch_execute(&format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}")).await.expect("the owner");
+    migrations::grant(&client, API_ROLE).await.expect("the grant");
+    drop(client);
+    let warnings = messages.await.expect("the connection ends").into_iter().filter_map(|message| match message {
+        Ok(AsyncMessage::Notice(notice)) => Some(notice.message().to_owned()),
+        _ => None,
+    });
+    let warnings: Vec<_> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("owns tenant.idempotency_keys"), "{warnings:?}");
+}
+
+/// Replicas that start together.
+#[tokio::test]
+async fn are_granted_by_many_at_once_and_again_without_a_lock() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner).await.expect("the core migrations");
+    let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
+    let mut servers = tokio::task::JoinSet::new();
+    for role in &roles {
+        owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
+        for _ in 0..4 {
+            let (client, role) = (database.owner().await, role.clone());
+            servers.spawn(async move { migrations::grant(&client, &role).await.expect("the grant") });
+        }
+    }
+    servers.join_all().await;
+
+    let mut writer = database.owner().await;
+    let locks = writer.transaction().await.expect("a transaction");
+    locks
+        .batch_execute(
+            "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE",
+        )
+        .await
+        .expect("the locks");
+    let version = "SELECT xmin::text FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass
+                   UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace ORDER BY 1";
+    let before = names(&owner, version).await;
+    owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+    for role in &roles {
+        migrations::grant(&owner, role).await.expect("nothing is locked");
+    }
+    assert_eq!(names(&owner, version).await, before, "nothing is changed");
+    locks.rollback().await.expect("the locks go");
+    for role in roles {
+        owner.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("the role goes");
+    }
+}
+
+async fn problems(store: &PostgresStore) -> Vec<SetupProblem> {
+    match store.verify().await {
+        Ok(()) => Vec::new(),
+        Err(VerifyError::Problems(problems)) => problems,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn are_verified_and_nothing_is_missing() {
+    let database = Database::new().await;
+    let pool = database.pool_of_login(1).await;
+    let store = PostgresStore::new(pool.clone(), organization::resource_types());
+    for _ in 0..2 {
+        assert_eq!(problems(&store).await, []);
+    }
+    let connection = pool.get().await.expect("a connection");
+    let path: String = connection.query_one("SHOW search_path", &[]).await.expect("the setting").get(0);
+    assert_eq!(path, "\"$user\", public");
+}
+
+#[tokio::test]
+async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
+    let (database, owner) = core().await;
+    let pool = database.pool_of_login(1).await;
+    let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
+    let store = PostgresStore::new(pool, types);
+    let unregistered = SetupProblem::UnregisteredType { name: "invoice".to_owned(), column: "invoice_id".to_owned() };
+    assert_eq!(problems(&store).await, std::slice::from_ref(&unregistered));
+
+    owner
+        .batch_execute(&format!(
+            "ALTER TABLE tenant.idempotency_keys DISABLE ROW LEVEL SECURITY;
+             REVOKE UPDATE ON tenant.idempotency_keys FROM {API_ROLE};
+             REVOKE EXECUTE ON PROCEDURE tenant.idempotency_sweep FROM {API_ROLE};
+             CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer LANGUAGE sql AS 'SELECT 999'"
+        ))
+        .await
+        .expect("all of it is broken");
+    let missing = |privilege: &str, object: &str| SetupProblem::MissingPrivilege {
+        privilege: privilege.to_owned(),
+        object: object.to_owned(),
+    };
+    let wrong = problems(&store).await;
+    let expected = [
+        missing("EXECUTE", "routine tenant.idempotency_sweep"),
+        missing("UPDATE", "table tenant.idempotency_keys"),
+        SetupProblem::NoRowLevelSecurity,
+        SetupProblem::OtherVersion { found: Some(999), needed: 1 },
+        unregistered,
+    ];
+    assert_eq!(wrong, expected);
+    let message = store.verify().await.expect_err("all of it is wrong").to_string();
+    assert_eq!(message.lines().count(), 6, "{message}");
+}
+
+#[tokio::test]
+async fn are_verified_one_by_one() {
+    let (database, owner) = core().await;
+    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
+    let granted = format!(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn')
+         AND has_function_privilege('{API_ROLE}', p.oid, 'EXECUTE')"
+    );
+    for routine in names(&owner, &granted).await {
+        owner
+            .batch_execute(&format!("REVOKE EXECUTE ON ROUTINE {routine} FROM {API_ROLE}"))
+            .await
+            .expect("the grant goes");
+        let wrong = problems(&store).await;
+        assert!(matches!(wrong[..], [SetupProblem::MissingPrivilege { .. }]), "{routine}: {wrong:?}");
+        migrations::grant(&owner, API_ROLE).await.expect("the grant");
+        assert_eq!(problems(&store).await, [], "{routine}");
+    }
+}
+
+#[tokio::test]
+async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table() {
+    let database = Database::new().await;
+    // It logs in as a superuser, and can become one again.
+    let store = PostgresStore::new(database.pool(1), organization::resource_types());
+    assert!(matches!(problems(&store).await[..], [SetupProblem::ExemptRole { .. }]));
+
+    let empty = Database::empty().await;
+    let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
+    let expected = [SetupProblem::MissingTable, SetupProblem::OtherVersion { found: None, needed: 1 }];
+    assert_eq!(problems(&store).await, expected);
+
+    // The owner of an adopted table is exempt, unless row-level security is forced.
+    let (database, owner) = core().await;
+    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
+    owner
+        .batch_execute(&format!(
+            "ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE};
+             ALTER TABLE tenant.idempotency_keys NO FORCE ROW LEVEL SECURITY"
+        ))
+        .await
+        .expect("the owner");
+    assert_eq!(problems(&store).await, [SetupProblem::NoRowLevelSecurity]);
+    owner.batch_execute("ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY").await.expect("forced");
+    assert_eq!(problems(&store).await, []);
+}
+
+/// The error of the database says which privilege is missing.
+#[tokio::test]
+async fn the_api_role_cannot_execute_the_owners_routines() {
+    let (database, _owner) = core().await;
+    let api = database.api().await;
+    for call in
+        ["tenant.idempotency_validate()", "tenant.idempotency_grant('x')", "tenant.idempotency_write_statements()"]
+    {
+        let error = api.query(&format!("SELECT {call}"), &[]).await.expect_err(call);
+        assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{call}");
+    }
+}
