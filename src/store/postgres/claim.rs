@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    columns::on_lease_ended,
+    columns::{on_foreign_reservation, on_lease_ended},
     connection::{Connections, only_row},
     operation::{Attempt, Operation},
     row::claim_outcome,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     policy::EffectPolicy,
-    store::{Claim, ClaimOutcome, StoreError},
+    store::{Claim, ClaimOutcome, StoreError, TransactionOptions},
 };
 
 /// Claims the key.
@@ -27,6 +27,7 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
             (&claim.lease.as_secs_f64(), Type::FLOAT8),
             (&claim.retention.as_secs_f64(), Type::FLOAT8),
             (&on_lease_ended(claim), Type::TEXT),
+            (&on_foreign_reservation(claim), Type::TEXT),
             (&attempt.status_of(claim), Type::TEXT),
             (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
         ];
@@ -37,10 +38,14 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
-pub(super) async fn look(connections: &Connections, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+pub(super) async fn look(
+    connections: &Connections,
+    claim: &Claim,
+    options: TransactionOptions,
+) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     let ask = |attempt| async move {
-        let begin = Begin::new(claim, attempt);
+        let begin = Begin::new(claim, options, attempt);
         Ok((operation.query(attempt, Begin::SQL, &begin.parameters()).await?, attempt))
     };
     let (rows, attempt) = operation.run(ask, |_| true).await?;
@@ -52,24 +57,28 @@ pub(super) struct Begin<'a> {
     claim: &'a Claim,
     request_hash: &'a [u8],
     lease: f64,
+    idle: f64,
     on_lease_ended: &'static str,
+    on_foreign_reservation: &'static str,
     resource_type: Option<&'a str>,
 }
 
 impl<'a> Begin<'a> {
     pub(super) const SQL: &'static str = include_str!("sql/begin.sql");
 
-    pub(super) fn new(claim: &'a Claim, attempt: Attempt) -> Self {
+    pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt) -> Self {
         Self {
             claim,
             request_hash: claim.request_hash.as_bytes(),
             lease: claim.lease.as_secs_f64(),
+            idle: options.idle.as_secs_f64(),
             on_lease_ended: on_lease_ended(claim),
+            on_foreign_reservation: on_foreign_reservation(claim),
             resource_type: attempt.status_of(claim),
         }
     }
 
-    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 8] {
+    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 10] {
         [
             (self.claim.reservation.user.as_uuid(), Type::UUID),
             (self.claim.reservation.key.as_uuid(), Type::UUID),
@@ -77,7 +86,9 @@ impl<'a> Begin<'a> {
             (&self.claim.procedure, Type::TEXT),
             (&self.request_hash, Type::BYTEA),
             (&self.lease, Type::FLOAT8),
+            (&self.idle, Type::FLOAT8),
             (&self.on_lease_ended, Type::TEXT),
+            (&self.on_foreign_reservation, Type::TEXT),
             (&self.resource_type, Type::TEXT),
         ]
     }

@@ -10,8 +10,10 @@ use tokio_postgres::{
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The SQLSTATE of our functions for a connection that came with an open transaction.
-const OPEN_TRANSACTION: &str = "TI003";
+/// The SQLSTATEs of our functions on a connection that came with an open transaction: one that has run a query; one that
+/// has failed; and one in which a function commits, or would.
+const OPEN_TRANSACTION: [SqlState; 3] =
+    [SqlState::ACTIVE_SQL_TRANSACTION, SqlState::IN_FAILED_SQL_TRANSACTION, SqlState::INVALID_TRANSACTION_TERMINATION];
 
 /// What an error says about its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl Fault {
         }
         match code.code() {
             _ if in_conflict(error) => Self::Conflict,
-            OPEN_TRANSACTION => Self::OpenTransaction,
+            _ if OPEN_TRANSACTION.contains(code) => Self::OpenTransaction,
             _ if [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code) => Self::Overload,
             _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby,
             code => match class(code) {

@@ -49,6 +49,10 @@ const CONFLICTS: u32 = 10;
 /// lost against each other do not meet again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(250)];
 
+/// The pause after a connection that could not be made, for each that could not: a server that restarts, or a connection
+/// that was cut while it was made, is no reason to give up.
+const RECONNECT: Duration = Duration::from_millis(50);
+
 /// The longest time that an attempt has before another one is made beside it.
 const MAX_SHARE: Duration = Duration::from_secs(2);
 
@@ -323,8 +327,13 @@ impl Failures {
     fn next(&mut self, operation: &Operation<'_>, made: Attempt, failure: Failure) -> Next {
         let error = match failure {
             Failure::NoConnection(error) => {
-                let exhausted = operation.connections.are_exhausted();
-                return Next::Fail(operation.error(kind_without_connection(&error, exhausted), error));
+                let kind = kind_without_connection(&error, operation.connections.are_exhausted());
+                self.attempts += 1;
+                return if kind == StoreErrorKind::Unreachable && self.attempts < ATTEMPTS {
+                    Next::Again(made, RECONNECT * self.attempts)
+                } else {
+                    Next::Fail(operation.error(kind, error))
+                };
             }
             Failure::Statement(error) => error,
         };

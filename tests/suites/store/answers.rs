@@ -61,7 +61,9 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         // A standby: another connection may lead to its primary.
         ("25006", Unreachable, false, true),
         // The connection came with an open transaction: another one may not.
-        ("TI003", Refused, false, true),
+        ("25001", Refused, false, true),
+        ("25P02", Refused, false, true),
+        ("2D000", Refused, false, true),
         // Lost against another transaction.
         ("40001", Conflict, false, true),
         ("40P01", Conflict, false, true),
@@ -215,35 +217,4 @@ async fn an_operation_that_loses_against_others_is_tried_again_until_it_wins() {
         .await
         .expect("a trigger");
     store.complete(&first.reservation, &completion("done")).await.expect("it wins in the end");
-}
-
-/// Whatever a connection's first user has left open, a statement in it could be lost with it.
-#[tokio::test]
-async fn a_connection_that_is_refused_for_its_open_transaction_is_replaced() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_extend(
-                 p_user uuid, p_key uuid, p_token uuid, p_lease double precision
-             ) RETURNS boolean LANGUAGE plpgsql AS
-                 $$ BEGIN
-                     IF current_setting('app.left_open', true) = 'yes' THEN
-                         RAISE EXCEPTION 'an open transaction' USING ERRCODE = 'TI003';
-                     END IF;
-                     RETURN true;
-                 END $$",
-        )
-        .await
-        .expect("a function");
-    let pool = database.pool(2);
-    let connections = [pool.get().await.expect("a connection"), pool.get().await.expect("a connection")];
-    let leave = "BEGIN; SELECT set_config('app.left_open', 'yes', true)";
-    connections[0].batch_execute(leave).await.expect("a transaction");
-    drop(connections);
-    let store = patient(pool);
-    let reservation = claim(Uuid::new_v4(), Uuid::new_v4()).reservation;
-    for _ in 0..4 {
-        store.extend(&reservation, HOUR).await.expect("another connection");
-    }
 }

@@ -29,7 +29,7 @@ async fn begin(store: &PostgresStore, user: Uuid) -> Result<Box<dyn StoreTransac
 
 async fn begin_without_key(store: &PostgresStore, user: Option<Uuid>) -> Result<Box<dyn StoreTransaction>, StoreError> {
     let user = user.map(UserId::new);
-    store.begin_without_key(user, Duration::from_secs(60), TransactionOptions::default()).await
+    store.begin_without_key(user, TransactionOptions::default()).await
 }
 
 fn kind(refused: Result<Box<dyn StoreTransaction>, StoreError>) -> StoreErrorKind {

@@ -47,8 +47,7 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
             other => panic!("expected a transaction, got {other:?}"),
         }
         let user = Some(claim.reservation.user);
-        let transaction =
-            store(&pool).begin_without_key(user, Duration::from_secs(60), TransactionOptions::default()).await;
+        let transaction = store(&pool).begin_without_key(user, TransactionOptions::default()).await;
         transaction.expect("the store answers").roll_back().await;
     }
 }

@@ -156,8 +156,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert!(lines.take().contains("ERROR"), "a panic is an error");
 
     let hasty = store.clone().timeout(Duration::from_secs(1));
-    let begin =
-        || hasty.begin_without_key(Some(UserId::new(user)), Duration::from_secs(60), TransactionOptions::default());
+    let begin = || hasty.begin_without_key(Some(UserId::new(user)), TransactionOptions::default());
     let open = begin().await.expect("a transaction");
     begin().await.expect_err("one user has one of three");
     let labels = [("cause", "user_limit")];

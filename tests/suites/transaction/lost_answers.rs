@@ -6,7 +6,7 @@ use protobuf_canonical::RequestHash;
 use tokio_postgres::Client;
 use tonic_idempotency::{
     IdempotencyKey, Transaction, UserId,
-    policy::{EffectPolicy, LeasePolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
     store::{
         BeginOutcome, Claim, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoreTransaction,
@@ -55,6 +55,7 @@ async fn open(store: &PostgresStore, user: Uuid) -> Box<dyn StoreTransaction> {
         lease: Duration::from_secs(60),
         retention: Duration::from_secs(60),
         on_lease_ended: LeasePolicy::Rerun,
+        on_foreign_reservation: ForeignPolicy::InProgress,
         effect: EffectPolicy::Anywhere,
         resource_type: None,
     };

@@ -211,7 +211,7 @@ async fn close_the_connection_outside_of_a_runtime() {
     let pool = database.pool_with(1, COUNT);
     let store = store(&pool, Duration::from_secs(30));
     let options = TransactionOptions::default();
-    let transaction = store.begin_without_key(None, Duration::from_secs(60), options).await.expect("a transaction");
+    let transaction = store.begin_without_key(None, options).await.expect("a transaction");
     assert_eq!(open_transactions(&owner).await, 1);
     std::thread::spawn(move || drop(transaction)).join().expect("no panic");
     all_have_ended(&owner).await;

@@ -1,7 +1,5 @@
 //! Savepoints: what each of their ends leaves, whenever its future is dropped.
 
-use std::time::Duration;
-
 use futures_util::FutureExt as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio_postgres::{Client, types::Type};
@@ -46,7 +44,7 @@ struct Open {
 
 impl Open {
     async fn begin(store: &PostgresStore) -> Self {
-        let begun = store.begin_without_key(None, Duration::from_secs(60), TransactionOptions::default()).await;
+        let begun = store.begin_without_key(None, TransactionOptions::default()).await;
         let engine = begun.expect("a transaction");
         let mut extensions = http::Extensions::new();
         engine.hand_out(&mut extensions);
