@@ -1,6 +1,6 @@
 //! The entries of maps, sorted, each key once.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
@@ -9,7 +9,7 @@ use super::{
     rewrite::read_scalar,
     run::Runs,
     schema::{MapPlan, Schema},
-    sort_key::{SortKey, first_bytes},
+    sort_key::first_bytes,
 };
 
 /// The number of entries with different keys that any message may have.
@@ -17,9 +17,6 @@ const MIN_ENTRIES: usize = 128 << 10;
 
 /// The bytes of a message for each further entry.
 const BYTES_PER_ENTRY: usize = 8;
-
-/// The bytes of runs from which on entries are counted before memory is reserved for them.
-const LARGE: usize = 4 << 10;
 
 /// Added to a position in `Entry::start`: the entry can be copied unchanged. Messages are smaller than 2 GiB.
 const CANONICAL: u32 = 1 << 31;
@@ -47,12 +44,21 @@ impl Entry {
         Ok(runs.from(self.start & !CANONICAL).bytes()?.content)
     }
 
-    fn key<'a>(self, runs: &Runs<'a>) -> SortKey<'a> {
-        let text = match self.text {
-            MISSING => None,
-            position => runs.from(position).bytes().ok(),
-        };
-        SortKey { number: self.number, text: text.map_or(&[], |text| text.content) }
+    /// Returns the key if it is a text, and otherwise an empty text.
+    fn text<'a>(self, runs: &Runs<'a>) -> &'a [u8] {
+        match self.text {
+            // Not `&[]`: to compare memory that is not mapped takes the processor a hundred times as long, even if there
+            // is nothing to compare.
+            MISSING => runs.empty(),
+            position => runs.from(position).bytes().map_or(runs.empty(), |text| text.content),
+        }
+    }
+
+    fn cmp_keys(self, other: Self, runs: &Runs<'_>) -> Ordering {
+        self.number.cmp(&other.number).then_with(|| match self.text == other.text {
+            true => Ordering::Equal,
+            false => self.text(runs).cmp(other.text(runs)),
+        })
     }
 }
 
@@ -89,7 +95,6 @@ impl Entries {
         depth: u32,
     ) -> Result<(), CanonicalError> {
         let first = self.entries.len();
-        self.reserve(runs, of.clone())?;
         for index in of {
             let mut reader = runs.reader(runs.get(index));
             while !reader.is_empty() {
@@ -103,29 +108,21 @@ impl Entries {
         Ok(())
     }
 
-    /// Reserves memory for large maps at once: growing would need half as much again.
-    fn reserve(&mut self, runs: &Runs<'_>, of: Range<usize>) -> Result<(), CanonicalError> {
-        let bytes: usize = of.clone().map(|index| runs.reader(runs.get(index)).rest().len()).sum();
-        if bytes < LARGE {
-            return Ok(());
-        }
-        let mut count: usize = 0;
-        for index in of {
-            let mut reader = runs.reader(runs.get(index));
-            while !reader.is_empty() {
-                reader.tag()?;
-                reader.bytes()?;
-                count += 1;
-            }
-        }
-        self.entries.reserve_exact(count.min(self.max.saturating_sub(self.entries.len())));
-        Ok(())
+    /// Makes room for more entries: for many at once, as growing needs the memory before and after at the same time.
+    #[cold]
+    fn grow(&mut self) {
+        let len = self.entries.len();
+        let left = self.max.saturating_sub(len);
+        self.entries.reserve_exact(if len < self.max / 8 { len.max(8).min(left) } else { left });
     }
 
     fn push(&mut self, runs: &Runs<'_>, first: usize, entry: Entry) -> Result<(), CanonicalError> {
         match self.entries[first..].last_mut() {
-            Some(last) if last.key(runs) == entry.key(runs) => *last = entry,
+            Some(last) if last.cmp_keys(entry, runs).is_eq() => *last = entry,
             _ => {
+                if self.entries.len() == self.entries.capacity() {
+                    self.grow();
+                }
                 if self.entries.len() >= self.max {
                     self.sort(runs, first);
                     // Sorting again after a few more would take too long.
@@ -141,16 +138,15 @@ impl Entries {
 
     /// Sorts the entries from `first` on, and removes all but the last to arrive of equal keys.
     fn sort(&mut self, runs: &Runs<'_>, first: usize) {
-        let by_key_and_arrival = |entry: &Entry| (entry.key(runs), entry.start & !CANONICAL);
         self.entries[first..].sort_unstable_by(|a, b| {
-            let by_number = a.number.cmp(&b.number);
-            by_number.then_with(|| by_key_and_arrival(a).cmp(&by_key_and_arrival(b)))
+            let by_arrival = || (a.start & !CANONICAL).cmp(&(b.start & !CANONICAL));
+            a.cmp_keys(*b, runs).then_with(by_arrival)
         });
         let mut kept = first;
         for index in first..self.entries.len() {
             let entry = self.entries[index];
             let next = self.entries.get(index + 1);
-            if next.is_none_or(|next| next.number != entry.number || next.key(runs) != entry.key(runs)) {
+            if next.is_none_or(|next| next.cmp_keys(entry, runs).is_ne()) {
                 self.entries[kept] = entry;
                 kept += 1;
             }
@@ -168,6 +164,9 @@ fn read<'a>(
     depth: u32,
 ) -> Result<Entry, CanonicalError> {
     let is_text = map.key.wire() == WireType::Bytes;
+    if content.is_empty() {
+        return Ok(Entry { number: if is_text { 0 } else { map.key.sort_key(0) }, text: MISSING, start });
+    }
     if let Some(key) = canonical_entry(schema, map, content) {
         // The key comes first, after its tag, which is one byte.
         let text = if is_text { runs.position(content) + 1 } else { MISSING };

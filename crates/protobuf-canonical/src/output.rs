@@ -95,6 +95,16 @@ impl Output {
     /// Writes the length of what was written since, and returns it. Usually it fits, and nothing has to be moved.
     pub(super) fn end_delimited(&mut self, Delimited { start, room }: Delimited) -> usize {
         let length = self.len() - start - room;
+        if length < 0x80 && room == 1 && start >= self.full_len {
+            self.last[start - self.full_len] = length as u8;
+            return length;
+        }
+        self.end_long(start, room, length);
+        length
+    }
+
+    #[inline(never)]
+    fn end_long(&mut self, start: usize, room: usize, length: usize) {
         let mut encoded = [0; MAX_VARINT_LEN];
         let mut unused = encoded.as_mut_slice();
         encode_varint(length as u64, &mut unused);
@@ -120,7 +130,6 @@ impl Output {
         if segment_start < self.full_len {
             self.full_len = self.full_len + after - before;
         }
-        length
     }
 }
 

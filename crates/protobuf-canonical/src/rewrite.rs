@@ -75,7 +75,9 @@ impl<'a> Raw<'a> {
 impl<'a> Rewriter<'a> {
     /// Writes the message whose fields are the runs from `first` on, and removes them.
     fn message(&mut self, plan: &'a MessagePlan, first: usize, depth: u32) -> Result<(), CanonicalError> {
-        self.runs.sort(first);
+        if self.runs.len() > first + 1 {
+            self.runs.sort(first);
+        }
         let end = self.runs.len();
         let mut next = first;
         while next < end {

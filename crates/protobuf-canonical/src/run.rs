@@ -76,26 +76,39 @@ impl<'a> Runs<'a> {
     /// Appends the runs of one piece of a message.
     pub(super) fn collect(&mut self, plan: &MessagePlan, piece: &'a [u8], depth: u32) -> Result<(), CanonicalError> {
         let mut reader = Reader::new(piece);
-        let mut open = None;
+        let (mut open, mut repeated) = (None, None);
         while !reader.is_empty() {
             let start = self.position(reader.rest());
             let tag = reader.tag()?;
-            let field = plan.known(tag);
             reader.skip(tag, depth)?;
             let end = self.position(reader.rest());
+            if let (Some(encoded), Some(run)) = (repeated, self.runs.last_mut())
+                && encoded == tag.encoded()
+            {
+                run.end = end;
+                continue;
+            }
+            let field = plan.known(tag);
             let number = field.map_or(0, |field| field.number);
+            let replaces = field.is_some_and(|field| replaces(field.shape));
             match self.runs.last_mut() {
                 Some(run) if open == Some(number) => {
                     run.end = end;
-                    if field.is_some_and(|field| replaces(field.shape)) {
+                    if replaces {
                         run.start = start;
                     }
                 }
                 _ => self.push(Run { rank: field.map_or(UNKNOWN, |field| field.rank), start, end })?,
             }
-            open = Some(number);
+            // The same tag once more needs no search for its field.
+            (open, repeated) = (Some(number), (!replaces).then_some(tag.encoded()));
         }
         Ok(())
+    }
+
+    /// Returns an empty part of the message.
+    pub(super) fn empty(&self) -> &'a [u8] {
+        &self.wire[..0]
     }
 
     fn push(&mut self, run: Run) -> Result<(), CanonicalError> {

@@ -41,15 +41,23 @@ pub(super) struct MessageId(usize);
 pub(super) struct MessagePlan {
     /// The fields, sorted by number.
     fields: Vec<FieldPlan>,
-    /// Whether field n is at `fields[n - 1]`. True for most messages, and avoids the binary search.
+    /// Whether field n is at `fields[n - 1]`. True for most messages, and avoids the search.
     dense: bool,
+    /// Of each low number, the index of its field, plus one; 0 for a number without a field.
+    low: Vec<u8>,
 }
+
+/// The numbers in [`MessagePlan::low`] are below this one. All indexes fit into a byte.
+const LOW: u32 = 128;
 
 impl MessagePlan {
     #[inline]
     pub(super) fn field(&self, number: u32) -> Option<&FieldPlan> {
         if self.dense {
             return self.fields.get((number as usize).wrapping_sub(1));
+        }
+        if let Some(index) = self.low.get(number as usize) {
+            return self.fields.get(usize::from(*index).wrapping_sub(1));
         }
         let found = self.fields.binary_search_by_key(&number, |field| field.number);
         found.ok().map(|index| &self.fields[index])
@@ -260,7 +268,13 @@ impl Compiler {
 
         fields.sort_by_key(|field| field.number);
         let dense = fields.iter().zip(1..).all(|(field, number)| field.number == number);
-        MessagePlan { fields, dense }
+        let mut low = vec![0; if dense { 0 } else { LOW as usize }];
+        for (field, index) in fields.iter().zip(1..).take_while(|(field, _)| field.number < LOW) {
+            if let Some(low) = low.get_mut(field.number as usize) {
+                *low = index;
+            }
+        }
+        MessagePlan { fields, dense, low }
     }
 
     fn shape(&mut self, field: &FieldDescriptor) -> Shape {

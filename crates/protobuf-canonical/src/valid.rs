@@ -24,9 +24,16 @@ impl<'a> Valid<'a> {
 
     /// Reads one message: to the end of the bytes, or to the end tag of the group with number `group`.
     fn message(&mut self, plan: &MessagePlan, group: Option<u32>, depth: u32) -> Result<(), CanonicalError> {
+        let mut last = None;
         while !self.reader.is_empty() {
             let tag = self.reader.tag()?;
-            match plan.known(tag) {
+            let known = match last {
+                // The same tag once more needs no search for its field.
+                Some((encoded, known)) if encoded == tag.encoded() => known,
+                _ => plan.known(tag),
+            };
+            last = Some((tag.encoded(), known));
+            match known {
                 Some(field) if field.tag == tag.encoded() => match field.shape {
                     Shape::Map(map) => self.entry(map, depth)?,
                     Shape::Packed(scalar) => self.packed(scalar)?,
