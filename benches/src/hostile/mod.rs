@@ -29,8 +29,8 @@ const MOST_MEMORY: f64 = 3.0;
 
 const TEXT: &str = "\
 A client chooses the bytes that the layer hashes. Each of these messages has about 4 MiB, the default limit, and is made to cost as \
-much time or memory as possible. They are compared with a plain message of that size: a list of small messages, canonical. Each \
-hostile message takes turns with it. The memory is the peak of what is allocated for the hash, the message itself, and once more \
+much time or memory as possible. They are compared with a plain message of that size, a list of small messages that is not \
+canonical, as prost's messages with maps are not. Each message takes turns with it. The memory is the peak of what is allocated for the hash, the message itself, and once more \
 the message, as the handler gets it. A message that would cost too much is refused; the table says so. The same is measured for \
 JSON, which is read into a message before it is hashed.";
 
@@ -56,8 +56,8 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
         Err(error) if error.kind() == CanonicalErrorKind::TooCostly => Ok(true),
         Err(error) => Err(Error::from(error)),
     };
-    let [plain_one, shuffled] = plain(size);
-    let others: Vec<_> = std::iter::once(shuffled).chain(hostile(size)).collect();
+    let [in_order, plain_one] = plain(size);
+    let others: Vec<_> = std::iter::once(in_order).chain(hostile(size)).collect();
     let hashed = compare(context, &plain_one, &others, hash)?;
 
     let reader = Json::new(true);

@@ -18,8 +18,8 @@ pub fn plain(size: usize) -> [Shape; 2] {
     };
     let lines = repeated(size, line);
     [
-        Shape { name: "plain", message: [bytes(1, b"an order"), lines.clone()].concat() },
-        Shape { name: "plain, out of order", message: [lines, bytes(1, b"an order")].concat() },
+        Shape { name: "plain, canonical", message: [bytes(1, b"an order"), lines.clone()].concat() },
+        Shape { name: "plain", message: [lines, bytes(1, b"an order")].concat() },
     ]
 }
 
