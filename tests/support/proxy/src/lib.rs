@@ -6,6 +6,7 @@
 //! | [`delay_answers`](Proxy::delay_answers) | make the server seem further away |
 //! | [`hold`](Proxy::hold), [`release`](Proxy::release) | let nothing pass for a while |
 //! | [`silence_connections`](Proxy::silence_connections) | drop what is sent on them, and leave them open |
+//! | [`cut_silent_connections`](Proxy::cut_silent_connections) | cut those, and no others |
 //! | [`cut`](Proxy::cut), [`mend`](Proxy::mend), [`cut_connections`](Proxy::cut_connections) | cut the connections now |
 //! | [`cut_later`](Proxy::cut_later), [`forget_cuts`](Proxy::forget_cuts) | cut them in the middle of a message, or around a COMMIT |
 //!

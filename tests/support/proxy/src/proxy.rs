@@ -91,6 +91,11 @@ impl Proxy {
         self.shared.silence_connections();
     }
 
+    /// Cuts the connections that are silent, as both sides do when nothing has answered them for long enough.
+    pub fn cut_silent_connections(&self) {
+        self.shared.cut_silent_connections();
+    }
+
     /// Arms a cut, which happens after those that were armed before. `on_cut` is called when it happens, before a client
     /// can notice.
     pub fn cut_later(&self, cut: Cut, on_cut: impl FnOnce() + Send + 'static) {

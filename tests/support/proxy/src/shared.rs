@@ -102,6 +102,12 @@ impl Shared {
         self.woken.notify_all();
     }
 
+    /// Closes the connections that are silent.
+    pub(crate) fn cut_silent_connections(&self) {
+        self.state().connections.extract_if(.., |connection| connection.is_silent()).for_each(|it| it.close());
+        self.woken.notify_all();
+    }
+
     /// Waits until a connection that is silent is cut.
     pub(crate) fn wait_while_silent(&self, connection: &Connection) {
         let waits = |_: &mut State| connection.is_silent() && !connection.is_closed();

@@ -216,6 +216,21 @@ fn the_end_of_a_silent_connection_does_not_reach_the_server() {
 }
 
 #[test]
+fn cuts_silent_connections_and_no_others() {
+    let proxy = proxy();
+    let mut silent = connect(&proxy);
+    assert_eq!(echo(&mut silent, b"before"), b"before");
+    proxy.silence_connections();
+    let mut other = connect(&proxy);
+    assert_eq!(echo(&mut other, b"before"), b"before");
+
+    proxy.cut_silent_connections();
+
+    assert_eq!(read(&mut silent, &mut [0]), 0);
+    assert_eq!(echo(&mut other, b"after"), b"after");
+}
+
+#[test]
 fn cut_it_takes_no_connections_until_it_is_mended() {
     let proxy = proxy();
     let mut stream = connect(&proxy);
