@@ -44,7 +44,7 @@ const SETTINGS: [&str; 8] = [
 
 /// A private PgBouncer in transaction mode (`pool_mode = transaction`) in front of a server: a client has a server
 /// connection during a transaction only. Up to 500 clients share at most [four](Self::SERVER_CONNECTIONS) connections
-/// for a database, in rotation.
+/// for a database, in rotation, unless it is [started with](Self::start_with) other settings.
 ///
 /// It admits one user, the given one, with their password. That user may also use its console, the database
 /// `pgbouncer`. It is removed when this is dropped, and when the process ends, like a private
@@ -69,7 +69,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// The maximum number of connections to the server for one database.
+    /// The maximum number of connections to the server for one database, if it is not set otherwise.
     pub const SERVER_CONNECTIONS: usize = 4;
 
     /// The reason why this machine cannot run PgBouncer; `None` if it can.
@@ -85,8 +85,21 @@ impl PgBouncer {
     /// PgBouncer [cannot run](Self::missing) here, `server` has no host or no user, or there is no answer within 30 s;
     /// the error then has the last lines of the log.
     pub async fn start(server: &Config) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Self::start_with(server, &[]).await
+    }
+
+    /// Does the same as [`start`](Self::start), with further settings: lines of `pgbouncer.ini`, such as
+    /// `default_pool_size = 20`, which replace its own settings of the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), or a setting is wrong.
+    pub async fn start_with(
+        server: &Config,
+        settings: &[&str],
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let program = program()?;
-        let upstream = Upstream::new(server)?;
+        let upstream = Upstream::new(server, settings)?;
         background::runtime().spawn(async move { start(&program, &upstream).await }).await?
     }
 
@@ -109,11 +122,12 @@ struct Upstream {
     host: String,
     password: Option<String>,
     port: u16,
+    settings: Vec<String>,
     user: String,
 }
 
 impl Upstream {
-    fn new(config: &Config) -> Result<Self, Cause> {
+    fn new(config: &Config, settings: &[&str]) -> Result<Self, Cause> {
         let host = match config.get_hosts().first() {
             Some(Host::Tcp(host)) => host.clone(),
             #[cfg(unix)]
@@ -125,6 +139,7 @@ impl Upstream {
             host,
             password: config.get_password().map(|password| String::from_utf8(password.to_vec())).transpose()?,
             port: config.get_ports().first().copied().unwrap_or(5432),
+            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
             user: config.get_user().ok_or("the server's connection string has no user")?.to_owned(),
         })
     }
@@ -139,6 +154,7 @@ impl Upstream {
         lines.push(format!("listen_port = {port}"));
         lines.push(format!("auth_type = {authentication}"));
         lines.push(format!("admin_users = {}", self.user));
+        lines.extend(self.settings.iter().cloned());
         lines
     }
 
@@ -204,7 +220,7 @@ mod tests {
     use super::*;
 
     fn upstream(server: &str) -> Upstream {
-        Upstream::new(&server.parse().expect("an address")).expect("a server")
+        Upstream::new(&server.parse().expect("an address"), &[]).expect("a server")
     }
 
     #[test]
