@@ -70,7 +70,8 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     let issuer = Issuer::new()?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
     let site = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
-    let service = Service::new(args, server.url(), issuer.authentication(), site).await?;
+    let api_database_url = api_database_url().unwrap_or_else(|| server.url().to_owned());
+    let service = Service::new(args, &api_database_url, issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
     let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
@@ -97,6 +98,11 @@ async fn until_stopped(
     tracing::info!("shutting down; press Ctrl-C again to stop without waiting for running calls");
     let (served, ()) = tokio::join!(time::timeout(GRACE, serving), service.shutdown(GRACE));
     served.unwrap_or(Ok(()))
+}
+
+/// The URL of the API's own connections, if it is not the same.
+fn api_database_url() -> Option<String> {
+    env::var("API_DATABASE_URL").ok().filter(|url| !url.is_empty())
 }
 
 fn ready<'a>(address: SocketAddr, database_url: &'a str, issuer: &Issuer) -> Result<Ready<'a>, Error> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Router, http::Request};
 use deadpool_postgres::Pool;
 use tokio::net::TcpListener;
 use tonic::{
@@ -16,6 +16,7 @@ use tonic_idempotency::{
     store::PostgresStore,
 };
 use tower_layer::Layer;
+use tracing::Span;
 
 use crate::{
     Args, FILE_DESCRIPTOR_SET,
@@ -45,15 +46,15 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// The services on this database, and a site beside them.
+    /// The services on the database at this URL, and a site beside them.
     pub(crate) async fn new(
         args: &Args,
-        database_url: &str,
+        api_database_url: &str,
         authentication: Authentication,
         site: Router,
     ) -> Result<Self, Error> {
         // Two pools, so that slow handlers, each on a connection, do not keep the store from its own.
-        let pools = [database::pool(database_url)?, database::pool(database_url)?];
+        let pools = [database::pool(api_database_url)?, database::pool(api_database_url)?];
         let [store_pool, handler_pool] = pools.clone();
         let database = Database::new(handler_pool, args.handler_delay);
 
@@ -86,6 +87,7 @@ impl Service {
     pub(crate) async fn serve(&self, listener: TcpListener, signals: Signals) -> Result<(), Error> {
         Server::builder()
             .accept_http1(true) // browsers speak HTTP/2 over TLS alone
+            .trace_fn(call_span)
             .add_routes(self.routes.clone())
             .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), async move {
                 signals.first().await;
@@ -108,6 +110,12 @@ impl Service {
         self.sweeping.stop().await;
         self.pools.iter().for_each(Pool::close);
     }
+}
+
+/// The span of a call, for a program that watches the sample's steps. No log shows it.
+fn call_span(request: &Request<()>) -> Span {
+    let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok());
+    tracing::trace_span!(target: "organization::step", "call", key)
 }
 
 /// What the command line says of every procedure.
