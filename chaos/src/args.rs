@@ -50,8 +50,22 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) lease: Duration,
 
-    /// The faults: `all`, `none`, or a comma-separated list of commit-cut, connection-cut, connections-cut,
-    /// database-kill, full-pool, hang-up, server-kill, stall, step-kill and zombie.
+    /// The sample's policy, in reserved mode, for a call while the store cannot be asked. `proceed` runs it unprotected,
+    /// which can make duplicates; they are counted apart. In transactional mode such a call is always refused.
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
+    pub(crate) on_store_unavailable: StorePolicy,
+
+    /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
+    #[arg(long)]
+    pub(crate) pgbouncer: bool,
+
+    /// Make SERIALIZABLE the isolation level of every transaction that does not say another one.
+    #[arg(long)]
+    pub(crate) serializable: bool,
+
+    /// The faults: `all`, `none`, or a comma-separated list of bouncer-kill, commit-cut, connection-cut,
+    /// connections-cut, database-kill, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
+    /// step-kill and zombie. There is no bouncer-kill without `--pgbouncer`.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
@@ -64,7 +78,7 @@ pub struct Args {
     pub(crate) verbose: bool,
 
     /// Break promises on purpose, behind the back of the service, to test the auditor: `all`, or a comma-separated list
-    /// of execute, forget, hold, lose and swap.
+    /// of execute, forget, hold, lose, swap and unprotect.
     #[arg(long, value_name = "LIST", default_value = "none", hide = true)]
     pub(crate) sabotage: Sabotage,
 }
@@ -129,6 +143,30 @@ impl fmt::Display for LeasePolicy {
     }
 }
 
+/// The policy for a call while the store cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StorePolicy {
+    /// The call runs unprotected.
+    Proceed,
+    /// The call is refused.
+    Reject,
+}
+
+impl StorePolicy {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Proceed => "proceed",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+impl fmt::Display for StorePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -146,6 +184,8 @@ mod tests {
         assert_eq!((args.operations, args.servers, args.clients), (10_000, 3, 16));
         assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
         assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
+        assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
+        assert!(!args.pgbouncer && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!(args.seed, None);
     }

@@ -1,12 +1,13 @@
 //! The PostgreSQL server that the harness kills.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use scratch_postgres::{Server, Source};
+use tcp_proxy::Proxy;
 use tokio::{sync::Mutex, time};
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::error::Error;
+use crate::{bouncer::Bouncer, error::Error, fleet::Urls, plan::Plan};
 
 /// The time that a connection of the harness itself may take.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -14,21 +15,26 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The time that the database may take to be killed or to come back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The harness's own PostgreSQL server. It keeps committed data when it is killed.
+/// The isolation level of every transaction that does not say another one.
+const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'";
+
+/// The harness's own PostgreSQL server, and the PgBouncer in front of it, if there is one. The server keeps committed data
+/// when it is killed.
 #[derive(Debug)]
 pub(crate) struct Database {
     address: SocketAddr,
+    bouncer: Option<Bouncer>,
     server: Mutex<Server>,
     url: String,
 }
 
 impl Database {
-    /// Starts the server.
+    /// Starts the server, and a PgBouncer, if the plan says so.
     ///
     /// # Errors
     ///
-    /// The server binaries are not installed, or the server does not start.
-    pub(crate) async fn start() -> Result<Self, Error> {
+    /// The binaries of one of them are not installed, or it does not start.
+    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
         let server = Server::start_durable(&[Source::Installed]).await.map_err(|error| {
             format!(
                 "the harness kills its own PostgreSQL server, and needs the server binaries (initdb and postgres) for \
@@ -38,12 +44,26 @@ impl Database {
         let url = server.url().to_owned();
         let config: Config = url.parse()?;
         let port = config.get_ports().first().copied().ok_or("the server has no port")?;
-        Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), server: Mutex::new(server), url })
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut database = Self { address, bouncer: None, server: Mutex::new(server), url };
+        let owner = database.connect().await?;
+        if plan.serializable {
+            owner.batch_execute(SERIALIZABLE).await?;
+        }
+        if plan.pgbouncer {
+            database.bouncer = Some(Bouncer::start(&owner, &config, address).await?);
+        }
+        Ok(database)
     }
 
-    /// The address that the server listens on while it runs.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    /// The address for the servers' connections: the server's, or PgBouncer's.
+    pub(crate) fn entrance(&self) -> SocketAddr {
+        self.bouncer.as_ref().map_or(self.address, Bouncer::address)
+    }
+
+    /// The proxy between PgBouncer and the server.
+    pub(crate) fn behind_bouncer(&self) -> Option<&Arc<Proxy>> {
+        self.bouncer.as_ref().map(Bouncer::behind)
     }
 
     /// The superuser's URL.
@@ -51,9 +71,15 @@ impl Database {
         &self.url
     }
 
-    /// The superuser's URL with another address, such as a proxy's.
-    pub(crate) fn url_through(&self, address: SocketAddr) -> String {
-        self.url.replacen(&format!("@{}/", self.address), &format!("@{address}/"), 1)
+    /// The URLs of a server, through a proxy of the [entrance](Self::entrance). Behind PgBouncer these are the API's own
+    /// connections alone: what a server does at its start, and its worker, go directly to the database, as people
+    /// configure it.
+    pub(crate) fn urls_through(&self, proxy: SocketAddr) -> Urls {
+        let through = |url: &str| url.replacen(&format!("@{}/", self.entrance()), &format!("@{proxy}/"), 1);
+        match &self.bouncer {
+            Some(bouncer) => Urls { api: Some(through(bouncer.url())), database: self.url.clone() },
+            None => Urls { api: None, database: through(&self.url) },
+        }
     }
 
     /// Connects as superuser, not through a proxy.

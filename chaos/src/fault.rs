@@ -16,16 +16,36 @@ pub(crate) enum FaultKind {
     AfterCommitCut,
     /// A connection between a server and the database was cut before a COMMIT arrived.
     BeforeCommitCut,
+    /// A connection between PgBouncer and the database was cut after a COMMIT was done, and before its answer.
+    BouncerAfterCommitCut,
+    /// A connection between PgBouncer and the database was cut before a COMMIT arrived.
+    BouncerBeforeCommitCut,
+    /// All connections between PgBouncer and the database were cut at once.
+    BouncerCut,
+    /// Nothing that was sent on the connections between PgBouncer and the database arrived, until they were cut.
+    BouncerSilenced,
+    /// The database ended all sessions of PgBouncer.
+    BouncerTerminated,
     /// A client dropped its call.
     ClientHungUp,
     /// One connection between a server and the database was cut in the middle of its traffic.
     ConnectionCut,
     /// All connections between a server and the database were cut at once.
     ConnectionsCut,
+    /// Nothing that was sent on the connections between a server and the database arrived, until they were cut.
+    ConnectionsSilenced,
     /// Every process of the database was killed; the database was started again on the same data.
     DatabaseKilled,
     /// The traffic between a server and the database was held for a while, or each answer was delayed.
     DatabaseStalled,
+    /// Many clients sent calls with keys to a server, and hung up at once.
+    Flooded,
+    /// One user had more slow calls on a server than it has connections for.
+    Hogged,
+    /// The look-up of statuses was slow.
+    OutboxAsleep,
+    /// The outbox was locked.
+    OutboxLocked,
     /// The table of keys was locked, and more calls came than the server has connections for.
     PoolFull,
     /// A server was killed at a random moment.
@@ -39,12 +59,36 @@ pub(crate) enum FaultKind {
 impl FaultKind {
     /// Whether the client itself caused it, which changes nothing for its operation.
     pub(crate) fn is_of_clients(self) -> bool {
-        self == Self::ClientHungUp
+        matches!(self, Self::ClientHungUp | Self::Flooded | Self::Hogged)
     }
 
     /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
-        matches!(self, Self::DatabaseStalled | Self::PoolFull | Self::ServerPausedAt(_))
+        matches!(self, Self::DatabaseStalled | Self::OutboxLocked | Self::PoolFull | Self::ServerPausedAt(_))
+    }
+
+    /// Whether it ends connections to the database, which can be made again at once.
+    pub(crate) fn is_cut(self) -> bool {
+        matches!(
+            self,
+            Self::AfterCommitCut
+                | Self::BeforeCommitCut
+                | Self::BouncerAfterCommitCut
+                | Self::BouncerBeforeCommitCut
+                | Self::BouncerCut
+                | Self::BouncerTerminated
+                | Self::ConnectionCut
+                | Self::ConnectionsCut
+        )
+    }
+
+    /// The same cut between PgBouncer and the database.
+    pub(crate) fn behind_bouncer(self) -> Self {
+        match self {
+            Self::AfterCommitCut => Self::BouncerAfterCommitCut,
+            Self::BeforeCommitCut => Self::BouncerBeforeCommitCut,
+            other => other,
+        }
     }
 }
 
@@ -64,11 +108,21 @@ impl fmt::Display for FaultKind {
         match self {
             Self::AfterCommitCut => f.write_str("connection cut after a COMMIT, before its answer"),
             Self::BeforeCommitCut => f.write_str("connection cut before a COMMIT arrived"),
+            Self::BouncerAfterCommitCut => f.write_str("connection of PgBouncer cut after a COMMIT"),
+            Self::BouncerBeforeCommitCut => f.write_str("connection of PgBouncer cut before a COMMIT"),
+            Self::BouncerCut => f.write_str("all connections of PgBouncer cut"),
+            Self::BouncerSilenced => f.write_str("connections of PgBouncer silent"),
+            Self::BouncerTerminated => f.write_str("sessions of PgBouncer terminated"),
             Self::ClientHungUp => f.write_str("client hung up"),
             Self::ConnectionCut => f.write_str("one database connection cut mid-flight"),
             Self::ConnectionsCut => f.write_str("all database connections of a server cut"),
+            Self::ConnectionsSilenced => f.write_str("database connections of a server silent"),
             Self::DatabaseKilled => f.write_str("PostgreSQL killed and restarted"),
             Self::DatabaseStalled => f.write_str("database connections of a server stalled"),
+            Self::Flooded => f.write_str("flood of calls that hang up"),
+            Self::Hogged => f.write_str("one user holds all transactions"),
+            Self::OutboxAsleep => f.write_str("look-up of statuses slow"),
+            Self::OutboxLocked => f.write_str("outbox locked"),
             Self::PoolFull => f.write_str("pool of a server full"),
             Self::ServerKilled => f.write_str("server killed at a random moment"),
             Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
@@ -80,13 +134,18 @@ impl fmt::Display for FaultKind {
 /// Faults that are enabled and disabled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
+    BouncerKill,
     CommitCut,
     ConnectionCut,
     ConnectionsCut,
     DatabaseKill,
+    Flood,
     FullPool,
     HangUp,
+    Hog,
     ServerKill,
+    Silence,
+    SlowOutbox,
     Stall,
     StepKill,
     Zombie,
@@ -94,13 +153,18 @@ pub(crate) enum Family {
 
 impl Named for Family {
     const ALL: &'static [Self] = &[
+        Self::BouncerKill,
         Self::CommitCut,
         Self::ConnectionCut,
         Self::ConnectionsCut,
         Self::DatabaseKill,
+        Self::Flood,
         Self::FullPool,
         Self::HangUp,
+        Self::Hog,
         Self::ServerKill,
+        Self::Silence,
+        Self::SlowOutbox,
         Self::Stall,
         Self::StepKill,
         Self::Zombie,
@@ -108,13 +172,18 @@ impl Named for Family {
 
     fn name(self) -> &'static str {
         match self {
+            Self::BouncerKill => "bouncer-kill",
             Self::CommitCut => "commit-cut",
             Self::ConnectionCut => "connection-cut",
             Self::ConnectionsCut => "connections-cut",
             Self::DatabaseKill => "database-kill",
+            Self::Flood => "flood",
             Self::FullPool => "full-pool",
             Self::HangUp => "hang-up",
+            Self::Hog => "hog",
             Self::ServerKill => "server-kill",
+            Self::Silence => "silence",
+            Self::SlowOutbox => "slow-outbox",
             Self::Stall => "stall",
             Self::StepKill => "step-kill",
             Self::Zombie => "zombie",

@@ -4,8 +4,10 @@ use std::{
     collections::{BTreeSet, HashSet, VecDeque},
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
+
+use uuid::Uuid;
 
 use crate::{fault::FaultKind, operation::Variant, outcome::Outcome};
 
@@ -13,6 +15,8 @@ use crate::{fault::FaultKind, operation::Variant, outcome::Outcome};
 #[derive(Debug)]
 pub(crate) struct Journal {
     begun: Instant,
+    /// The same moment on the clock that all processes share.
+    begun_at: SystemTime,
     entries: Mutex<Entries>,
 }
 
@@ -21,12 +25,18 @@ pub(crate) struct Journal {
 pub(crate) struct Entries {
     /// In the order of their beginnings.
     pub(crate) attempts: Vec<Attempt>,
+    /// The times at which a witness beside a server could not ask the database.
+    pub(crate) blackouts: Vec<Blackout>,
     /// In the order of their ends.
     pub(crate) faults: Vec<Fault>,
     /// Operations that their client gave up.
     pub(crate) given_up: HashSet<u32>,
     /// The last lines that servers logged, from warnings up.
     pub(crate) lines: VecDeque<Line>,
+    /// Calls that waited too long while another user had all transactions of their server.
+    pub(crate) starved: Vec<Starved>,
+    /// The unprotected runs that servers reported.
+    pub(crate) unprotected: Vec<UnprotectedRun>,
     /// Servers that ended without an order to.
     pub(crate) unexpected_ends: Vec<(Duration, ServerId)>,
     /// Starts of servers that failed, as they do while the database is away.
@@ -89,8 +99,12 @@ pub(crate) enum Purpose {
     Burst,
     /// To see what a retry gets when all faults are over.
     Final,
+    /// To be one of many calls that hang up at once.
+    Flood,
     /// To get an answer sooner, together with another at the same time.
     Hedge,
+    /// To hold one of a server's transactions, together with others at the same time.
+    Hog,
     /// To see what a retry gets after the operation was acknowledged.
     LookBack,
 }
@@ -125,6 +139,39 @@ impl fmt::Display for Whom {
     }
 }
 
+/// A time at which a witness beside a server could not ask the database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blackout {
+    /// The server's number.
+    pub(crate) slot: usize,
+    /// The last time before it at which the database had answered.
+    pub(crate) begun: Duration,
+    /// The time of the next answer, or the end of the last failure so far.
+    pub(crate) ended: Duration,
+}
+
+/// An operation that was not answered in time while another user had all transactions of its server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Starved {
+    pub(crate) operation: u32,
+    pub(crate) server: ServerId,
+    pub(crate) begun: Duration,
+    pub(crate) ended: Duration,
+}
+
+/// A call with a key whose handler ran unprotected.
+#[derive(Clone, Debug)]
+pub(crate) struct UnprotectedRun {
+    pub(crate) server: ServerId,
+    /// The call's key; `None` if it is not known.
+    pub(crate) key: Option<Uuid>,
+    pub(crate) cause: String,
+    /// When the store was asked.
+    pub(crate) asked: Duration,
+    /// When the handler began.
+    pub(crate) ran: Duration,
+}
+
 /// A line of a server's log.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
@@ -142,7 +189,7 @@ impl Journal {
     const MOST_LINES: usize = 50_000;
 
     pub(crate) fn new() -> Self {
-        Self { begun: Instant::now(), entries: Mutex::default() }
+        Self { begun: Instant::now(), begun_at: SystemTime::now(), entries: Mutex::default() }
     }
 
     /// The time since the journal's creation.
@@ -175,6 +222,27 @@ impl Journal {
     pub(crate) fn fault(&self, kind: FaultKind, whom: Whom, begun: Duration) {
         let ended = self.now();
         self.entries().faults.push(Fault { kind, whom, begun, ended });
+    }
+
+    /// The time of the journal at a moment of the clock that all processes share.
+    pub(crate) fn at(&self, moment: SystemTime) -> Duration {
+        moment.duration_since(self.begun_at).unwrap_or_default()
+    }
+
+    /// Notes that a witness could not ask the database since `begun`. Returns the place of the entry.
+    pub(crate) fn blackout(&self, slot: usize, begun: Duration) -> usize {
+        let ended = self.now();
+        let mut entries = self.entries();
+        entries.blackouts.push(Blackout { slot, begun, ended });
+        entries.blackouts.len() - 1
+    }
+
+    /// Notes that a blackout has lasted until now.
+    pub(crate) fn blackout_lasts(&self, place: usize) {
+        let now = self.now();
+        if let Some(blackout) = self.entries().blackouts.get_mut(place) {
+            blackout.ended = now;
+        }
     }
 
     /// Notes a line of a server's log.

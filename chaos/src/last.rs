@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time};
 use crate::{
     database::Database,
     error::Error,
-    fleet::{Backend, Orders, Process, Rotation, Setting},
+    fleet::{Backend, Orders, Process, Rotation, Setting, Urls},
     journal::{Journal, Purpose, ServerId},
     mode::Mode,
     operation::{Operation, Variant},
@@ -57,9 +57,10 @@ impl Last<'_> {
             rotation: Arc::new(Rotation::default()),
             verbose: self.plan.verbose,
         };
+        let urls = Urls { api: None, database: self.database.url().to_owned() };
         // The slot after all others.
         let server = ServerId { slot: self.plan.servers as usize, life: 1 };
-        let (process, ready) = Process::start(server, &setting, self.database.url()).await?;
+        let (process, ready) = Process::start(server, &setting, &urls).await?;
         let backend = Arc::new(Backend::new(server, &ready)?);
 
         let next = Arc::new(AtomicUsize::new(0));

@@ -3,17 +3,20 @@
 //!
 //! ```text
 //!   clients ──▶ servers (the sample, as processes) ──▶ proxies ──▶ PostgreSQL (private)
-//!      │            ▲ killed, paused                   ▲ cut, stalled   ▲ killed, its table locked
+//!      │            ▲ killed, paused                   ▲ cut, stalled   ▲ killed, its tables locked
 //!      │            └──────────── director ────────────┴────────────────┘
 //!      └──▶ journal ──▶ auditor ◀── rows
 //! ```
+//!
+//! With `--pgbouncer`, a PgBouncer is behind the servers' proxies, and another proxy between it and PostgreSQL.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
-//! | `database`, `fleet` | the parts that fail: PostgreSQL, and the server processes, each behind a `tcp_proxy` |
-//! | `server` | the code of a server process: the sample, and the hook that kills or stops it at a step |
+//! | `database`, `bouncer`, `fleet` | the parts that fail: PostgreSQL, PgBouncer, and the server processes, each behind a `tcp_proxy` |
+//! | `server` | the code of a server process: the sample, the hook that kills or stops it at a step, and the report of unprotected runs |
+//! | `witness` | whether the database could be asked, over the way of each server |
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
 //! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
 //! | `last`, `auditor` | the last retries, and the verdict |
@@ -25,6 +28,7 @@
 
 mod args;
 mod auditor;
+mod bouncer;
 mod client;
 mod database;
 mod error;
@@ -48,6 +52,7 @@ mod seed;
 mod server;
 mod step;
 mod trial;
+mod witness;
 
 pub use args::{Args, Command};
 pub use error::Error;

@@ -52,6 +52,8 @@ pub(crate) enum Reason {
     KeyReused,
     Other,
     OutcomeUnknown,
+    Overloaded,
+    StoreFailed,
     StoreUnavailable,
 }
 
@@ -89,6 +91,7 @@ impl Failure {
                 | Code::Cancelled
                 | Code::DeadlineExceeded
                 | Code::Internal
+                | Code::ResourceExhausted
                 | Code::Unavailable
                 | Code::Unknown
         )
@@ -105,6 +108,8 @@ impl From<Status> for Failure {
                 "IDEMPOTENCY_IN_PROGRESS" => Reason::InProgress,
                 "IDEMPOTENCY_KEY_REUSED" => Reason::KeyReused,
                 "IDEMPOTENCY_OUTCOME_UNKNOWN" => Reason::OutcomeUnknown,
+                "IDEMPOTENCY_OVERLOADED" => Reason::Overloaded,
+                "IDEMPOTENCY_STORE_FAILED" => Reason::StoreFailed,
                 "IDEMPOTENCY_STORE_UNAVAILABLE" => Reason::StoreUnavailable,
                 _ => Reason::Other,
             }),
@@ -165,6 +170,7 @@ mod tests {
             (Code::Aborted, false),
             (Code::FailedPrecondition, true),
             (Code::InvalidArgument, true),
+            (Code::ResourceExhausted, false),
             (Code::Unavailable, false),
         ] {
             assert_eq!(Outcome::Failed(Status::new(code, "").into()).is_final(), last, "{code:?}");

@@ -20,20 +20,20 @@ pub(crate) struct Pace {
     /// The number of operations that have begun.
     begun: watch::Sender<u32>,
     next: AtomicU32,
-    operations: usize,
+    operations: u32,
     /// The number of due faults that have not begun.
     waiting: watch::Sender<usize>,
 }
 
 impl Pace {
-    pub(crate) fn new(operations: usize) -> Self {
+    pub(crate) fn new(operations: u32) -> Self {
         Self { begun: watch::Sender::new(0), next: AtomicU32::new(0), operations, waiting: watch::Sender::new(0) }
     }
 
     /// Returns the next operation's number; `None` after the last.
     pub(crate) async fn next(&self) -> Option<u32> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number as usize >= self.operations {
+        if number >= self.operations {
             return None;
         }
         self.begun.send_modify(|begun| *begun += 1);

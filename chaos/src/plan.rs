@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    args::{Args, LeasePolicy},
+    args::{Args, LeasePolicy, StorePolicy},
     auditor::Rules,
     fault::FaultSet,
     mode::Mode,
     operation::Operation,
     sabotage::Sabotage,
-    schedule::{Due, schedule},
+    schedule::{Due, extras, schedule},
     seed::Seed,
     step::Step,
 };
@@ -21,9 +21,15 @@ pub(crate) struct Plan {
     pub(crate) faults: FaultSet,
     pub(crate) lease: Duration,
     pub(crate) on_lease_ended: LeasePolicy,
+    pub(crate) on_store_unavailable: StorePolicy,
+    /// Those of the clients, and then those that [faults](extras) need.
     pub(crate) operations: Arc<[Operation]>,
+    /// The number of the clients' operations.
+    pub(crate) of_clients: u32,
+    pub(crate) pgbouncer: bool,
     pub(crate) sabotage: Sabotage,
     pub(crate) seed: Seed,
+    pub(crate) serializable: bool,
     pub(crate) servers: u32,
     pub(crate) verbose: bool,
 }
@@ -38,9 +44,13 @@ impl Plan {
             faults: args.faults.clone(),
             lease: args.lease,
             on_lease_ended: args.on_lease_ended,
-            operations: operations.collect(),
+            on_store_unavailable: args.on_store_unavailable,
+            operations: operations.chain(extras(seed, args.operations, &args.faults)).collect(),
+            of_clients: args.operations,
+            pgbouncer: args.pgbouncer,
             sabotage: args.sabotage.clone(),
             seed,
+            serializable: args.serializable,
             servers: args.servers,
             verbose: args.verbose,
         }
@@ -48,15 +58,23 @@ impl Plan {
 
     /// The faults of a run in this mode.
     pub(crate) fn schedule(&self, mode: Mode) -> Vec<Due> {
-        // Operations are numbered with a `u32`.
-        let operations = u32::try_from(self.operations.len()).unwrap_or(u32::MAX);
-        schedule(self.seed, operations, self.servers, &self.faults, &Step::of(mode))
+        let mut schedule = schedule(self.seed, self.of_clients, self.servers, &self.faults, &Step::of(mode));
+        schedule.retain(|due| self.pgbouncer || !due.fault.needs_bouncer());
+        schedule
     }
 
-    /// The flags of the sample. Without its store it refuses calls, in every mode. Its default is to run them
-    /// unprotected, which can make duplicates; the sample does not promise otherwise.
+    /// The policy of this mode for a call while the store cannot be asked.
+    pub(crate) fn on_store_unavailable(&self, mode: Mode) -> StorePolicy {
+        match mode {
+            Mode::Reserved => self.on_store_unavailable,
+            Mode::Transactional => StorePolicy::Reject,
+        }
+    }
+
+    /// The flags of the sample.
     pub(crate) fn flags(&self, mode: Mode) -> Vec<String> {
-        let mut flags = vec!["--listen", "127.0.0.1:0", "--on-store-unavailable", "reject", "--mode", mode.as_str()];
+        let mut flags = vec!["--listen", "127.0.0.1:0", "--mode", mode.as_str()];
+        flags.extend(["--on-store-unavailable", self.on_store_unavailable(mode).as_str()]);
         let lease = humantime::format_duration(self.lease).to_string();
         flags.extend(["--lease", &lease]);
         if mode == Mode::Reserved {
@@ -67,6 +85,11 @@ impl Plan {
 
     /// The promises that apply in this mode.
     pub(crate) fn rules(&self, mode: Mode) -> Rules {
-        Rules { lease: self.lease, mode, on_lease_ended: self.on_lease_ended }
+        Rules {
+            lease: self.lease,
+            mode,
+            on_lease_ended: self.on_lease_ended,
+            on_store_unavailable: self.on_store_unavailable(mode),
+        }
     }
 }

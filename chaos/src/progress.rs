@@ -21,7 +21,7 @@ const ELSEWHERE: Duration = Duration::from_secs(5);
 pub(crate) struct Progress {
     journal: Arc<Journal>,
     mode: Mode,
-    operations: usize,
+    operations: u32,
     terminal: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Showing {
 }
 
 impl Progress {
-    pub(crate) fn start(mode: Mode, journal: Arc<Journal>, operations: usize) -> Showing {
+    pub(crate) fn start(mode: Mode, journal: Arc<Journal>, operations: u32) -> Showing {
         let terminal = io::stderr().is_terminal();
         let progress = Arc::new(Self { journal, mode, operations, terminal });
         let shown = Arc::clone(&progress);

@@ -6,6 +6,7 @@ use tokio_postgres::Client;
 
 use crate::{
     error::Error,
+    journal::{Journal, UnprotectedRun},
     named::{Named, SomeOf},
     operation::{Kind, Operation, User, Variant},
 };
@@ -38,10 +39,11 @@ pub(crate) enum Deed {
     Hold,
     Lose,
     Swap,
+    Unprotect,
 }
 
 impl Named for Deed {
-    const ALL: &'static [Self] = &[Self::Execute, Self::Forget, Self::Hold, Self::Lose, Self::Swap];
+    const ALL: &'static [Self] = &[Self::Execute, Self::Forget, Self::Hold, Self::Lose, Self::Swap, Self::Unprotect];
 
     fn name(self) -> &'static str {
         match self {
@@ -50,6 +52,7 @@ impl Named for Deed {
             Self::Hold => "hold",
             Self::Lose => "lose",
             Self::Swap => "swap",
+            Self::Unprotect => "unprotect",
         }
     }
 }
@@ -66,6 +69,7 @@ pub(crate) type Sabotage = SomeOf<Deed>;
 pub(crate) async fn sabotage(
     deeds: &Sabotage,
     client: &Client,
+    journal: &Journal,
     acknowledged: &BTreeSet<u32>,
     operations: &[Operation],
 ) -> Result<(), Error> {
@@ -80,6 +84,7 @@ pub(crate) async fn sabotage(
             Deed::Forget => client.execute(FORGET, &[&victim.key]).await?,
             Deed::Hold => client.execute(HOLD, &[&victim.key]).await?,
             Deed::Lose => client.execute(LOSE, &[&victim.name(Variant::Asked)]).await?,
+            Deed::Unprotect => unprotect(journal, victim),
             Deed::Swap => client.execute(SWAP, &[&victim.key, &next()?.key]).await? / 2,
         };
         if changed != 1 {
@@ -87,4 +92,14 @@ pub(crate) async fn sabotage(
         }
     }
     Ok(())
+}
+
+/// Reports a run of an operation without protection, at a time when nothing was wrong. Returns the number of reports.
+fn unprotect(journal: &Journal, victim: &Operation) -> u64 {
+    let ran = journal.now();
+    let mut entries = journal.entries();
+    let Some(server) = entries.attempts.first().map(|attempt| attempt.server) else { return 0 };
+    let (key, cause) = (Some(victim.key), "sabotage".to_owned());
+    entries.unprotected.push(UnprotectedRun { server, key, cause, asked: ran, ran });
+    1
 }

@@ -1,25 +1,31 @@
 //! Plans all faults and their times before the first call.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use rand::{Rng, RngExt as _, rngs::ChaCha8Rng, seq::SliceRandom as _};
 use tcp_proxy::{Cut, Direction, Moment};
 
 use crate::{
     fault::{Family, FaultSet},
+    operation::{Operation, User},
     seed::{Seed, Subject},
     step::Step,
 };
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 9] = [
+const RATES: [(Family, u32, u32); 14] = [
+    (Family::BouncerKill, 50, 5),
     (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
+    (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
+    (Family::Hog, 1000, 1),
     (Family::ServerKill, 150, 1),
+    (Family::Silence, 400, 1),
+    (Family::SlowOutbox, 400, 2),
     (Family::Stall, 200, 1),
     (Family::StepKill, 16, 7),
     (Family::Zombie, 150, 1),
@@ -32,16 +38,42 @@ const PAUSES: [Step; 2] = [Step::HandlerWrote, Step::BeforeSettle];
 /// The sides of a COMMIT on which a connection is cut.
 const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 
+/// The ways to break PgBouncer's connections.
+const BREAKS: [Break; 5] = [
+    Break::Commit(Moment::AfterCommit),
+    Break::Commit(Moment::BeforeCommit),
+    Break::Cut,
+    Break::Silence,
+    Break::Terminate,
+];
+
+/// The ways to make the outbox slow.
+const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
+
+/// The number of calls of a flood.
+const FLOOD: u32 = 100;
+
+/// The number of a hog's calls: enough for its time, when as many run at once as there are connections.
+const HOG: u32 = 96;
+
+/// How slow a hog's handlers are: not as slow as the shortest lease, after which a transaction may be ended.
+const HOG_DELAY: Duration = Duration::from_millis(1500);
+
 /// A fault, and the number of begun operations after which it is due.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Due {
     pub(crate) at: u32,
     pub(crate) fault: Planned,
 }
 
 /// A planned fault.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Planned {
+    /// PgBouncer's connections are broken; silent ones stay so for this long.
+    Bouncer {
+        how: Break,
+        hold: Duration,
+    },
     /// A connection between a server and the database is cut.
     Cut {
         slot: usize,
@@ -51,15 +83,60 @@ pub(crate) enum Planned {
     DatabaseKill {
         down: Duration,
     },
+    /// These operations are called at once by clients that hang up.
+    Flood {
+        operations: Range<u32>,
+    },
     /// Locks the table of keys for this long.
     FullPool {
         hold: Duration,
     },
+    /// One user makes calls of these slow operations, but the last one, which is another user's.
+    Hog {
+        operations: Range<u32>,
+    },
     Server(Order),
+    /// The connections between a server and the database are silent for this long, and then cut.
+    Silence {
+        slot: usize,
+        hold: Duration,
+    },
+    SlowOutbox {
+        how: Slowness,
+        hold: Duration,
+    },
     Stall {
         slot: usize,
         stall: Stall,
     },
+}
+
+impl Planned {
+    pub(crate) fn needs_bouncer(&self) -> bool {
+        matches!(self, Self::Bouncer { .. })
+    }
+}
+
+/// A way to break PgBouncer's connections to the database.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Break {
+    /// The next one that carries a COMMIT is cut.
+    Commit(Moment),
+    /// All are cut.
+    Cut,
+    /// All are silent for a while, and then cut.
+    Silence,
+    /// The database ends all sessions.
+    Terminate,
+}
+
+/// A way to make the outbox slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Slowness {
+    /// The look-up of a status takes long.
+    Asleep,
+    /// The table is locked.
+    Locked,
 }
 
 /// A period in which the connections between a server and the database are unusable.
@@ -94,9 +171,11 @@ pub(crate) enum Order {
 /// All faults of a run, in the order of their times.
 pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &FaultSet, steps: &[Step]) -> Vec<Due> {
     let mut schedule = Vec::new();
-    for (family, gap, least) in RATES.into_iter().filter(|(family, ..)| faults.has(*family)) {
+    for (family, ..) in RATES {
         let mut rng = seed.rng(Subject::Faults(family));
-        let count = (operations / gap).max(least);
+        let count = count(family, operations, faults);
+        let mut breaks = Shuffled::new(&BREAKS);
+        let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
         let mut steps = Shuffled::new(steps);
         let mut pauses = Shuffled::new(&PAUSES);
@@ -104,10 +183,21 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
             let at = position(&mut rng, operations, number, count);
             let slot = rng.random_range(0..servers as usize);
             let fault = match family {
+                Family::BouncerKill => {
+                    Planned::Bouncer { how: breaks.next(&mut rng), hold: milliseconds(&mut rng, 500, 3000) }
+                }
                 Family::CommitCut => Planned::Cut { slot, cut: Cut { all: false, moment: commits.next(&mut rng) } },
                 Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
                 Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
                 Family::DatabaseKill => Planned::DatabaseKill { down: milliseconds(&mut rng, 0, 500) },
+                Family::Flood => {
+                    Planned::Flood { operations: extra(operations + hogs(operations, faults) * HOG, number, FLOOD) }
+                }
+                Family::Hog => Planned::Hog { operations: extra(operations, number, HOG) },
+                Family::Silence => Planned::Silence { slot, hold: milliseconds(&mut rng, 500, 3000) },
+                Family::SlowOutbox => {
+                    Planned::SlowOutbox { how: slowness.next(&mut rng), hold: milliseconds(&mut rng, 500, 2500) }
+                }
                 Family::FullPool => Planned::FullPool { hold: milliseconds(&mut rng, 500, 2000) },
                 Family::HangUp => continue,
                 Family::ServerKill => Planned::Server(Order::Kill { after: milliseconds(&mut rng, 0, 100) }),
@@ -126,6 +216,39 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
     }
     schedule.sort_by_key(|due| due.at);
     schedule
+}
+
+/// The operations that faults need, besides the clients', in the order in which the faults number them.
+pub(crate) fn extras(seed: Seed, operations: u32, faults: &FaultSet) -> Vec<Operation> {
+    let hogs = operations..operations + hogs(operations, faults) * HOG;
+    let floods = hogs.end..hogs.end + count(Family::Flood, operations, faults) * FLOOD;
+    let of_hog = |number: u32| {
+        let user = if (number - operations) / HOG % 2 == 0 { User::Alice } else { User::Bob };
+        let operation = Operation::new(seed, number, faults);
+        if (number - operations) % HOG == HOG - 1 {
+            operation.slow(user.other(), Duration::ZERO)
+        } else {
+            operation.slow(user, HOG_DELAY)
+        }
+    };
+    let of_hogs = hogs.map(of_hog);
+    of_hogs.chain(floods.map(|number| Operation::new(seed, number, faults))).collect()
+}
+
+/// The operations of fault `number`, if each has `size` and the first begin at `start`.
+fn extra(start: u32, number: u32, size: u32) -> Range<u32> {
+    let begin = start + number * size;
+    begin..begin + size
+}
+
+fn hogs(operations: u32, faults: &FaultSet) -> u32 {
+    count(Family::Hog, operations, faults)
+}
+
+/// The number of faults of a family.
+fn count(family: Family, operations: u32, faults: &FaultSet) -> u32 {
+    let rate = RATES.iter().find(|(other, ..)| *other == family).filter(|_| faults.has(family));
+    rate.map_or(0, |(_, gap, least)| (operations / gap).max(*least))
 }
 
 /// The time of fault `number` of `count`: a random point in its own equal share of the run. The very end of the run is
@@ -149,7 +272,9 @@ fn stall(rng: &mut impl Rng) -> Stall {
         1 => Manner::HeldAndCut,
         _ => Manner::Late(milliseconds(rng, 50, 400)),
     };
-    Stall { hold: milliseconds(rng, 300, 3000), manner }
+    // One in five is longer than the store's timeout.
+    let hold = if rng.random_ratio(1, 5) { milliseconds(rng, 5500, 7000) } else { milliseconds(rng, 300, 3000) };
+    Stall { hold, manner }
 }
 
 fn milliseconds(rng: &mut impl Rng, from: u64, to: u64) -> Duration {
@@ -191,7 +316,7 @@ mod tests {
 
     #[test]
     fn plans_the_same_faults_for_the_same_seed_and_not_for_another() {
-        let of = |seed| faults(seed, 1000, "all").iter().map(|due| (due.at, due.fault)).collect::<Vec<_>>();
+        let of = |seed| faults(seed, 1000, "all").into_iter().map(|due| (due.at, due.fault)).collect::<Vec<_>>();
         assert!(of(1) == of(1));
         assert!(of(1) != of(2));
     }
@@ -212,14 +337,41 @@ mod tests {
             |moment| faults.iter().any(|due| matches!(due.fault, Planned::Cut { cut, .. } if cut.moment == moment));
         assert!(COMMITS.into_iter().all(cut));
         for (family, _, _) in RATES {
-            assert!(faults.iter().any(|due| family_of(due.fault) == family), "{family:?}");
+            assert!(faults.iter().any(|due| family_of(&due.fault) == family), "{family:?}");
         }
+        let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Bouncer { how: it, .. } if it == how));
+        assert!(BREAKS.into_iter().all(breaks));
+    }
+
+    #[test]
+    fn gives_each_hog_and_each_flood_operations_of_their_own() {
+        let set = "hog,flood".parse().expect("a set");
+        let extras = extras(Seed(1), 5000, &set);
+        let mut numbers: Vec<u32> = (0..5000).collect();
+        for due in schedule(Seed(1), 5000, 3, &set, &[]) {
+            match due.fault {
+                Planned::Hog { operations } => {
+                    let of = |number: u32| &extras[number as usize - 5000];
+                    let (hog, other) = (of(operations.start), of(operations.end - 1));
+                    assert!(hog.user == other.user.other() && other.habits.handler_delay.is_zero());
+                    assert!(operations.clone().rev().skip(1).all(|number| of(number).user == hog.user));
+                    assert!(hog.habits.handler_delay == HOG_DELAY);
+                    numbers.extend(operations);
+                }
+                Planned::Flood { operations } => numbers.extend(operations),
+                other => panic!("{other:?}"),
+            }
+        }
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..5000 + 5 * HOG + 10 * FLOOD));
+        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 5 * HOG + 10 * FLOOD));
+        assert!(super::extras(Seed(1), 5000, &"none".parse().expect("a set")).is_empty());
     }
 
     #[test]
     fn does_not_change_a_family_when_others_are_disabled() {
         let kills = |set| -> Vec<u32> {
-            let kills = faults(1, 2000, set).into_iter().filter(|due| family_of(due.fault) == Family::DatabaseKill);
+            let kills = faults(1, 2000, set).into_iter().filter(|due| family_of(&due.fault) == Family::DatabaseKill);
             kills.map(|due| due.at).collect()
         };
         assert_eq!(kills("all"), kills("database-kill"));
@@ -227,8 +379,13 @@ mod tests {
         assert!(faults(1, 2000, "none").is_empty());
     }
 
-    fn family_of(fault: Planned) -> Family {
+    fn family_of(fault: &Planned) -> Family {
         match fault {
+            Planned::Bouncer { .. } => Family::BouncerKill,
+            Planned::Flood { .. } => Family::Flood,
+            Planned::Hog { .. } => Family::Hog,
+            Planned::Silence { .. } => Family::Silence,
+            Planned::SlowOutbox { .. } => Family::SlowOutbox,
             Planned::Cut { cut: Cut { all: true, .. }, .. } => Family::ConnectionsCut,
             Planned::Cut { cut: Cut { moment: Moment::Bytes { .. }, .. }, .. } => Family::ConnectionCut,
             Planned::Cut { .. } => Family::CommitCut,

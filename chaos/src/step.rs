@@ -7,7 +7,10 @@ use crate::mode::Mode;
 /// The target of the engine's step events.
 pub(crate) const ENGINE_TARGET: &str = "tonic_idempotency::step";
 
-/// The target of the sample's step events.
+/// The target of the engine's events of unprotected runs.
+pub(crate) const UNPROTECTED_TARGET: &str = "tonic_idempotency";
+
+/// The target of the sample's step events, and of its calls' spans.
 pub(crate) const SAMPLE_TARGET: &str = "organization::step";
 
 /// A step of a call on its server, in this order. Each is a `tracing` event with the field `step`.
@@ -74,7 +77,7 @@ impl FromStr for Step {
 }
 
 /// The text is not the name of a [`Step`].
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownStep;
 
 #[cfg(test)]

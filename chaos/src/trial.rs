@@ -18,6 +18,7 @@ use crate::{
     plan::Plan,
     progress::Progress,
     sabotage::sabotage,
+    witness::Witnesses,
 };
 
 /// The longest time in which no operation finishes: no single operation may take longer, so all of them together cannot
@@ -50,14 +51,14 @@ impl Trial {
     ///
     /// The run could not be carried out; this does not mean that a promise was broken.
     pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
-        let database = Arc::new(Database::start().await?);
+        let database = Arc::new(Database::start(plan).await?);
         let journal = Arc::new(Journal::new());
         let took = faults_and_work(plan, mode, &database, &journal).await?;
 
         time::sleep(plan.lease + SLACK).await;
         let client = database.connect().await?;
         let acknowledged = journal.entries().acknowledged();
-        sabotage(&plan.sabotage, &client, &acknowledged, &plan.operations).await?;
+        sabotage(&plan.sabotage, &client, &journal, &acknowledged, &plan.operations).await?;
         Last { database: &database, journal: &journal, mode, plan }.retries().await?;
         let rows = Rows::read(&client).await?;
         drop(client);
@@ -89,12 +90,16 @@ async fn faults_and_work(
         verbose: plan.verbose,
     };
     let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
-    let pace = Arc::new(Pace::new(plan.operations.len()));
+    let pace = Arc::new(Pace::new(plan.of_clients));
     let begun = journal.now();
-    let progress = Progress::start(mode, Arc::clone(journal), plan.operations.len());
+    let progress = Progress::start(mode, Arc::clone(journal), plan.of_clients);
+    let urls = fleet.proxies().iter().map(|proxy| database.urls_through(proxy.address()));
+    let witnesses = Witnesses::start(urls.map(|urls| urls.api.unwrap_or(urls.database)), journal);
     let stage = Stage {
+        behind_bouncer: database.behind_bouncer().cloned(),
         database: Arc::clone(database),
         journal: Arc::clone(journal),
+        mode,
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
         pace: Arc::clone(&pace),
@@ -122,6 +127,7 @@ async fn faults_and_work(
     director.finish().await?;
     fleet.calm().await?;
     fleet.stop().await;
+    drop(witnesses);
     drop(progress);
     Ok(took)
 }

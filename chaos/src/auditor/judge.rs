@@ -1,13 +1,13 @@
 //! The audit of each operation.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tonic::Code;
 use uuid::Uuid;
 
 use super::{Evidence, Promise, Verdict, Violation};
 use crate::{
-    journal::{Attempt, Purpose},
+    journal::{Attempt, Purpose, UnprotectedRun},
     operation::Variant,
     outcome::{Acknowledgement, Failure, Outcome, Reason},
 };
@@ -21,8 +21,21 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
         }
     }
     let mut verdict = Verdict::default();
+    let unprotected = unprotected_runs(evidence, &mut verdict);
     for (operation, attempts) in evidence.operations.iter().zip(attempts) {
-        Case::new(evidence, operation.number, &attempts, &mut verdict).judge();
+        let unprotected = unprotected.get(&operation.number).map_or(&[][..], Vec::as_slice);
+        Case::new(evidence, operation.number, &attempts, unprotected, &mut verdict).judge();
+    }
+    for starved in &evidence.entries.starved {
+        if !evidence.rules.excuses(starved, evidence.entries) {
+            let what =
+                format!("a call to server {} was not answered in time, after {:.3?}", starved.server, starved.begun);
+            verdict.violations.push(Violation {
+                operation: Some(starved.operation),
+                promise: Promise::NobodyStarved,
+                what,
+            });
+        }
     }
     for name in &evidence.rows.strangers {
         let what = format!("the row {name:?} belongs to no operation");
@@ -33,6 +46,28 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
     }
     verdict
+}
+
+/// Checks the unprotected runs, and returns those of each operation.
+fn unprotected_runs<'a>(evidence: &Evidence<'a>, verdict: &mut Verdict) -> HashMap<u32, Vec<&'a UnprotectedRun>> {
+    let by_key: HashMap<_, _> = evidence.operations.iter().map(|operation| (operation.key, operation.number)).collect();
+    let mut runs: HashMap<_, Vec<_>> = HashMap::new();
+    for run in &evidence.entries.unprotected {
+        let operation = run.key.and_then(|key| by_key.get(&key).copied());
+        verdict.unprotected += 1;
+        if evidence.rules.allow_unprotected(run, evidence.entries) {
+            verdict.unprotected_with_need += 1;
+        } else {
+            let UnprotectedRun { server, cause, asked, ran, .. } = run;
+            let what =
+                format!("it ran unprotected on server {server} ({cause}), after {ran:.3?}, asked after {asked:.3?}");
+            verdict.violations.push(Violation { operation, promise: Promise::NothingUnprotected, what });
+        }
+        if let Some(operation) = operation {
+            runs.entry(operation).or_default().push(run);
+        }
+    }
+    runs
 }
 
 /// The case of one operation.
@@ -47,6 +82,8 @@ struct Case<'a> {
     /// Whether that fault allows a rerun.
     may_be_rerun: bool,
     number: u32,
+    /// Its unprotected runs, with either request. Each may have an effect of its own.
+    unprotected: &'a [&'a UnprotectedRun],
     verdict: &'a mut Verdict,
 }
 
@@ -58,9 +95,15 @@ struct First {
 }
 
 impl<'a> Case<'a> {
-    fn new(evidence: &'a Evidence<'a>, number: u32, attempts: &[&'a Attempt], verdict: &'a mut Verdict) -> Self {
+    fn new(
+        evidence: &'a Evidence<'a>,
+        number: u32,
+        attempts: &[&'a Attempt],
+        unprotected: &'a [&'a UnprotectedRun],
+        verdict: &'a mut Verdict,
+    ) -> Self {
         let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
-        Self { asked, changed, evidence, hit: false, may_be_rerun: false, number, verdict }
+        Self { asked, changed, evidence, hit: false, may_be_rerun: false, number, unprotected, verdict }
     }
 
     fn judge(mut self) {
@@ -90,24 +133,31 @@ impl<'a> Case<'a> {
 
     /// Checks the rows that the operation left.
     fn effects(&mut self) {
-        let rows = self.evidence.rows.of(self.number, Variant::Asked).len();
+        let rows = |variant| self.evidence.rows.of(self.number, variant).len();
+        let (rows, changed, unprotected) = (rows(Variant::Asked), rows(Variant::Changed), self.unprotected.len());
         if rows > 1 {
-            if self.may_be_rerun {
+            if rows - 1 <= unprotected {
+                self.verdict.unprotected_duplicates += rows - 1;
+            } else if self.may_be_rerun {
                 self.verdict.reruns += rows - 1;
             } else {
-                self.broken(Promise::NothingTwice, format!("it was executed {rows} times"));
+                let what = format!("it was executed {rows} times, and ran unprotected {unprotected} times");
+                self.broken(Promise::NothingTwice, what);
             }
         }
-        let rows = self.evidence.rows.of(self.number, Variant::Changed).len();
-        if rows > 0 {
+        if changed > 0 && changed <= unprotected {
+            self.verdict.unprotected_duplicates += changed;
+        } else if changed > 0 {
             self.broken(Promise::NothingThoughRefused, "another request was executed with its key".to_owned());
         }
     }
 
     /// Checks a response to the operation's own request. `first` is the first response, unless it is this one.
     fn acknowledgement(&mut self, attempt: &Attempt, given: Acknowledgement, first: Option<First>) {
-        if !given.protected {
-            self.broken(Promise::NothingElse, format!("a call ran unprotected, after {:.3?}", attempt.begun));
+        if !given.protected && !self.ran_unprotected(attempt) {
+            let what =
+                format!("a response lacks the layer's header, and its call ran protected, after {:.3?}", attempt.begun);
+            self.broken(Promise::NothingElse, what);
         }
         let Some(id) = given.id else {
             return self.broken(Promise::NothingElse, "a response had no valid id".to_owned());
@@ -126,12 +176,13 @@ impl<'a> Case<'a> {
         let text = |id: Option<Uuid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
         if first.id != Some(id) {
             let what = format!("its first response had the id {}, and a later one {id}", text(first.id));
+            // A rerun returns its own result, and its later replays return the same.
+            let may_differ = self.may_be_rerun || !self.unprotected.is_empty();
             if given.replayed || !later {
-                // A rerun returns its own result, and its later replays return the same.
-                if !self.may_be_rerun {
+                if !may_differ {
                     self.broken(Promise::NoWrongReplay, what);
                 }
-            } else if !self.may_be_rerun {
+            } else if !may_differ {
                 self.broken(Promise::NothingLost, format!("{what}, from another execution"));
             }
         } else if later && !given.replayed {
@@ -141,6 +192,10 @@ impl<'a> Case<'a> {
 
     /// Checks an answer to the operation's own request that is not a response.
     fn failure(&mut self, attempt: &Attempt, failure: &Failure, first: Option<First>) {
+        if failure.reason == Some(Reason::StoreFailed) {
+            let what = format!("the store failed after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
+            return self.broken(Promise::NothingElse, what);
+        }
         if failure.is_transient() {
             return;
         }
@@ -148,7 +203,7 @@ impl<'a> Case<'a> {
         if !unknown || !self.evidence.rules.allow_unknown() {
             let what = format!("it was refused after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             self.broken(Promise::NothingElse, what);
-        } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit {
+        } else if first.is_some_and(|first| attempt.begun >= first.at) && !self.hit && self.unprotected.is_empty() {
             self.broken(Promise::NothingLost, "it was acknowledged, and its outcome was unknown afterwards".to_owned());
         }
     }
@@ -161,6 +216,9 @@ impl<'a> Case<'a> {
                     true => Promise::NoWrongReplay,
                     false => Promise::NothingThoughRefused,
                 };
+                if !given.replayed && self.ran_unprotected(attempt) {
+                    return;
+                }
                 self.broken(promise, format!("another request with its key was acknowledged: {:?}", given.id));
             }
             Some(Outcome::Failed(failure)) => {
@@ -196,6 +254,13 @@ impl<'a> Case<'a> {
         let (rules, faults) = (self.evidence.rules, &self.evidence.entries.faults);
         self.hit = rules.hit(&attempts, faults);
         self.may_be_rerun = rules.allow_rerun(&attempts, faults);
+    }
+
+    /// Whether the server of this attempt ran the operation unprotected in the meantime.
+    fn ran_unprotected(&self, attempt: &Attempt) -> bool {
+        let ended = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| *ended);
+        let during = |run: &&&UnprotectedRun| attempt.begun <= run.ran && run.ran <= ended;
+        self.unprotected.iter().filter(during).any(|run| run.server == attempt.server)
     }
 
     fn broken(&mut self, promise: Promise, what: String) {

@@ -3,10 +3,12 @@
 //!
 //! | promise | broken if |
 //! |---|---|
-//! | nothing happens twice | an operation has more than one row, and its policy does not allow a rerun |
+//! | nothing happens twice | an operation has more than one row, not counting one for each of its unprotected runs, and its policy does not allow a rerun |
 //! | a refused request is not executed | a request that used the key of another operation has a row |
 //! | an acknowledged effect stays | an acknowledged id has no row, or a later retry does not get it as a replay |
 //! | a replay repeats the call's own response | a response has another operation's id, or not the first response's id |
+//! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |
+//! | nobody starves | a call was not answered in time only because another user had all transactions of its server |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
 //! | nothing unexpected | an answer is one that no client of this service can expect |
 
@@ -41,6 +43,12 @@ pub(crate) struct Verdict {
     pub(crate) refused_after_acknowledgement: usize,
     /// The number of rows beyond the first, of operations whose policy allows a rerun.
     pub(crate) reruns: usize,
+    /// The number of unprotected runs.
+    pub(crate) unprotected: usize,
+    /// The number of unprotected runs that the policy allows.
+    pub(crate) unprotected_with_need: usize,
+    /// The number of rows beyond the first, of operations that ran unprotected as often.
+    pub(crate) unprotected_duplicates: usize,
     /// The number of operations whose outcome the service reports as unknown in the end.
     pub(crate) unknown: usize,
     pub(crate) violations: Vec<Violation>,
@@ -76,16 +84,20 @@ pub(crate) enum Promise {
     NothingLost,
     NoWrongReplay,
     NothingThoughRefused,
+    NothingUnprotected,
+    NobodyStarved,
     NothingStuck,
     NothingElse,
 }
 
 impl Promise {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::NothingTwice,
         Self::NothingLost,
         Self::NoWrongReplay,
         Self::NothingThoughRefused,
+        Self::NothingUnprotected,
+        Self::NobodyStarved,
         Self::NothingStuck,
         Self::NothingElse,
     ];
@@ -99,6 +111,8 @@ impl fmt::Display for Promise {
             Self::NothingLost => "lost acknowledged responses",
             Self::NoWrongReplay => "wrong replays",
             Self::NothingThoughRefused => "executed though refused",
+            Self::NothingUnprotected => "unprotected runs without need",
+            Self::NobodyStarved => "starved calls",
             Self::NothingStuck => "stuck keys",
             Self::NothingElse => "unexpected answers and ends",
         })

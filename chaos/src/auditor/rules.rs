@@ -3,10 +3,19 @@
 use std::time::Duration;
 
 use crate::{
-    args::LeasePolicy,
-    journal::{Attempt, Fault, Whom},
+    args::{LeasePolicy, StorePolicy},
+    fault::FaultKind,
+    journal::{Attempt, Entries, Fault, Starved, UnprotectedRun, Whom},
     mode::Mode,
+    witness::STORE_TIMEOUT,
 };
+
+/// The number of cuts that the store of one server may meet during one claim and still has to get through. No store tries
+/// for ever.
+const CUTS: usize = 2;
+
+/// How much of its timeout a claim may have had without a stall, if it got no answer for a stall.
+const SLACK: Duration = Duration::from_secs(1);
 
 /// The mode and the policy that decide what the service promises.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +23,7 @@ pub(crate) struct Rules {
     pub(crate) lease: Duration,
     pub(crate) mode: Mode,
     pub(crate) on_lease_ended: LeasePolicy,
+    pub(crate) on_store_unavailable: StorePolicy,
 }
 
 impl Rules {
@@ -35,6 +45,54 @@ impl Rules {
     /// Whether the service may answer that the outcome of an operation is unknown.
     pub(super) fn allow_unknown(self) -> bool {
         self.mode == Mode::Reserved
+    }
+
+    /// Whether the policy allows this unprotected run: the store could not be asked during its claim.
+    ///
+    /// | during the claim | the store could be asked |
+    /// |---|---|
+    /// | the database was killed, or its server was paused | no |
+    /// | nothing passed for as long as the store's timeout | no |
+    /// | a witness on the same way got no answer | no |
+    /// | more than two cuts hit the server's connections | no |
+    /// | anything else: one cut, silent connections, a lock, a slow outbox, a stall that ended in time | yes |
+    pub(super) fn allow_unprotected(self, run: &UnprotectedRun, entries: &Entries) -> bool {
+        if self.mode != Mode::Reserved || self.on_store_unavailable != StorePolicy::Proceed {
+            return false;
+        }
+        let overlap = |begun: Duration, ended: Duration| {
+            (begun <= run.ran && ended >= run.asked).then(|| ended.min(run.ran) - begun.max(run.asked))
+        };
+        let blacked_out = |slot| slot == run.server.slot;
+        if entries.blackouts.iter().any(|it| blacked_out(it.slot) && overlap(it.begun, it.ended).is_some()) {
+            return true;
+        }
+        let concerned = |fault: &&Fault| match fault.whom {
+            Whom::All => true,
+            Whom::Server(server) => server == run.server,
+            Whom::Slot(slot) => slot == run.server.slot,
+        };
+        let (mut cuts, mut stalled) = (0, Duration::ZERO);
+        for fault in entries.faults.iter().filter(concerned) {
+            let Some(overlap) = overlap(fault.begun, fault.ended) else { continue };
+            match fault.kind {
+                FaultKind::DatabaseKilled | FaultKind::ServerPausedAt(_) => return true,
+                FaultKind::DatabaseStalled => stalled += overlap,
+                kind => cuts += usize::from(kind.is_cut()),
+            }
+        }
+        cuts > CUTS || stalled + SLACK >= STORE_TIMEOUT
+    }
+
+    /// Whether something else than another user's calls may have kept this call from its answer.
+    pub(super) fn excuses(self, starved: &Starved, entries: &Entries) -> bool {
+        let Starved { server, begun, ended, .. } = *starved;
+        let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.is_of_clients();
+        entries.faults.iter().filter(near).any(|fault| match fault.whom {
+            Whom::All => true,
+            Whom::Server(other) => other == server,
+            Whom::Slot(slot) => slot == server.slot,
+        })
     }
 
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.

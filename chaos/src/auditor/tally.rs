@@ -1,6 +1,9 @@
 //! The numbers of a run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use crate::{
     fault::FaultKind,
@@ -11,6 +14,8 @@ use crate::{
 /// The counts of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
+    /// The time in which the witnesses could not ask the database, added up.
+    pub(crate) blackouts: Duration,
     pub(crate) calls: usize,
     pub(crate) faults: BTreeMap<FaultKind, usize>,
     pub(crate) starts: usize,
@@ -25,6 +30,7 @@ pub(crate) struct Tally {
     pub(crate) acknowledged_last: usize,
     pub(crate) in_flight: usize,
     pub(crate) mismatches: usize,
+    pub(crate) overloaded: usize,
     pub(crate) store_unavailable: usize,
     pub(crate) unknown: usize,
     pub(crate) other_failures: usize,
@@ -36,6 +42,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) fn new(entries: &Entries) -> Self {
         let mut tally = Self {
+            blackouts: entries.blackouts.iter().map(|blackout| blackout.ended - blackout.begun).sum(),
             calls: entries.attempts.len(),
             starts: entries.starts,
             failed_starts: entries.failed_starts,
@@ -72,7 +79,8 @@ impl Tally {
                 Some(Reason::KeyReused) => &mut self.mismatches,
                 Some(Reason::OutcomeUnknown) => &mut self.unknown,
                 Some(Reason::StoreUnavailable) => &mut self.store_unavailable,
-                Some(Reason::Other) | None => &mut self.other_failures,
+                Some(Reason::Overloaded) => &mut self.overloaded,
+                Some(Reason::Other | Reason::StoreFailed) | None => &mut self.other_failures,
             },
             Outcome::HungUp => &mut self.hang_ups,
             Outcome::TimedOut => &mut self.timeouts,

@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::*;
 use crate::{
-    args::LeasePolicy,
+    args::{LeasePolicy, StorePolicy},
     fault::FaultKind,
-    journal::{Attempt, Fault, Purpose, ServerId, Whom},
+    journal::{Attempt, Blackout, Fault, Purpose, ServerId, Starved, UnprotectedRun, Whom},
     mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
@@ -52,12 +52,36 @@ impl Scene {
                 lease: Duration::from_secs(2),
                 mode: Mode::Transactional,
                 on_lease_ended: LeasePolicy::Refuse,
+                on_store_unavailable: StorePolicy::Reject,
             },
         }
     }
 
     fn reserved(mut self, on_lease_ended: LeasePolicy) -> Self {
         self.rules = Rules { mode: Mode::Reserved, on_lease_ended, ..self.rules };
+        self
+    }
+
+    /// A good run in which operation 1 also ran unprotected, for half a second from second `at` on; on `SERVER`.
+    fn unprotected(at: u64) -> Self {
+        let mut scene = Self::good().reserved(LeasePolicy::Refuse);
+        scene.rules.on_store_unavailable = StorePolicy::Proceed;
+        let (key, asked) = (Some(scene.operations[1].key), Duration::from_secs(at));
+        let (ran, cause) = (asked + Duration::from_millis(500), "unreachable".to_owned());
+        scene.entries.unprotected.push(UnprotectedRun { server: SERVER, key, cause, asked, ran });
+        scene
+    }
+
+    /// A fault that lasts from second `from` to second `to`.
+    fn lasting(mut self, kind: FaultKind, whom: Whom, from: u64, to: u64) -> Self {
+        let (begun, ended) = (Duration::from_secs(from), Duration::from_secs(to));
+        self.entries.faults.push(Fault { kind, whom, begun, ended });
+        self
+    }
+
+    fn blackout(mut self, slot: usize, from: u64, to: u64) -> Self {
+        let (begun, ended) = (Duration::from_secs(from), Duration::from_secs(to));
+        self.entries.blackouts.push(Blackout { slot, begun, ended });
         self
     }
 
@@ -338,5 +362,110 @@ fn finds_rows_of_no_operation_and_servers_that_ended_by_themselves() {
     scene.breaks(&[Promise::NothingElse]);
     let mut scene = Scene::good();
     scene.entries.unexpected_ends.push((Duration::ZERO, SERVER));
+    scene.breaks(&[Promise::NothingElse]);
+}
+
+#[test]
+fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
+    let without_need = [Promise::NothingUnprotected];
+    Scene::unprotected(5).breaks(&without_need);
+    Scene::unprotected(5).blackout(0, 3, 4).breaks(&without_need);
+    Scene::unprotected(5).blackout(1, 4, 6).breaks(&without_need);
+    for kind in [
+        FaultKind::AfterCommitCut,
+        FaultKind::BouncerCut,
+        FaultKind::ConnectionsCut,
+        FaultKind::ConnectionsSilenced,
+        FaultKind::DatabaseStalled,
+        FaultKind::OutboxAsleep,
+        FaultKind::OutboxLocked,
+        FaultKind::PoolFull,
+        FaultKind::ServerKilled,
+    ] {
+        Scene::unprotected(5).lasting(kind, Whom::All, 4, 6).breaks(&without_need);
+    }
+    let paused = FaultKind::ServerPausedAt(Step::HandlerWrote);
+    Scene::unprotected(5).lasting(paused, Whom::Server(OTHER_SERVER), 4, 6).breaks(&without_need);
+    assert_eq!(Scene::unprotected(5).verdict().unprotected, 1);
+}
+
+#[test]
+fn allows_an_unprotected_run_of_a_store_that_could_not_be_asked() {
+    let allows = |scene: Scene| {
+        scene.breaks(&[]);
+        assert_eq!(scene.verdict().unprotected_with_need, 1);
+    };
+    allows(Scene::unprotected(5).blackout(0, 4, 6));
+    allows(Scene::unprotected(5).lasting(FaultKind::DatabaseKilled, Whom::All, 4, 6));
+    let paused = FaultKind::ServerPausedAt(Step::HandlerWrote);
+    allows(Scene::unprotected(5).lasting(paused, Whom::Server(SERVER), 1, 5));
+    let cut = |scene: Scene| scene.lasting(FaultKind::ConnectionCut, Whom::Slot(0), 5, 5);
+    allows(cut(cut(cut(Scene::unprotected(5)))));
+    let mut long = Scene::unprotected(5).lasting(FaultKind::DatabaseStalled, Whom::Slot(0), 4, 12);
+    long.entries.unprotected[0].ran = Duration::from_secs(10);
+    allows(long);
+}
+
+#[test]
+fn finds_any_unprotected_run_if_the_policy_is_to_refuse_the_call() {
+    for policy in [StorePolicy::Proceed, StorePolicy::Reject] {
+        let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
+        scene.rules.on_store_unavailable = policy;
+        scene.rules.mode = if policy == StorePolicy::Proceed { Mode::Transactional } else { Mode::Reserved };
+        scene.breaks(&[Promise::NothingUnprotected]);
+    }
+}
+
+#[test]
+fn allows_one_duplicate_for_each_unprotected_run_and_no_more() {
+    let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
+    scene.row(1, Variant::Asked, other_id(1));
+    scene.asked(1, 6, Purpose::LookBack, acknowledged(other_id(1), true));
+    scene.breaks(&[]);
+    assert_eq!(scene.verdict().unprotected_duplicates, 1);
+
+    scene.row(1, Variant::Asked, Uuid::from_u128(300));
+    scene.breaks(&[Promise::NothingTwice]);
+
+    let mut scene = Scene::unprotected(5).blackout(0, 4, 6);
+    scene.row(0, Variant::Asked, other_id(0));
+    scene.breaks(&[Promise::NothingTwice]);
+}
+
+#[test]
+fn accepts_a_response_without_the_header_of_an_unprotected_run_only() {
+    let unprotected =
+        |number| Outcome::Acknowledged(Acknowledgement { id: Some(id(number)), replayed: false, protected: false });
+    let scene = |number| {
+        let mut scene = Scene::unprotected(1).blackout(0, 0, 3);
+        scene.entries.attempts.clear();
+        for number in 0..2 {
+            scene.asked(number, 9, Purpose::Final, response(number, true));
+        }
+        scene.asked(number, 1, Purpose::Ask, unprotected(number));
+        scene
+    };
+    scene(1).breaks(&[]);
+    scene(0).breaks(&[Promise::NothingElse]);
+}
+
+#[test]
+fn finds_a_starved_call_unless_a_fault_may_have_held_it_up() {
+    let scene = || {
+        let mut scene = Scene::good();
+        let (begun, ended) = (Duration::from_secs(2), Duration::from_secs(6));
+        scene.entries.starved.push(Starved { operation: 1, server: SERVER, begun, ended });
+        scene
+    };
+    scene().breaks(&[Promise::NobodyStarved]);
+    scene().lasting(FaultKind::Hogged, Whom::Server(SERVER), 1, 7).breaks(&[Promise::NobodyStarved]);
+    scene().lasting(FaultKind::ServerKilled, Whom::Server(OTHER_SERVER), 3, 3).breaks(&[Promise::NobodyStarved]);
+    scene().lasting(FaultKind::ServerKilled, Whom::Server(SERVER), 3, 3).breaks(&[]);
+}
+
+#[test]
+fn finds_answers_that_call_the_store_broken() {
+    let mut scene = Scene::good();
+    scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
     scene.breaks(&[Promise::NothingElse]);
 }

@@ -9,7 +9,6 @@ use super::{Calls, backoff::Backoff};
 use crate::{
     journal::{Journal, Purpose},
     operation::{Operation, Variant},
-    outcome::Outcome,
     pace::Pace,
     seed::{Seed, Subject},
 };
@@ -82,11 +81,12 @@ impl Workload {
             }
             time::sleep(backoff.after(&outcome, &mut rng)).await;
         };
-        let acknowledged = matches!(outcome, Outcome::Acknowledged(_));
-        if acknowledged && operation.habits.changes {
+        let acknowledgement = outcome.acknowledgement();
+        // The key of an unprotected call may be free.
+        if operation.habits.changes && acknowledgement.is_some_and(|given| given.protected) {
             self.change(operation, &mut rng).await;
         }
-        acknowledged
+        acknowledgement.is_some()
     }
 
     /// Uses the key for another request, at the same time as for its own. One is refused, and the other is replayed.

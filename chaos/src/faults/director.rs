@@ -1,6 +1,6 @@
 //! Carries out the faults at their times.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -8,10 +8,10 @@ use tokio::{
     time,
 };
 
-use super::{full_pool::FullPool, outage, stage::Stage};
+use super::{bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox, stage::Stage};
 use crate::{
     error::Error,
-    schedule::{Due, Planned, Stall},
+    schedule::{Break, Due, Planned, Slowness, Stall},
 };
 
 /// The time that the last faults may take.
@@ -29,11 +29,16 @@ pub(crate) struct Director {
     tasks: JoinSet<()>,
 }
 
-/// A fault that takes all or part of the database from the servers. Only one happens at a time.
-#[derive(Clone, Copy, Debug)]
+/// A fault that takes all or part of the database from the servers, or many calls. Only one happens at a time.
+#[derive(Clone, Debug)]
 pub(super) enum Outage {
+    Bouncer { how: Break, hold: Duration },
     Crash { down: Duration },
+    Flood { operations: Range<u32> },
     FullPool { hold: Duration },
+    Hog { operations: Range<u32> },
+    Silence { slot: usize, hold: Duration },
+    SlowOutbox { how: Slowness, hold: Duration },
     Stall { slot: usize, stall: Stall },
 }
 
@@ -96,8 +101,13 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 stage.orders.add(order);
                 continue;
             }
+            Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
             Planned::DatabaseKill { down } => Outage::Crash { down },
+            Planned::Flood { operations } => Outage::Flood { operations },
             Planned::FullPool { hold } => Outage::FullPool { hold },
+            Planned::Hog { operations } => Outage::Hog { operations },
+            Planned::Silence { slot, hold } => Outage::Silence { slot, hold },
+            Planned::SlowOutbox { how, hold } => Outage::SlowOutbox { how, hold },
             Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
         };
         // Does not wait: the channel has room for all faults.
@@ -112,8 +122,13 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
     let full_pool = FullPool::new(&stage);
     while let Some(outage) = queue.recv().await {
         match outage {
+            Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,
             Outage::Crash { down } => outage::crash(&stage, down).await?,
+            Outage::Flood { operations } => flood::happen(&stage, operations).await,
             Outage::FullPool { hold } => full_pool.happen(hold).await,
+            Outage::Hog { operations } => hog::happen(&stage, operations).await,
+            Outage::Silence { slot, hold } => outage::silence(&stage, slot, hold).await,
+            Outage::SlowOutbox { how, hold } => slow_outbox::happen(&stage, how, hold).await?,
             Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,
         }
         if queue.is_closed() {

@@ -28,6 +28,17 @@ pub(super) fn cut_later(stage: &Stage, slot: usize, cut: Cut) {
     proxy.cut_later(cut, move || journal.fault(cut.into(), Whom::Slot(slot), journal.now()));
 }
 
+/// Makes a server's connections to the database silent, and cuts them after a while, as keepalives do. They cannot do it
+/// here, because the proxy answers them. New connections work all the time.
+pub(super) async fn silence(stage: &Stage, slot: usize, hold: Duration) {
+    let Some(proxy) = stage.proxies.get(slot) else { return };
+    let begun = stage.journal.now();
+    proxy.silence_connections();
+    time::sleep(hold).await;
+    proxy.cut_silent_connections();
+    stage.journal.fault(FaultKind::ConnectionsSilenced, Whom::Slot(slot), begun);
+}
+
 /// Makes a server's connections to the database unusable for a while.
 pub(super) async fn stall(stage: &Stage, slot: usize, stall: Stall) {
     let Some(proxy) = stage.proxies.get(slot) else { return };

@@ -8,6 +8,7 @@ use crate::{
     database::Database,
     fleet::{Orders, Rotation},
     journal::Journal,
+    mode::Mode,
     operation::Operation,
     pace::Pace,
 };
@@ -15,8 +16,11 @@ use crate::{
 /// Everything that faults can affect.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
+    /// The proxy between PgBouncer and the database; `None` if there is no PgBouncer.
+    pub(crate) behind_bouncer: Option<Arc<Proxy>>,
     pub(crate) database: Arc<Database>,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) mode: Mode,
     pub(crate) operations: Arc<[Operation]>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) pace: Arc<Pace>,

@@ -13,7 +13,12 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Slot;
-pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
+pub(crate) use self::{
+    backend::Backend,
+    orders::Orders,
+    process::{Process, Urls},
+    rotation::Rotation,
+};
 use crate::{database::Database, error::Error, journal::Journal};
 
 /// The time in which servers must start when no fault keeps them from it.
@@ -68,15 +73,15 @@ impl Fleet {
             stopping: CancellationToken::new(),
         };
         for slot in 0..servers as usize {
-            let proxy = Arc::new(Proxy::start(database.address())?);
+            let proxy = Arc::new(Proxy::start(database.entrance())?);
             fleet.proxies.push(Arc::clone(&proxy));
             let slot = Slot {
                 calm: fleet.calm.subscribe(),
-                database_url: database.url_through(proxy.address()),
                 number: slot,
                 proxy,
                 setting: fleet.setting.clone(),
                 stopping: fleet.stopping.clone(),
+                urls: database.urls_through(fleet.proxies[slot].address()),
             };
             fleet.slots.spawn(slot.run());
             fleet.serve().await?;

@@ -9,8 +9,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc,
     task::JoinHandle,
     time,
 };
@@ -18,8 +19,8 @@ use tokio::{
 use super::Setting;
 use crate::{
     error::Error,
-    journal::{Journal, ServerId},
-    server::{Instruction, Ready, Saying},
+    journal::{Journal, ServerId, UnprotectedRun},
+    server::{Instruction, Ready, Saying, Unprotected},
 };
 
 /// The time in which a server must serve, or log why it cannot.
@@ -36,7 +37,16 @@ pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
     log: JoinHandle<()>,
-    output: Lines<BufReader<ChildStdout>>,
+    output: JoinHandle<()>,
+    sayings: mpsc::UnboundedReceiver<Saying>,
+}
+
+/// The URLs of a server's database.
+#[derive(Clone, Debug)]
+pub(crate) struct Urls {
+    /// Of the API's own connections; `None` if it is the same.
+    pub(crate) api: Option<String>,
+    pub(crate) database: String,
 }
 
 impl Process {
@@ -45,11 +55,12 @@ impl Process {
     /// # Errors
     ///
     /// The process ends, or takes too long. Its log is in the journal.
-    pub(crate) async fn start(server: ServerId, setting: &Setting, database_url: &str) -> Result<(Self, Ready), Error> {
+    pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Ready), Error> {
         let mut child = Command::new(env::current_exe()?)
             .arg("serve")
             .args(&setting.flags)
-            .env("DATABASE_URL", database_url)
+            .env("DATABASE_URL", &urls.database)
+            .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -60,7 +71,9 @@ impl Process {
         let output = child.stdout.take().ok_or("the server has no standard output")?;
         let errors = child.stderr.take().ok_or("the server has no standard error")?;
         let log = tokio::spawn(log(server, errors, Arc::clone(&setting.journal), setting.verbose));
-        let mut process = Self { child, input, log, output: BufReader::new(output).lines() };
+        let (said, sayings) = mpsc::unbounded_channel();
+        let output = tokio::spawn(listen(server, output, Arc::clone(&setting.journal), said));
+        let mut process = Self { child, input, log, output, sayings };
         match time::timeout(START, process.said()).await {
             Ok(Some(Saying::Ready(ready))) => Ok((process, ready)),
             Ok(Some(other)) => Err(format!("the server sent {other:?} before it was ready").into()),
@@ -75,13 +88,7 @@ impl Process {
     ///
     /// If the future is dropped, no message is lost.
     pub(super) async fn said(&mut self) -> Option<Saying> {
-        loop {
-            // A message that cannot be parsed is skipped.
-            let line = self.output.next_line().await.ok()??;
-            if let Some(Ok(saying)) = Saying::heard(&line) {
-                return Some(saying);
-            }
-        }
+        self.sayings.recv().await
     }
 
     /// Sends an instruction. Has no effect if the process has ended.
@@ -108,8 +115,8 @@ impl Process {
                 time::timeout(END, self.child.wait()).await.ok()?.ok()
             }
         };
-        // Waits for the rest of the log.
-        let _ = time::timeout(END, &mut self.log).await;
+        // Waits for the rest of what it said.
+        let _ = time::timeout(END, async { tokio::join!(&mut self.output, &mut self.log) }).await;
         ended
     }
 
@@ -123,6 +130,31 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.log.abort();
+        self.output.abort();
+    }
+}
+
+/// Notes a server's unprotected runs in the journal, and passes its other messages on.
+async fn listen(
+    server: ServerId,
+    output: impl AsyncRead + Unpin,
+    journal: Arc<Journal>,
+    said: mpsc::UnboundedSender<Saying>,
+) {
+    let mut lines = BufReader::new(output).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        match Saying::heard(&line) {
+            Some(Ok(Saying::Unprotected(Unprotected { key, cause, asked, ran }))) => {
+                let (asked, ran) = (journal.at(asked), journal.at(ran));
+                journal.entries().unprotected.push(UnprotectedRun { server, key, cause, asked, ran });
+            }
+            Some(Ok(saying)) => {
+                // Nobody listens any more to a server that is being ended.
+                let _ = said.send(saying);
+            }
+            // Another line, or a message that cannot be parsed.
+            Some(Err(_)) | None => {}
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use tcp_proxy::Proxy;
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
-use super::{Backend, Process, Setting};
+use super::{Backend, Process, Setting, Urls};
 use crate::{
     fault::FaultKind,
     journal::{ServerId, Whom},
@@ -38,11 +38,11 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) calm: watch::Receiver<bool>,
-    pub(super) database_url: String,
     pub(super) number: usize,
     pub(super) proxy: Arc<Proxy>,
     pub(super) setting: Setting,
     pub(super) stopping: CancellationToken,
+    pub(super) urls: Urls,
 }
 
 impl Slot {
@@ -53,7 +53,7 @@ impl Slot {
             life += 1;
             let server = ServerId { slot: self.number, life };
             let started = tokio::select! {
-                started = Process::start(server, &self.setting, &self.database_url) => started,
+                started = Process::start(server, &self.setting, &self.urls) => started,
                 () = self.stopping.cancelled() => return,
             };
             match started.and_then(|(process, ready)| Ok((process, Arc::new(Backend::new(server, &ready)?)))) {
@@ -128,7 +128,7 @@ impl Life<'_> {
                 said = self.process.said() => match said {
                     Some(Saying::Reached(Action::Die, step)) => return End::Killed(FaultKind::ServerKilledAt(step)),
                     Some(Saying::Reached(Action::Pause, step)) => self.be_paused(step).await,
-                    Some(Saying::Ready(_)) => {}
+                    Some(Saying::Ready(_) | Saying::Unprotected(_)) => {}
                     None => return End::Unexpected,
                 },
                 order = slot.setting.orders.take(), if self.order.is_none() && !is_calm => {

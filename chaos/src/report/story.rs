@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     auditor::Violation,
-    journal::{Attempt, Fault, Purpose, Whom},
+    journal::{Attempt, Blackout, Fault, Purpose, Whom},
     operation::{Operation, Variant},
     plan::Plan,
     trial::Trial,
@@ -77,6 +77,10 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
             events.push((*ended, format!("{what} to server {server} ended, after {after:.3?}: {outcome}")));
         }
     }
+    for run in trial.entries.unprotected.iter().filter(|run| run.key == Some(operation.key)) {
+        events.push((run.asked, format!("server {} asks the store", run.server)));
+        events.push((run.ran, format!("RUNS UNPROTECTED on server {} ({})", run.server, run.cause)));
+    }
     let near = |at: Duration| near(plan, &attempts, at);
     for fault in trial.entries.faults.iter().filter(|fault| near(fault.begun) || near(fault.ended)) {
         if concerns(fault, &attempts) {
@@ -87,6 +91,11 @@ fn story(plan: &Plan, trial: &Trial, operation: &Operation) -> String {
         }
     }
     let met = |slot| attempts.iter().any(|attempt| attempt.server.slot == slot);
+    let blackouts = trial.entries.blackouts.iter().filter(|it| met(it.slot) && (near(it.begun) || near(it.ended)));
+    for Blackout { slot, begun, ended } in blackouts {
+        events.push((*begun, format!("the database cannot be asked on the way of server {slot}")));
+        events.push((*ended, format!("the database can be asked again on the way of server {slot}")));
+    }
     let lines = trial.entries.lines.iter().filter(|line| met(line.server.slot) && near(line.at));
     events.extend(lines.take(MOST_LINES).map(|line| (line.at, format!("  server {}: {}", line.server, line.text))));
 

@@ -7,8 +7,12 @@ use crate::{args::LeasePolicy, mode::Mode, plan::Plan, trial::Trial};
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
 Every operation is tried once more on a new server, after all faults have ended and every lease is over: that is its
-last retry. A fault is counted after it has happened. Calls without the store are refused in both modes
-(`--on-store-unavailable reject`). The rows that must be 0 count operations.
+last retry. A fault is counted after it has happened. The rows that must be 0 count operations. The operations of hogs and
+floods are not counted as clients' operations, but judged like them.
+
+With `--on-store-unavailable proceed`, a call in reserved mode runs unprotected if the store could not be asked, and may make
+a duplicate. The store could be asked if a witness, which asks the database all the time over the way of the same server, got
+an answer, and the database was not being killed, nor its connections held for as long as the store's timeout.
 
 In reserved mode an operation may be executed again: with `rerun`, if a fault may have kept its outcome from being
 recorded; with `reconcile`, only if a fault may have held up its handler for a lease, so that the handler went on after
@@ -23,10 +27,16 @@ pub(crate) struct Table<'a> {
 
 impl Table<'_> {
     fn title(&self) -> String {
-        match self.trial.mode {
+        let mode = match self.trial.mode {
             Mode::Transactional => "Transactional mode".to_owned(),
-            Mode::Reserved => format!("Reserved mode, `{}` after a lease without an outcome", self.plan.on_lease_ended),
-        }
+            Mode::Reserved => format!(
+                "Reserved mode, `{}` after a lease without an outcome, `{}` without a store",
+                self.plan.on_lease_ended, self.plan.on_store_unavailable
+            ),
+        };
+        let bouncer = if self.plan.pgbouncer { ", behind PgBouncer" } else { "" };
+        let serializable = if self.plan.serializable { ", serializable" } else { "" };
+        format!("{mode}{bouncer}{serializable}")
     }
 
     fn rows(&self) -> Vec<(String, String)> {
@@ -35,7 +45,8 @@ impl Table<'_> {
         let Trial { tally, took, verdict, .. } = self.trial;
         let seconds = std::time::Duration::from_secs(took.as_secs().max(1));
         row("seed", &self.plan.seed.0);
-        row("operations", &self.plan.operations.len());
+        row("operations", &self.plan.of_clients);
+        row("operations of hogs and floods", &(self.plan.operations.len() - self.plan.of_clients as usize));
         row("servers, clients", &format_args!("{}, {}", self.plan.servers, self.plan.clients));
         row("lease", &humantime::format_duration(self.plan.lease));
         row("time", &humantime::format_duration(seconds));
@@ -44,6 +55,10 @@ impl Table<'_> {
             row(&kind.to_string(), count);
         }
         row("paused servers that went on after a takeover", &tally.takeovers);
+        let servers = std::time::Duration::from_secs(seconds.as_secs() * u64::from(self.plan.servers));
+        let blackouts = std::time::Duration::from_secs(tally.blackouts.as_secs());
+        row("time of the servers", &humantime::format_duration(servers));
+        row("of this, without a database", &humantime::format_duration(blackouts));
         row("server starts, failed starts", &format_args!("{}, {}", tally.starts, tally.failed_starts));
         row("**calls**", &format_args!("**{}**", tally.calls));
         row("acknowledged", &tally.acknowledged_calls);
@@ -52,6 +67,7 @@ impl Table<'_> {
         row("refused: the key is of another request", &tally.mismatches);
         row("refused: the outcome is unknown", &tally.unknown);
         row("refused: no store", &tally.store_unavailable);
+        row("refused: too many calls", &tally.overloaded);
         row("other failures", &tally.other_failures);
         row("broken connections", &tally.broken_connections);
         row("no answer in time", &tally.timeouts);
@@ -66,6 +82,9 @@ impl Table<'_> {
                 row("executed again, as the policy allows", &verdict.reruns);
             }
         }
+        row("**unprotected runs**", &format_args!("**{}**", verdict.unprotected));
+        row("of these, while the store could not be asked", &verdict.unprotected_with_need);
+        row("duplicates that the policy allows", &verdict.unprotected_duplicates);
         for (promise, count) in verdict.counts() {
             row(&format!("**{promise}** (must be 0)"), &format_args!("**{count}**"));
         }

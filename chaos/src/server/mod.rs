@@ -3,6 +3,7 @@
 
 mod points;
 mod ready;
+mod unprotected;
 mod wire;
 
 use std::{io::BufRead as _, process, thread};
@@ -15,13 +16,15 @@ use tracing_subscriber::{
 
 pub(crate) use self::{
     ready::Ready,
+    unprotected::Unprotected,
     wire::{Action, Arm, Instruction, Saying},
 };
 use crate::{
     error::Error,
-    step::{ENGINE_TARGET, SAMPLE_TARGET},
+    step::{ENGINE_TARGET, SAMPLE_TARGET, UNPROTECTED_TARGET},
 };
 use points::Points;
+use unprotected::Unprotectedness;
 
 /// The default log filter, if `RUST_LOG` is not set. The pool logs a lot about connections that were cut.
 const LOG: &str = "warn,deadpool=error";
@@ -48,14 +51,19 @@ pub async fn serve(flags: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Sends step events to `points`, and warnings to stderr.
+/// Sends step events to `points`, reports unprotected runs, and sends warnings to stderr.
 fn init_tracing(points: &Points) {
     let steps = Targets::new()
         .with_target(ENGINE_TARGET, tracing::Level::TRACE)
         .with_target(SAMPLE_TARGET, tracing::Level::TRACE);
+    let runs = steps.clone().with_target(UNPROTECTED_TARGET, tracing::Level::WARN);
     let log = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(std::io::stderr);
     let log_filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG));
-    tracing_subscriber::registry().with(points.clone().with_filter(steps)).with(log.with_filter(log_filter)).init();
+    tracing_subscriber::registry()
+        .with(points.clone().with_filter(steps))
+        .with(Unprotectedness.with_filter(runs))
+        .with(log.with_filter(log_filter))
+        .init();
 }
 
 /// Carries out the instructions on standard input. When the input ends, the harness has ended, so this process dies

@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-use super::Ready;
+use super::{Ready, Unprotected};
 use crate::{error::Error, step::Step};
 
 /// The prefix of every [`Saying`]; the sample prints other lines, too.
@@ -75,6 +75,8 @@ pub(crate) enum Saying {
     Ready(Ready),
     /// It has reached a step, and takes the action next.
     Reached(Action, Step),
+    /// It runs a call unprotected.
+    Unprotected(Unprotected),
 }
 
 impl Saying {
@@ -93,6 +95,7 @@ impl Saying {
         Some(match word {
             "ready" => serde_json::from_str(rest).map(Self::Ready).map_err(Into::into),
             "dies" => step().map(|step| Self::Reached(Action::Die, step)),
+            "unprotected" => serde_json::from_str(rest).map(Self::Unprotected).map_err(Into::into),
             "pauses" => step().map(|step| Self::Reached(Action::Pause, step)),
             _ => Err(format!("not a message of a server: {line:?}").into()),
         })
@@ -108,12 +111,18 @@ impl fmt::Display for Saying {
             }
             Self::Reached(Action::Die, step) => write!(f, "{MARK} dies {step}"),
             Self::Reached(Action::Pause, step) => write!(f, "{MARK} pauses {step}"),
+            Self::Unprotected(run) => {
+                let run = serde_json::to_string(run).map_err(|_| fmt::Error)?;
+                write!(f, "{MARK} unprotected {run}")
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -136,6 +145,10 @@ mod tests {
         let said = Saying::Reached(Action::Pause, Step::HandlerWrote).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
         assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));
+        let run = Unprotected { key: None, cause: "interrupted".to_owned(), asked: UNIX_EPOCH, ran: SystemTime::now() };
+        let said = Saying::Unprotected(run.clone()).to_string();
+        let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
+        assert!(matches!(heard, Saying::Unprotected(it) if it == run));
         assert!(Saying::heard("Serving organization.v1 on 127.0.0.1:50051. Press Ctrl-C to stop.").is_none());
         assert!(Saying::heard("chaos: dies of_boredom").expect("a saying").is_err());
     }

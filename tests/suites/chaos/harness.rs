@@ -50,7 +50,8 @@ impl Ended {
     }
 }
 
-/// Runs the harness with these flags; `None` if PostgreSQL's binaries are missing and the test is skipped.
+/// Runs the harness with these flags; `None` if the binaries of PostgreSQL or PgBouncer are missing and the test is
+/// skipped.
 pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let directory = Directory::new();
     let child = directory.start(flags, Stdio::piped());
@@ -60,6 +61,10 @@ pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let ended = Ended { code: status.code(), directory, stderr: text(stderr), stdout: text(stdout) };
     if ended.stderr.contains("install PostgreSQL's server binaries") {
         scratch_postgres::skip("installed-postgres", &ended.stderr);
+        return None;
+    }
+    if ended.stderr.contains("needs PgBouncer") {
+        scratch_postgres::skip("pgbouncer", &ended.stderr);
         return None;
     }
     Some(ended)

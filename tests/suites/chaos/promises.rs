@@ -3,17 +3,39 @@
 use crate::harness::{Ended, run};
 
 /// The rows of the table that must be 0.
-const PROMISES: [&str; 6] = [
+const PROMISES: [&str; 8] = [
     "duplicates",
     "lost acknowledged responses",
     "wrong replays",
     "executed though refused",
+    "unprotected runs without need",
+    "starved calls",
     "stuck keys",
     "unexpected answers and ends",
 ];
 
 /// A run that has every fault, and is short even on a busy machine.
 const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
+
+/// Faults that happen in every run, whatever else there is.
+const FAULTS: [&str; 7] = [
+    "server killed at before_settle",
+    "PostgreSQL killed and restarted",
+    "database connections of a server silent",
+    "flood of calls that hang up",
+    "one user holds all transactions",
+    "look-up of statuses slow",
+    "outbox locked",
+];
+
+/// Faults that happen behind PgBouncer.
+const BOUNCER_FAULTS: [&str; 5] = [
+    "connection of PgBouncer cut after a COMMIT",
+    "connection of PgBouncer cut before a COMMIT",
+    "all connections of PgBouncer cut",
+    "connections of PgBouncer silent",
+    "sessions of PgBouncer terminated",
+];
 
 fn all_promises_were_kept(ended: &Ended) {
     for promise in PROMISES {
@@ -22,7 +44,7 @@ fn all_promises_were_kept(ended: &Ended) {
     assert_eq!(ended.code, Some(0), "{}", ended.said());
     assert!(ended.directory.stories().is_empty());
     assert!(ended.directory.left().is_empty(), "{:?}", ended.directory.left());
-    for fault in ["server killed at before_settle", "PostgreSQL killed and restarted"] {
+    for fault in FAULTS {
         assert!(ended.number(fault) > 0, "{}", ended.said());
     }
     assert!(ended.number("of these, replays") > 50, "{}", ended.said());
@@ -33,12 +55,53 @@ async fn are_kept_in_transactional_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional"]].concat()).await else { return };
     all_promises_were_kept(&ended);
     assert_eq!(ended.number("outcome still unknown at the last retry"), 0);
+    assert_eq!(ended.number("unprotected runs"), 0);
 }
 
 #[tokio::test]
 async fn are_kept_in_reserved_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved"]].concat()).await else { return };
     all_promises_were_kept(&ended);
+}
+
+#[tokio::test]
+async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everything_fails() {
+    let proceed = ["--mode", "reserved", "--on-store-unavailable", "proceed"];
+    let Some(ended) = run(&[&SHORT[..], &proceed].concat()).await else { return };
+    all_promises_were_kept(&ended);
+    assert!(ended.number("unprotected runs") > 0, "{}", ended.said());
+}
+
+#[tokio::test]
+async fn are_kept_behind_pgbouncer_while_everything_fails() {
+    for flags in [
+        &["--mode", "transactional", "--pgbouncer"][..],
+        &["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"],
+    ] {
+        let Some(ended) = run(&[&SHORT[..], flags].concat()).await else { return };
+        all_promises_were_kept(&ended);
+        for fault in BOUNCER_FAULTS {
+            assert!(ended.number(fault) > 0, "{}", ended.said());
+        }
+    }
+}
+
+#[tokio::test]
+async fn are_kept_with_serializable_transactions_while_everything_fails() {
+    let Some(ended) = run(&[&SHORT[..], &["--mode", "both", "--serializable"]].concat()).await else { return };
+    all_promises_were_kept(&ended);
+}
+
+#[tokio::test]
+async fn are_found_broken_if_a_call_runs_unprotected_beside_a_healthy_store() {
+    let flags = ["--mode", "reserved", "--faults", "none", "--sabotage", "unprotect"];
+    for policy in ["reject", "proceed"] {
+        let flags = [&SHORT[..], &flags, &["--on-store-unavailable", policy]].concat();
+        let Some(ended) = run(&flags).await else { return };
+        assert_eq!(ended.code, Some(1), "{}", ended.said());
+        assert_eq!(ended.broken("unprotected runs without need"), 1, "{policy}: {}", ended.said());
+        assert!(ended.said().contains("RUNS UNPROTECTED"), "{}", ended.said());
+    }
 }
 
 #[tokio::test]
@@ -53,6 +116,8 @@ async fn are_found_broken_after_sabotage() {
         // The two operations whose responses were swapped.
         ("wrong replays", 2),
         ("executed though refused", 1),
+        ("unprotected runs without need", 1),
+        ("starved calls", 0),
         ("stuck keys", 1),
         ("unexpected answers and ends", 0),
     ] {

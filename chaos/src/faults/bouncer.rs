@@ -1,0 +1,42 @@
+//! Breaks PgBouncer's connections to the database.
+
+use std::{sync::Arc, time::Duration};
+
+use tcp_proxy::{Cut, Proxy};
+use tokio::time;
+
+use super::stage::Stage;
+use crate::{bouncer::TERMINATE, error::Error, fault::FaultKind, journal::Whom, schedule::Break};
+
+/// Breaks the connections. Returns when they are broken, or to be broken at the next COMMIT.
+pub(super) async fn break_connections(stage: &Stage, how: Break, hold: Duration) -> Result<(), Error> {
+    let Some(behind) = &stage.behind_bouncer else { return Ok(()) };
+    let begun = stage.journal.now();
+    let kind = match how {
+        Break::Commit(moment) => {
+            cut_later(stage, behind, Cut { all: false, moment });
+            return Ok(());
+        }
+        Break::Cut => {
+            behind.cut_connections();
+            FaultKind::BouncerCut
+        }
+        Break::Silence => {
+            behind.silence_connections();
+            time::sleep(hold).await;
+            behind.cut_silent_connections();
+            FaultKind::BouncerSilenced
+        }
+        Break::Terminate => {
+            stage.database.connect().await?.execute(TERMINATE, &[]).await?;
+            FaultKind::BouncerTerminated
+        }
+    };
+    stage.journal.fault(kind, Whom::All, begun);
+    Ok(())
+}
+
+fn cut_later(stage: &Stage, behind: &Proxy, cut: Cut) {
+    let journal = Arc::clone(&stage.journal);
+    behind.cut_later(cut, move || journal.fault(FaultKind::from(cut).behind_bouncer(), Whom::All, journal.now()));
+}

@@ -1,0 +1,99 @@
+//! A user who holds all transactions of a server.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{task::JoinSet, time};
+
+use super::stage::Stage;
+use crate::{
+    fault::FaultKind,
+    fleet::Backend,
+    journal::{Purpose, Starved, Whom},
+    mode::Mode,
+    operation::{Operation, Variant},
+};
+
+/// The number of the user's calls at the same time: several times as many as there are connections.
+const CALLS: usize = 64;
+
+/// The time that they take to be there.
+const ARRIVAL: Duration = Duration::from_millis(700);
+
+/// The time in which another user's call and its retry have to be answered. Behind all the calls of the user it would
+/// take longer.
+const PROMPT: Duration = Duration::from_secs(4);
+
+/// The longest wait for an answer of the calls that hold the transactions.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The pause between the other user's attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// One user calls a server with all but the last of the operations; another user calls it with the last, and retries.
+///
+/// In reserved mode the handlers have no transactions of the layer, but connections of the sample, which one user may hold.
+/// There the other user calls before, and only retries meanwhile.
+pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
+    let Some(backend) = stage.rotation.all().into_iter().next() else { return };
+    let (backend, of_hog) = (Arc::new(backend.apart()), Arc::new(backend.apart()));
+    let Some(operation) = operations.end.checked_sub(1).and_then(|last| stage.operations.get(last as usize)) else {
+        return;
+    };
+    if stage.mode == Mode::Reserved {
+        answered(stage, &backend, operation, PATIENCE).await;
+    }
+    let begun = stage.journal.now();
+    let next = Arc::new(AtomicU32::new(operations.start));
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        calls.spawn(hold(stage.clone(), Arc::clone(&of_hog), Arc::clone(&next), operations.end - 1));
+    }
+    time::sleep(ARRIVAL).await;
+    let asked = stage.journal.now();
+    for _ in 0..2 {
+        if !answered(stage, &backend, operation, PROMPT).await {
+            let (operation, server, ended) = (operation.number, backend.server(), stage.journal.now());
+            stage.journal.entries().starved.push(Starved { operation, server, begun: asked, ended });
+            break;
+        }
+    }
+    while calls.join_next().await.is_some() {}
+    stage.journal.fault(FaultKind::Hogged, Whom::Server(backend.server()), begun);
+}
+
+/// Makes one call of the user after the other, until there are no more.
+async fn hold(stage: Stage, backend: Arc<Backend>, next: Arc<AtomicU32>, end: u32) {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(operation) = stage.operations.get(number as usize).filter(|_| number < end) else { return };
+        let running = stage.journal.begin(number, Variant::Asked, Purpose::Hog, backend.server());
+        let outcome = backend.call(operation, Variant::Asked, PATIENCE).await;
+        stage.journal.end(running, outcome);
+    }
+}
+
+/// Calls until there is an answer, and returns whether there was one in time.
+async fn answered(stage: &Stage, backend: &Backend, operation: &Operation, within: Duration) -> bool {
+    let deadline = time::Instant::now() + within;
+    loop {
+        let left = deadline.saturating_duration_since(time::Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let running = stage.journal.begin(operation.number, Variant::Asked, Purpose::Ask, backend.server());
+        let outcome = backend.call(operation, Variant::Asked, left).await;
+        let is_final = outcome.is_final();
+        stage.journal.end(running, outcome);
+        if is_final {
+            return true;
+        }
+        time::sleep(PAUSE).await;
+    }
+}
