@@ -15,17 +15,17 @@ use crate::{
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
 const RATES: [(Family, u32, u32); 14] = [
-    (Family::BouncerKill, 50, 5),
+    (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
-    (Family::Hog, 1000, 1),
+    (Family::Hog, 2000, 1),
     (Family::ServerKill, 150, 1),
     (Family::Silence, 400, 1),
-    (Family::SlowOutbox, 400, 2),
+    (Family::SlowOutbox, 500, 2),
     (Family::Stall, 200, 1),
     (Family::StepKill, 16, 7),
     (Family::Zombie, 150, 1),
@@ -272,8 +272,8 @@ fn stall(rng: &mut impl Rng) -> Stall {
         1 => Manner::HeldAndCut,
         _ => Manner::Late(milliseconds(rng, 50, 400)),
     };
-    // One in five is longer than the store's timeout.
-    let hold = if rng.random_ratio(1, 5) { milliseconds(rng, 5500, 7000) } else { milliseconds(rng, 300, 3000) };
+    // One in ten is longer than the store's timeout.
+    let hold = if rng.random_ratio(1, 10) { milliseconds(rng, 5500, 7000) } else { milliseconds(rng, 300, 3000) };
     Stall { hold, manner }
 }
 
@@ -363,8 +363,8 @@ mod tests {
             }
         }
         numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..5000 + 5 * HOG + 10 * FLOOD));
-        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 5 * HOG + 10 * FLOOD));
+        assert!(numbers.into_iter().eq(0..5000 + 2 * HOG + 10 * FLOOD));
+        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 2 * HOG + 10 * FLOOD));
         assert!(super::extras(Seed(1), 5000, &"none".parse().expect("a set")).is_empty());
     }
 

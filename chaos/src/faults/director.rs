@@ -34,7 +34,6 @@ pub(crate) struct Director {
 pub(super) enum Outage {
     Bouncer { how: Break, hold: Duration },
     Crash { down: Duration },
-    Flood { operations: Range<u32> },
     FullPool { hold: Duration },
     Hog { operations: Range<u32> },
     Silence { slot: usize, hold: Duration },
@@ -97,13 +96,16 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 outage::cut_later(&stage, slot, cut);
                 continue;
             }
+            Planned::Flood { operations } => {
+                flood::happen(&stage, operations).await;
+                continue;
+            }
             Planned::Server(order) => {
                 stage.orders.add(order);
                 continue;
             }
             Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
             Planned::DatabaseKill { down } => Outage::Crash { down },
-            Planned::Flood { operations } => Outage::Flood { operations },
             Planned::FullPool { hold } => Outage::FullPool { hold },
             Planned::Hog { operations } => Outage::Hog { operations },
             Planned::Silence { slot, hold } => Outage::Silence { slot, hold },
@@ -124,7 +126,6 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
         match outage {
             Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,
             Outage::Crash { down } => outage::crash(&stage, down).await?,
-            Outage::Flood { operations } => flood::happen(&stage, operations).await,
             Outage::FullPool { hold } => full_pool.happen(hold).await,
             Outage::Hog { operations } => hog::happen(&stage, operations).await,
             Outage::Silence { slot, hold } => outage::silence(&stage, slot, hold).await,

@@ -55,7 +55,7 @@ async fn are_kept_in_transactional_mode_while_everything_fails() {
     let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional"]].concat()).await else { return };
     all_promises_were_kept(&ended);
     assert_eq!(ended.number("outcome still unknown at the last retry"), 0);
-    assert_eq!(ended.number("unprotected runs"), 0);
+    assert_eq!(ended.number("**unprotected runs**"), 0);
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
     let proceed = ["--mode", "reserved", "--on-store-unavailable", "proceed"];
     let Some(ended) = run(&[&SHORT[..], &proceed].concat()).await else { return };
     all_promises_were_kept(&ended);
-    assert!(ended.number("unprotected runs") > 0, "{}", ended.said());
+    assert!(ended.number("**unprotected runs**") > 0, "{}", ended.said());
 }
 
 #[tokio::test]
