@@ -223,7 +223,7 @@ pub(crate) fn extras(seed: Seed, operations: u32, faults: &FaultSet) -> Vec<Oper
     let hogs = operations..operations + hogs(operations, faults) * HOG;
     let floods = hogs.end..hogs.end + count(Family::Flood, operations, faults) * FLOOD;
     let of_hog = |number: u32| {
-        let user = if (number - operations) / HOG % 2 == 0 { User::Alice } else { User::Bob };
+        let user = if ((number - operations) / HOG).is_multiple_of(2) { User::Alice } else { User::Bob };
         let operation = Operation::new(seed, number, faults);
         if (number - operations) % HOG == HOG - 1 {
             operation.slow(user.other(), Duration::ZERO)

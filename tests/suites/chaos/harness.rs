@@ -16,7 +16,7 @@ use tonic_idempotency_tests::binary;
 use uuid::Uuid;
 
 /// The time that a run may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The output of a run that has ended, and the files that it left.
 #[derive(Debug)]

@@ -88,7 +88,7 @@ async fn are_kept_behind_pgbouncer_while_everything_fails() {
 
 #[tokio::test]
 async fn are_kept_with_serializable_transactions_while_everything_fails() {
-    let Some(ended) = run(&[&SHORT[..], &["--mode", "both", "--serializable"]].concat()).await else { return };
+    let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional", "--serializable"]].concat()).await else { return };
     all_promises_were_kept(&ended);
 }
 

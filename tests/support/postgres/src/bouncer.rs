@@ -238,6 +238,15 @@ mod tests {
         assert_eq!(upstream.user(), r#""u" """#);
     }
 
+    #[test]
+    fn further_settings_come_after_its_own_and_so_replace_them() {
+        let config = "postgres://u@h".parse().expect("an address");
+        let upstream = Upstream::new(&config, &["default_pool_size = 32"]).expect("a server");
+        let lines = upstream.configuration(7);
+        let sizes: Vec<_> = lines.iter().filter(|line| line.starts_with("default_pool_size")).collect();
+        assert_eq!(sizes, ["default_pool_size = 4", "default_pool_size = 32"]);
+    }
+
     #[tokio::test]
     async fn reports_why_it_did_not_start() {
         if let Some(why) = PgBouncer::missing() {
