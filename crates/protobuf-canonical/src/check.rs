@@ -20,6 +20,7 @@ pub(super) fn is_canonical(schema: &Schema, wire: &[u8]) -> Result<bool, Canonic
 }
 
 /// Returns the key of a map entry if the entry is canonical and its value is a scalar. `entry` is the entry's content.
+#[inline]
 pub(super) fn canonical_entry<'a>(schema: &'a Schema, map: MapPlan, entry: &'a [u8]) -> Option<SortKey<'a>> {
     let mut check = Check::new(schema, entry);
     let Value::Scalar(value) = map.value else { return None };

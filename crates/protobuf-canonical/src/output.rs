@@ -11,7 +11,7 @@ const MIN_GROWTH: usize = 64 << 10;
 const MIN_STEP: usize = 4 << 10;
 
 /// Bytes of each segment for tags, and for lengths that take more bytes than were reserved for them.
-const HEADROOM: usize = 1 << 10;
+const HEADROOM: usize = 256;
 
 /// Bytes in segments. A segment never grows: while its memory was moved, it would be needed twice.
 pub(super) struct Output {

@@ -2,6 +2,7 @@
 
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
+    check::canonical_entry,
     reader::{Reader, WireType, deeper},
     schema::{MapPlan, MessagePlan, Scalar, Schema, Shape, Value},
     utf8::is_utf8,
@@ -55,6 +56,9 @@ impl<'a> Valid<'a> {
 
     fn entry(&mut self, map: MapPlan, depth: u32) -> Result<(), CanonicalError> {
         let content = self.reader.bytes()?.content;
+        if canonical_entry(self.schema, map, content).is_some() {
+            return Ok(());
+        }
         let mut entry = self.inside(content);
         while !entry.reader.is_empty() {
             let tag = entry.reader.tag()?;
