@@ -10,7 +10,7 @@ use tokio_postgres::{NoTls, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
-        ClaimOutcome, Completion, PostgresStore, Store, StoreErrorKind,
+        ClaimOutcome, Completion, PostgresStore, Store,
         conformance::{Harness, conformance_tests},
     },
 };
