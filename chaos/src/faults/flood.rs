@@ -17,7 +17,7 @@ const STAY: Duration = Duration::from_millis(30);
 
 /// Calls a server for each of the operations, over one connection, and hangs up at once.
 pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
-    let Some(backend) = stage.rotation.all().into_iter().next() else { return };
+    let backend = stage.rotation.first().await;
     let backend = Arc::new(backend.apart());
     let begun = stage.journal.now();
     let mut calls = JoinSet::new();

@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// In reserved mode the handlers have no transactions of the layer, but connections of the sample, which one user may hold.
 /// There the other user calls before, and only retries meanwhile.
 pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
-    let Some(backend) = stage.rotation.all().into_iter().next() else { return };
+    let backend = stage.rotation.first().await;
     let (backend, of_hog) = (Arc::new(backend.apart()), Arc::new(backend.apart()));
     let Some(operation) = operations.end.checked_sub(1).and_then(|last| stage.operations.get(last as usize)) else {
         return;
