@@ -19,8 +19,12 @@ pub(crate) const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grp
 #[cfg(feature = "zstd")]
 const ZSTD_WINDOW_LOG: u32 = 23;
 
-/// The size up to which a request may be decompressed, whatever its compressed size, in bytes.
-const MIN_INFLATED: usize = 64 << 10;
+/// The size up to which a request may be decompressed, whatever its compressed size, in bytes. Harmless messages have
+/// long runs of the same byte, too.
+const MIN_INFLATED: usize = 1 << 20;
+
+/// The size up to which a request is decompressed by a thread that serves calls, in bytes.
+const ON_WORKER: usize = 64 << 10;
 
 /// A compression of messages. It has the variants whose features are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,12 +181,12 @@ pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> R
     encoding.ok_or(DecompressError::Wire(WireError::NotCompressed))?.decompress(message, limit)
 }
 
-/// Decompresses the message of a request, up to `limit` bytes and to [`MAX_RATIO`]. More than [`MIN_INFLATED`] is
+/// Decompresses the message of a request, up to `limit` bytes and to [`MAX_RATIO`]. More than [`ON_WORKER`] is
 /// decompressed away from the threads that serve calls.
 pub(super) async fn inflate(encoding: Encoding, message: Bytes, limit: usize) -> Result<Bytes, InflateError> {
     let bound = limit.min(message.len().saturating_mul(MAX_RATIO).max(MIN_INFLATED));
-    let inflated = match encoding.decompress(&message, bound.min(MIN_INFLATED)) {
-        Err(DecompressError::TooLarge) if bound > MIN_INFLATED => {
+    let inflated = match encoding.decompress(&message, bound.min(ON_WORKER)) {
+        Err(DecompressError::TooLarge) if bound > ON_WORKER => {
             off_worker(move || encoding.decompress(&message, bound)).await.map_err(InflateError::Interrupted)?
         }
         inflated => inflated,

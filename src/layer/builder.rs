@@ -224,7 +224,7 @@ impl IdempotencyLayerBuilder {
     /// accepts, as on the service itself. Any other is refused with `UNIMPLEMENTED`, as tonic does it, and never
     /// decompressed. Defaults to none, like tonic.
     ///
-    /// The service behind the layer gets the request uncompressed. A message of more than 64 KiB may be at most 128
+    /// The service behind the layer gets the request uncompressed. A message of more than 1 MiB may be at most 128
     /// times as large as it is compressed; otherwise it is refused with `RESOURCE_EXHAUSTED`. Calls over Connect and
     /// gRPC-Web that the layer translates are decompressed before, and do not depend on this setting.
     ///

@@ -15,7 +15,7 @@ use tonic::{codec::CompressionEncoding, codegen::StdError, service::Routes, tran
 use tonic_idempotency::{
     IdempotencyLayer,
     connect::ConnectLayer,
-    layer::BuildError,
+    layer::{self, BuildError, IdempotencyLayerBuilder},
     policy::{Mode, Procedure},
     store::MemoryStore,
 };
@@ -89,6 +89,9 @@ async fn serve_native(listener: TcpListener, setup: Setup, limit: usize) -> Resu
 fn idempotency(limit: usize) -> Result<IdempotencyLayer, BuildError> {
     let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).max_request_bytes(limit);
     let procedure = |path| Procedure::builder(path).mode(Mode::Reserved).final_errors(FINAL);
+    let accepted =
+        [layer::CompressionEncoding::Deflate, layer::CompressionEncoding::Gzip, layer::CompressionEncoding::Zstd];
+    let builder = accepted.into_iter().fold(builder, IdempotencyLayerBuilder::accept_compressed);
     UNARY.into_iter().map(procedure).fold(builder, |builder, procedure| builder.procedure(procedure)).build()
 }
 
