@@ -5,8 +5,8 @@ use std::{cmp::Ordering, ops::Range};
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     check::canonical_entry,
+    raw::read_scalar,
     reader::{Reader, WireType},
-    rewrite::read_scalar,
     run::Runs,
     schema::{MapPlan, Schema},
     sort_key::first_bytes,

@@ -36,6 +36,7 @@ mod check;
 mod entry;
 mod error;
 mod output;
+mod raw;
 mod reader;
 mod rewrite;
 mod run;

@@ -11,6 +11,7 @@ use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     entry::Entries,
     output::Output,
+    raw::{Raw, read_scalar},
     reader::{MAX_VARINT_LEN, Reader, WireType, deeper},
     run::{Runs, UNKNOWN},
     schema::{FieldPlan, MapPlan, MessageId, MessagePlan, Presence, Scalar, Schema, Shape, Value},
@@ -38,38 +39,6 @@ struct Rewriter<'a> {
     runs: Runs<'a>,
     entries: Entries,
     out: Output,
-}
-
-/// A scalar as it arrived.
-#[derive(Clone, Copy)]
-pub(super) enum Raw<'a> {
-    Bytes(&'a [u8]),
-    /// A normalized varint, a fixed32 or a fixed64.
-    Number(u64),
-}
-
-impl<'a> Raw<'a> {
-    fn default(scalar: Scalar) -> Self {
-        match scalar.wire() {
-            WireType::Bytes => Self::Bytes(&[]),
-            _ => Self::Number(0),
-        }
-    }
-
-    fn is_default(self) -> bool {
-        match self {
-            Self::Number(number) => number == 0,
-            Self::Bytes(bytes) => bytes.is_empty(),
-        }
-    }
-
-    /// Returns the number; 0 for bytes.
-    pub(super) fn number(self) -> u64 {
-        match self {
-            Self::Number(number) => number,
-            Self::Bytes(_) => 0,
-        }
-    }
 }
 
 impl<'a> Rewriter<'a> {
@@ -335,14 +304,4 @@ impl<'a> Rewriter<'a> {
         write(self)?;
         Ok(self.out.end_delimited(delimited))
     }
-}
-
-/// Reads a scalar that has been checked.
-pub(super) fn read_scalar<'a>(reader: &mut Reader<'a>, scalar: Scalar) -> Result<Raw<'a>, CanonicalError> {
-    Ok(match scalar.wire() {
-        WireType::Varint => Raw::Number(scalar.normalize(reader.varint()?.value)),
-        WireType::Fixed32 => Raw::Number(scalar.normalize(reader.fixed32()?.into())),
-        WireType::Fixed64 => Raw::Number(reader.fixed64()?),
-        _ => Raw::Bytes(reader.bytes()?.content),
-    })
 }
