@@ -7,7 +7,7 @@ use tcp_proxy::Proxy;
 use tokio::{sync::Mutex, time};
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::{bouncer::Bouncer, error::Error, fleet::Urls, plan::Plan};
+use crate::{bouncer::Bouncer, error::Error, plan::Plan, urls::Urls};
 
 /// The time that a connection of the harness itself may take.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -13,11 +13,12 @@ use tokio::{task::JoinSet, time};
 use crate::{
     database::Database,
     error::Error,
-    fleet::{Backend, Orders, Process, Rotation, Setting, Urls},
+    fleet::{Backend, Orders, Process, Rotation, Setting},
     journal::{Journal, Purpose, ServerId},
     mode::Mode,
     operation::{Operation, Variant},
     plan::Plan,
+    urls::Urls,
 };
 
 /// The number of attempts of a last retry, as long as the answer is not final.

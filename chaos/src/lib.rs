@@ -52,6 +52,7 @@ mod seed;
 mod server;
 mod step;
 mod trial;
+mod urls;
 mod witness;
 
 pub use args::{Args, Command};

@@ -13,12 +13,7 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Slot;
-pub(crate) use self::{
-    backend::Backend,
-    orders::Orders,
-    process::{Process, Urls},
-    rotation::Rotation,
-};
+pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
 use crate::{database::Database, error::Error, journal::Journal};
 
 /// The time in which servers must start when no fault keeps them from it.

@@ -21,6 +21,7 @@ use crate::{
     error::Error,
     journal::{Journal, ServerId, UnprotectedRun},
     server::{Instruction, Ready, Saying, Unprotected},
+    urls::Urls,
 };
 
 /// The time in which a server must serve, or log why it cannot.
@@ -39,14 +40,6 @@ pub(crate) struct Process {
     log: JoinHandle<()>,
     output: JoinHandle<()>,
     sayings: mpsc::UnboundedReceiver<Saying>,
-}
-
-/// The URLs of a server's database.
-#[derive(Clone, Debug)]
-pub(crate) struct Urls {
-    /// Of the API's own connections; `None` if it is the same.
-    pub(crate) api: Option<String>,
-    pub(crate) database: String,
 }
 
 impl Process {

@@ -7,13 +7,14 @@ use tcp_proxy::Proxy;
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
-use super::{Backend, Process, Setting, Urls};
+use super::{Backend, Process, Setting};
 use crate::{
     fault::FaultKind,
     journal::{ServerId, Whom},
     schedule::Order,
     server::{Action, Arm, Instruction, Saying},
     step::Step,
+    urls::Urls,
 };
 
 /// The pause between two starts of a server. Most starts fail because the database is away.
