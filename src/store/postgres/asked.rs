@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
-use deadpool_postgres::{ClientWrapper, Object};
+use deadpool_postgres::{ClientWrapper, Object, PoolError};
 use tokio::{
     runtime::Handle,
     sync::OwnedSemaphorePermit,
@@ -10,10 +10,7 @@ use tokio::{
 };
 use tokio_postgres::Error;
 
-use super::{
-    fault::Fault,
-    operation::{Failure, Progress},
-};
+use super::{fault::Fault, progress::Progress};
 
 /// What brings a connection back into its first state, once its statements are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +77,15 @@ impl Drop for Asked<'_> {
             _ => close(connection),
         }
     }
+}
+
+/// The failure of an attempt.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There was no connection for it.
+    NoConnection(PoolError),
+    /// Its statement failed.
+    Statement(Error),
 }
 
 impl fmt::Debug for Asked<'_> {

@@ -4,8 +4,9 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::{
     columns::{on_foreign_reservation, on_lease_ended},
-    connection::{Connections, only_row},
+    connection::Connections,
     operation::{Attempt, Operation},
+    query::only_row,
     row::claim_outcome,
     statement::Parameters,
 };

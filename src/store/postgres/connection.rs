@@ -7,16 +7,10 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Error;
 
-use super::{
-    operation::Operation,
-    statement::{Parameters, Statements},
-};
-use crate::{
-    store::{StoreError, StoreErrorKind},
-    telemetry::Chain,
-};
+use super::statement::Statements;
+use crate::telemetry::Chain;
 
 /// The limits of a timeout. An operation without time would always fail; no caller waits longer, and a deadline must not
 /// overflow.
@@ -85,37 +79,6 @@ impl Connections {
         Arc::clone(&self.overdue_statuses).try_acquire_owned().ok()
     }
 
-    /// Returns the only row of a statement. The statement has to be idempotent: it may be run more than once, and twice at
-    /// the same time.
-    pub(super) async fn query_one(&self, statement: &str, parameters: Parameters<'_>) -> Result<Row, StoreError> {
-        self.query_one_until(self.deadline(), statement, parameters).await
-    }
-
-    /// As [`query_one`](Self::query_one), with a deadline of its own.
-    pub(super) async fn query_one_until(
-        &self,
-        deadline: Instant,
-        statement: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Row, StoreError> {
-        only_row(self.ask(Operation::until(self, deadline), statement, parameters).await?)
-    }
-
-    /// Returns the rows of a statement that may take long: it is repeated only if its answer is lost.
-    pub(super) async fn query_long(&self, statement: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, StoreError> {
-        self.ask(Operation::new(self).one_at_a_time(), statement, parameters).await
-    }
-
-    async fn ask(
-        &self,
-        operation: Operation<'_>,
-        statement: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
-        let operation = &operation;
-        operation.run(|attempt| operation.query(attempt, statement, parameters), |_| true).await
-    }
-
     /// Clears the prepared statements of all connections if the statement was stale. Returns whether it was.
     pub(super) fn forget_if_stale(&self, error: &Error) -> bool {
         let stale = self.statements.are_stale(error);
@@ -153,11 +116,4 @@ impl fmt::Debug for Connections {
 /// A quarter of a pool's connections, at least one.
 pub(super) fn quarter(pool: &Pool) -> usize {
     (pool.status().max_size / 4).max(1)
-}
-
-pub(super) fn only_row(rows: Vec<Row>) -> Result<Row, StoreError> {
-    match <[Row; 1]>::try_from(rows) {
-        Ok([row]) => Ok(row),
-        Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("expected one row, got {}", rows.len()))),
-    }
 }

@@ -7,6 +7,8 @@ mod connection;
 mod fault;
 mod operation;
 mod permits;
+mod progress;
+mod query;
 mod row;
 mod statement;
 mod store;

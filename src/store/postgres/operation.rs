@@ -12,29 +12,22 @@
 
 use std::{
     future::{Future, ready},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
     time::Duration,
 };
 
-use deadpool_postgres::PoolError;
 use futures_util::{
     StreamExt as _,
     future::{Either, join},
     stream::FuturesUnordered,
 };
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Instant, sleep, timeout_at},
-};
-use tokio_postgres::{Error, Row};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_postgres::Row;
 
 use super::{
-    asked::{Asked, Reset},
+    asked::{Asked, Failure, Reset},
     connection::Connections,
     fault::{Fault, kind_without_connection},
+    progress::{Progress, Waiting},
     statement::{Parameters, Statements},
 };
 use crate::store::{Claim, StoreError, StoreErrorKind};
@@ -112,15 +105,6 @@ impl Attempt {
     }
 }
 
-/// The failure of an attempt.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// There was no connection for it.
-    NoConnection(PoolError),
-    /// Its statement failed.
-    Statement(Error),
-}
-
 impl<'a> Operation<'a> {
     pub(super) fn new(connections: &'a Connections) -> Self {
         Self::until(connections, connections.deadline())
@@ -192,9 +176,9 @@ impl<'a> Operation<'a> {
                 Reaction::Wait => continue,
                 Reaction::TryBeside => {}
                 Reaction::TryInstead => {
-                    self.progress.closing.store(true, Ordering::Relaxed);
+                    self.progress.set_closing(true);
                     attempts.clear();
-                    self.progress.closing.store(false, Ordering::Relaxed);
+                    self.progress.set_closing(false);
                 }
             }
             attempts.push(make(Attempt { with_status: false, in_doubt: true }, Duration::ZERO));
@@ -204,7 +188,7 @@ impl<'a> Operation<'a> {
 
     /// The times at which something is done, in their order.
     fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<> {
-        let (begun, deadline) = (self.begun.0, self.progress.deadline);
+        let (begun, deadline) = (self.begun.0, self.progress.deadline());
         let share = (deadline.saturating_duration_since(begun) / 4).min(MAX_SHARE);
         let mut alarms = [
             (self.time_for_status.map_or(deadline, |time| begun + time), Alarm::Status),
@@ -228,7 +212,7 @@ impl<'a> Operation<'a> {
             // An attempt that has no connection yet has not asked for the status.
             Alarm::Status if progress.is_waiting() => Reaction::Wait,
             Alarm::Status => {
-                progress.status_is_overdue(connections);
+                progress.status_is_overdue(connections.status_is_overdue());
                 Reaction::TryBeside
             }
             Alarm::LastShare | Alarm::Silence { .. } if progress.has_answer() => Reaction::Wait,
@@ -267,7 +251,7 @@ impl<'a> Operation<'a> {
         let waiting = Waiting::new(&self.progress);
         let connection = self.connections.pool().get().await.map_err(Failure::NoConnection)?;
         drop(waiting);
-        self.progress.sent.store(true, Ordering::Relaxed);
+        self.progress.sends();
         Ok(Asked::new(connection, reset, &self.progress))
     }
 
@@ -288,7 +272,7 @@ impl<'a> Operation<'a> {
 
     /// Makes the operation's error. What one attempt may have done, the operation may have done.
     fn error(&self, kind: StoreErrorKind, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-        let lost = self.progress.lost.load(Ordering::Relaxed) && !self.leaves_nothing;
+        let lost = self.progress.has_lost() && !self.leaves_nothing;
         let kind = match (kind.is_unavailable(), lost) {
             (true, true) => StoreErrorKind::Interrupted,
             (true, false) => StoreErrorKind::Unreachable,
@@ -301,7 +285,7 @@ impl<'a> Operation<'a> {
     /// The error at the deadline, while attempts have not answered.
     fn out_of_time(&self) -> StoreError {
         if self.progress.is_sent() {
-            self.progress.lost.store(true, Ordering::Relaxed);
+            self.progress.loses();
         }
         if self.progress.has_answer() {
             return self.error(StoreErrorKind::Overloaded, "the server answers, but not this statement in time");
@@ -366,92 +350,4 @@ impl Failures {
 fn pause(conflicts: u32) -> Duration {
     let [first, longest] = PAUSES;
     first.saturating_mul(1 << conflicts.saturating_sub(1).min(16)).min(longest).mul_f64(1.0 - fastrand::f64() / 2.0)
-}
-
-/// What is known of an operation's attempts.
-pub(super) struct Progress {
-    deadline: Instant,
-    /// Whether something was sent.
-    sent: AtomicBool,
-    /// Whether the server can be asked.
-    answered: AtomicBool,
-    /// Whether an answer was lost.
-    lost: AtomicBool,
-    /// How many attempts wait for a connection.
-    waiting: AtomicUsize,
-    /// Whether attempts are given up together with their connections.
-    closing: AtomicBool,
-    /// Held while the operation's status is overdue.
-    overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
-}
-
-impl Progress {
-    fn new(deadline: Instant) -> Self {
-        Self {
-            deadline,
-            sent: AtomicBool::new(false),
-            answered: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
-            waiting: AtomicUsize::new(0),
-            closing: AtomicBool::new(false),
-            overdue_status: Mutex::default(),
-        }
-    }
-
-    pub(super) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
-    pub(super) fn server_answers(&self) {
-        self.answered.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn closes_connections(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn take_overdue_status(&self) -> Option<OwnedSemaphorePermit> {
-        self.overdue_status.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn status_is_overdue(&self, connections: &Connections) {
-        *self.overdue_status.lock().unwrap_or_else(PoisonError::into_inner) = connections.status_is_overdue();
-    }
-
-    fn note(&self, fault: Fault) {
-        if fault.is_lost() {
-            self.lost.store(true, Ordering::Relaxed);
-        }
-        if fault != Fault::Lost {
-            self.server_answers();
-        }
-    }
-
-    fn has_answer(&self) -> bool {
-        self.answered.load(Ordering::Relaxed)
-    }
-
-    fn is_sent(&self) -> bool {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-}
-
-/// Counts an attempt that waits for a connection.
-struct Waiting<'a>(&'a Progress);
-
-impl<'a> Waiting<'a> {
-    fn new(progress: &'a Progress) -> Self {
-        progress.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(progress)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
 }

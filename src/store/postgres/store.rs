@@ -9,9 +9,10 @@ use uuid::Uuid;
 use super::{
     claim,
     columns::{Columns, resource_column},
-    connection::{Connections, only_row},
+    connection::Connections,
     fault::sql_state,
     permits::Permits,
+    query::only_row,
     row::{abandoned_key, column, corrupt, parse_status},
     transaction::{Open, Transactions},
     verify::{VerifyError, verify},
