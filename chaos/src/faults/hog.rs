@@ -46,21 +46,20 @@ pub(super) async fn happen(stage: &Stage, operations: Range<u32>) {
     let Some(operation) = operations.end.checked_sub(1).and_then(|last| stage.operations.get(last as usize)) else {
         return;
     };
+    let begun = stage.journal.now();
     if stage.mode == Mode::Reserved {
         answered(stage, &backend, operation, PATIENCE).await;
     }
-    let begun = stage.journal.now();
     let next = Arc::new(AtomicU32::new(operations.start));
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         calls.spawn(hold(stage.clone(), Arc::clone(&of_hog), Arc::clone(&next), operations.end - 1));
     }
     time::sleep(ARRIVAL).await;
-    let asked = stage.journal.now();
     for _ in 0..2 {
         if !answered(stage, &backend, operation, PROMPT).await {
             let (operation, server, ended) = (operation.number, backend.server(), stage.journal.now());
-            stage.journal.entries().starved.push(Starved { operation, server, begun: asked, ended });
+            stage.journal.entries().starved.push(Starved { operation, server, begun, ended });
             break;
         }
     }
