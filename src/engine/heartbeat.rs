@@ -21,7 +21,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// taken the key over, the token can still renew it.
 ///
 /// A lease that is not confirmed is renewed at once. If the store does not know the token, the claim was not made, and
-/// nothing is lost.
+/// nothing is lost; it may still be made late, and so the store is asked again until the lease would have ended.
 pub(super) async fn heartbeat(
     store: &dyn DynStore,
     call: &Call,
@@ -31,6 +31,7 @@ pub(super) async fn heartbeat(
     let telemetry = call.procedure.telemetry();
     let mut lost = false;
     let mut next = lease.renewal();
+    let late = next + lease.length;
     loop {
         let can_be_lost = lease.confirmed && !lost;
         sleep_until(if can_be_lost { next.min(lease.ends) } else { next }).await;
@@ -42,6 +43,7 @@ pub(super) async fn heartbeat(
                 next = lease.renewal();
                 continue;
             }
+            Ok(Ok(ExtendOutcome::NotHeld)) if !lease.confirmed && asked < late => None,
             Ok(Ok(ExtendOutcome::NotHeld)) => {
                 if can_be_lost {
                     telemetry.lease_lost(&"another call took it over");

@@ -65,16 +65,18 @@ struct Recording {
     lease: Lease,
     /// Whether an attempt failed that may have been carried out.
     may_be_recorded: bool,
+    /// Whether the store has taken it: what is left is to take it once more if the claim is carried out late.
+    taken: bool,
     attempts: u64,
 }
 
 impl Recording {
     fn new(call: Arc<Call>, disposition: Disposition, lease: Lease) -> Self {
-        Self { call, disposition, lease, may_be_recorded: false, attempts: 0 }
+        Self { call, disposition, lease, may_be_recorded: false, taken: false, attempts: 0 }
     }
 
-    /// Makes one attempt; returns whether there is nothing left to record. That is so, too, if another call has taken
-    /// over the key.
+    /// Makes one attempt; returns whether there is nothing left to do. That is so, too, if another call has taken over the
+    /// key.
     async fn attempt(&mut self, store: &dyn DynStore) -> bool {
         self.attempts += 1;
         let (reservation, telemetry) = (&self.call.reservation, self.call.procedure.telemetry());
@@ -86,13 +88,13 @@ impl Recording {
             Disposition::Release => store.release(reservation).await.map(|it| it == ReleaseOutcome::Released),
         };
         match held {
-            Ok(true) => true,
-            Ok(false) => {
-                if self.lease.confirmed && !self.may_be_recorded {
+            Ok(held) => {
+                if !held && self.lease.confirmed && !self.may_be_recorded {
                     let what = "this call does not hold its key any more: its lease ended and another call took over";
                     telemetry.not_settled(self.disposition.step(), what, None);
                 }
-                true
+                self.taken = true;
+                !self.may_be_claimed_late(held)
             }
             Err(error) => {
                 self.may_be_recorded |= error.may_have_happened();
@@ -102,8 +104,16 @@ impl Recording {
         }
     }
 
-    /// Makes attempts in a task of its own, until there is nothing left to record or the record would have expired. The
-    /// token alone protects the key of another call, so the end of the lease does not matter.
+    /// Whether the claim, whose answer was lost, may still be carried out, and would reserve the key of a call that has
+    /// ended. One that is carried out later than a lease after it was lost is not waited for.
+    fn may_be_claimed_late(&self, held: bool) -> bool {
+        let Lease { confirmed, ends: lost, length } = self.lease;
+        let leaves_a_record = held && !matches!(self.disposition, Disposition::Release);
+        !confirmed && !leaves_a_record && Instant::now() < lost + length
+    }
+
+    /// Makes attempts in a task of its own, until there is nothing left to do or the record would have expired. The token
+    /// alone protects the key of another call, so the end of the lease does not matter.
     fn go_on(mut self, engine: &Engine) {
         let (step, procedure) = (self.disposition.step(), Arc::clone(&self.call.procedure));
         let Some(mut place) = engine.backlog.enter(self.lease.confirmed) else {
@@ -116,13 +126,14 @@ impl Recording {
         self.call = self.call.without_request();
         let store = Arc::clone(&engine.store);
         let tracked = engine.tracker.recording(&self.call);
+        let shutting_down = engine.tracker.shutting_down().clone();
         let ends = Instant::now() + procedure.policies().retention;
         let [first, longest] = PAUSES;
         // Two attempts, and a renewal, in each third of a lease.
         let mut backoff = Backoff::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));
         engine.tracker.tasks().spawn(async move {
             let _waiting = (tracked, place);
-            loop {
+            while !self.taken {
                 let pause = backoff.pause();
                 if Instant::now() + pause > ends {
                     return procedure.telemetry().given_up(step, "its record would have expired");
@@ -131,6 +142,11 @@ impl Recording {
                 if self.attempt(&*store).await {
                     return;
                 }
+                self.keep_key(&*store).await;
+            }
+            while let Some(()) = shutting_down.run_until_cancelled(sleep(backoff.pause())).await
+                && !self.attempt(&*store).await
+            {
                 self.keep_key(&*store).await;
             }
         });

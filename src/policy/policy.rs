@@ -228,7 +228,8 @@ pub enum Mode {
 #[non_exhaustive]
 pub enum StorePolicy {
     /// Logs a warning and runs the call unprotected, like the Go interceptor. For operations that may rather run twice
-    /// than be refused. A transactional call is refused all the same, because the handler would have no transaction.
+    /// than be refused. Such a call is not reconciled either ([`LeasePolicy::Reconcile`]). A transactional call is refused
+    /// all the same, because the handler would have no transaction.
     Proceed,
     /// Refuses the call with `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE`. The default.
     #[default]

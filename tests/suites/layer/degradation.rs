@@ -5,8 +5,9 @@ use std::time::Duration;
 use tonic::Code;
 use tonic_idempotency::{
     layer::{IdempotencyLayerBuilder, Stage},
+    policy::{LeasePolicy, Policies},
     rejection::Reason,
-    store::{PostgresStore, StoreErrorKind},
+    store::{ClaimOutcome, PostgresStore, StoreErrorKind},
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
@@ -169,6 +170,69 @@ async fn frees_later_the_key_of_a_refused_call_whose_claim_was_not_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn frees_the_key_of_a_refused_call_also_if_its_claim_is_carried_out_late() {
+    for on_lease_ended in [LeasePolicy::Rerun, LeasePolicy::Refuse] {
+        let store = Watched::default();
+        let policies = Policies { on_lease_ended, ..Policies::default() };
+        let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
+        store.hold_claims_up();
+        assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+        // By then, the key has been released more than once, in vain.
+        tokio::time::sleep(LEASE / 2).await;
+        assert!(store.asked(Operation::Release) > 1);
+        assert!(matches!(store.carry_out().await, ClaimOutcome::Acquired));
+        store.mend(Operation::Claim);
+        assert_rejected(&shop.pay("a").await.expect_err("reserved"), Code::Aborted, Reason::InProgress);
+        tokio::time::sleep(LEASE / 6).await;
+        shop.pay("a").await.expect("the key is free").assert("processing", false);
+        assert_eq!(shop.handler.started(), 1);
+        // It ends.
+        tokio::time::sleep(LEASE).await;
+        let released = store.asked(Operation::Release);
+        tokio::time::sleep(LEASE).await;
+        assert_eq!(store.asked(Operation::Release), released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_claims_that_may_come_late() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
+    store.hold_claims_up();
+    assert_rejected(&shop.pay("a").await.expect_err("refused"), Code::Unavailable, Reason::StoreUnavailable);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(shop.layer.shutdown(Duration::from_millis(10)).await.unfinished.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_an_unprotected_call_is_recorded_also_if_its_claim_is_carried_out_late() {
+    for runs_meanwhile in [true, false] {
+        let store = Watched::default();
+        let shop = proceeding(&store).await;
+        store.hold_claims_up();
+        let call = shop.spawn_create("hold");
+        quiet().await;
+        if !runs_meanwhile {
+            shop.handler.open(1);
+        }
+        tokio::time::sleep(LEASE / 2).await;
+        assert!(matches!(store.carry_out().await, ClaimOutcome::Acquired));
+        store.mend(Operation::Claim);
+        if runs_meanwhile {
+            tokio::time::sleep(LEASE * 3).await;
+            let status = shop.create("hold").await.expect_err("the first runs");
+            assert_rejected(&status, Code::Aborted, Reason::InProgress);
+            shop.handler.open(1);
+        }
+        let first = call.await.expect("no panic").expect("the first call");
+        tokio::time::sleep(LEASE / 6).await;
+        let replay = shop.create("hold").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!((replay.message, shop.handler.started()), (first.message, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outcome_whose_recording_was_not_answered_is_recorded_once() {
     let store = Watched::default();
     let shop = Shop::in_memory(|builder| builder.store(store.clone())).await;
@@ -216,7 +280,10 @@ async fn an_unprotected_call_whose_claim_was_not_made_renews_nothing_and_loses_n
     store.fail(Operation::Claim, StoreErrorKind::Interrupted);
     let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
     tokio::time::sleep(LEASE * 10).await;
-    assert_eq!((shop.handler.lost(), store.asked(Operation::Extend)), (0, 2));
+    assert_eq!(shop.handler.lost(), 0);
+    // They ask for a lease's length whether the claim was made after all.
+    let renewals = store.asked(Operation::Extend);
+    assert!((4..=20).contains(&renewals), "{renewals} renewals");
     store.mend(Operation::Claim);
     // Its key is free.
     shop.handler.open(2);

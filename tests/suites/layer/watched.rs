@@ -23,6 +23,7 @@ pub(crate) struct Watched {
     store: MemoryStore,
     operations: Arc<Mutex<HashMap<Operation, State>>>,
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
+    late: Arc<Mutex<Option<Claim>>>,
 }
 
 /// An operation of a store.
@@ -48,6 +49,7 @@ enum Trouble {
     Fails { kind: StoreErrorKind, after: Duration },
     FailsOnce { kind: StoreErrorKind },
     Hangs,
+    IsLate,
     LosesAnswer { kind: StoreErrorKind },
 }
 
@@ -80,6 +82,18 @@ impl Watched {
     /// Makes this operation fail once.
     pub(crate) fn fail_next(&self, operation: Operation, kind: StoreErrorKind) {
         self.set(operation, Some(Trouble::FailsOnce { kind }));
+    }
+
+    /// Makes claims fail from now on, as if their answers were lost; the last is carried out when
+    /// [`carry_out`](Self::carry_out) is called.
+    pub(crate) fn hold_claims_up(&self) {
+        self.set(Operation::Claim, Some(Trouble::IsLate));
+    }
+
+    /// Carries out the claim that was held up.
+    pub(crate) async fn carry_out(&self) -> ClaimOutcome {
+        let claim = self.late.lock().expect("no panic").take().expect("a claim was held up");
+        self.store.claim(&claim).await.expect("the store in memory is there")
     }
 
     /// Makes this operation hang from now on.
@@ -128,6 +142,7 @@ impl Watched {
             }
             Some(Trouble::FailsOnce { kind }) => Err(kind.into()),
             Some(Trouble::Hangs) => std::future::pending().await,
+            Some(Trouble::IsLate) => Err(StoreError::from(StoreErrorKind::Interrupted).after_a_lost_answer()),
             Some(Trouble::LosesAnswer { kind }) => {
                 drop(done.await);
                 Err(StoreError::from(kind).after_a_lost_answer())
@@ -143,6 +158,7 @@ impl Watched {
 impl Store for Watched {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
         self.effects.lock().expect("no panic").push(claim.effect);
+        *self.late.lock().expect("no panic") = Some(claim.clone());
         self.watch(Operation::Claim, self.store.claim(claim)).await
     }
 
