@@ -1,7 +1,8 @@
 //! Answers a call that does not run its handler.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use super::{
@@ -70,9 +71,11 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
     let status = match (&engine.status_resolver, replay.resource) {
         (Some(resolver), Some(id)) => {
             let resource = Resource { resource_type: creates.resource_type.clone(), id };
+            let asked = async { resolver.status(call.reservation.user, &resource).await };
             // Boxed, so that it takes no memory while a handler runs.
-            match Box::pin(timeout(engine.status_timeout, resolver.status(call.reservation.user, &resource))).await {
-                Ok(status) => status.map_err(|error| Chain(&*error).to_string()),
+            match Box::pin(timeout(engine.status_timeout, AssertUnwindSafe(asked).catch_unwind())).await {
+                Ok(Ok(status)) => status.map_err(|error| Chain(&*error).to_string()),
+                Ok(Err(_panic)) => Err("the status resolver panicked".to_owned()),
                 Err(_) => Err("the status resolver took too long".to_owned()),
             }
         }

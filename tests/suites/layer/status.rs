@@ -102,6 +102,34 @@ async fn is_processing_if_the_resolver_does_not_answer_in_its_time() {
     }
 }
 
+/// Panics at once, or after a while.
+struct Panics {
+    at_once: bool,
+}
+
+impl StatusResolver for Panics {
+    type Error = Infallible;
+
+    fn status(&self, _: UserId, _: &Resource) -> impl Future<Output = Result<Option<OutboxStatus>, Infallible>> + Send {
+        assert!(!self.at_once, "a bug of the resolver");
+        async {
+            tokio::task::yield_now().await;
+            panic!("a bug of the resolver")
+        }
+    }
+}
+
+#[tokio::test]
+async fn is_processing_if_the_resolver_panics() {
+    for at_once in [true, false] {
+        let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Panics { at_once })).await;
+        let first = shop.create("a").await.expect("the first call");
+        let replay = shop.create("a").await.expect("a replay");
+        replay.assert("processing", true);
+        assert_eq!(replay.message, first.message);
+    }
+}
+
 #[tokio::test]
 async fn is_not_looked_up_if_no_tracked_resource_is_created() {
     let shop = Shop::with(|builder| builder.store(MemoryStore::new()).status_resolver(Never)).await;
