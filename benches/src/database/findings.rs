@@ -51,7 +51,8 @@ const TEXT: &str = "\
 The handler is the sample's CreateProject: BEGIN, the user, one INSERT whose trigger writes an outbox row, COMMIT, with statements \
 parsed each time. Concurrent callers in the same process call it over HTTP/2 on the loopback interface; each makes its next call when \
 the last one has been answered. Payloads are 100 bytes or 100 KB, and the response returns them. PostgreSQL runs on the same machine \
-with its defaults (each commit is flushed to the disk) and 512 MB of shared buffers. Pools have 16 connections.
+with its defaults (each commit is flushed to the disk) and 512 MB of shared buffers. Pools have 16 connections. \
+The calls are those of two users, because one user has at most half of the transactions.
 
 - **bare handler**: the handler without a guard.
 - **Go interceptor**: the Go interceptor's statements around the same handler: set the user, look up, reserve, *handler*, complete, \

@@ -9,7 +9,7 @@ use std::{
 
 use deadpool_postgres::Pool;
 use http::{Request, Response};
-use organization::{ALICE, Caller, Database};
+use organization::{ALICE, BOB, Caller, Database};
 use scratch_postgres::{Server, Source};
 use tokio::net::TcpListener;
 use tokio_postgres::{Config, NoTls};
@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{
     Status,
     body::Body,
+    metadata::{Ascii, MetadataValue},
     server::NamedService,
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
@@ -152,14 +153,16 @@ async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
     Ok(client)
 }
 
-/// Authenticates every call as Alice.
+/// Authenticates every call as one of two users, as its key says: one user has at most half of the transactions.
 #[derive(Clone, Copy)]
-struct Alice;
+struct TwoUsers;
 
-impl tonic::service::Interceptor for Alice {
+impl tonic::service::Interceptor for TwoUsers {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
-        request.extensions_mut().insert(Caller { user: ALICE });
-        request.extensions_mut().insert(UserId::new(ALICE));
+        let is_even = |key: &MetadataValue<Ascii>| key.as_bytes().last().is_some_and(|digit| digit.is_multiple_of(2));
+        let user = if request.metadata().get("idempotency-key").is_some_and(is_even) { ALICE } else { BOB };
+        request.extensions_mut().insert(Caller { user });
+        request.extensions_mut().insert(UserId::new(user));
         Ok(request)
     }
 }
@@ -174,7 +177,7 @@ where
         + 'static,
     S::Future: Send + 'static,
 {
-    Routes::new(InterceptedService::new(service, Alice))
+    Routes::new(InterceptedService::new(service, TwoUsers))
 }
 
 /// A service on a port of the loopback interface, and a client of it. The service runs until the last clone is dropped.

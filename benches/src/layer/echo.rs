@@ -28,6 +28,7 @@ use uuid::Uuid;
 use self::proto::{
     HeldReply, HeldRequest, SayReply, SayRequest, echo_client::EchoClient, echo_server::Echo, echo_server::EchoServer,
 };
+use super::heap::CALLS;
 use crate::Error;
 
 /// The generated code of `proto/benchmarks/layer/v1/echo.proto`.
@@ -95,7 +96,8 @@ pub(super) fn bare(handler: &Saying) -> impl Served + use<> {
     EchoServer::new(handler.clone())
 }
 
-/// Creates the service with the layer. Its procedure creates nothing, and all calls are those of one user.
+/// Creates the service with the layer. Its procedure creates nothing, and all calls are those of one user, who may have as
+/// many in flight as are measured.
 pub(super) fn wrapped<T: Store>(handler: &Saying, store: T) -> Result<impl Served + use<T>, Error> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).replay_cache_bytes(0))
 }
@@ -108,6 +110,7 @@ pub(super) fn remembering<T: Store>(handler: &Saying, store: T) -> Result<impl S
 fn around(handler: &Saying, layer: IdempotencyLayerBuilder) -> Result<impl Served + use<>, Error> {
     let layer = layer
         .procedure(Procedure::builder(SAY))
+        .max_in_flight_per_user(CALLS)
         .user_resolver(|_: &http::HeaderMap, _: &http::Extensions| Some(UserId::new(Uuid::from_u128(1))))
         .build()?;
     Ok(layer.layer(bare(handler)))
