@@ -9,6 +9,7 @@ mod sample;
 mod browser;
 mod concurrency;
 mod disconnect;
+mod hog;
 mod host;
 mod outbox;
 mod procedures;

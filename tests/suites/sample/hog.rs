@@ -1,0 +1,78 @@
+//! A user who holds every transaction that one user may have, and another user.
+
+use std::{process::Stdio, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{process::Child, time::Instant};
+use uuid::Uuid;
+
+use crate::{call::Call, eventually::eventually, sample::Sample};
+
+/// More calls than the sample has connections.
+const CALLS: usize = 40;
+
+/// The time in which another user's first call and its retry are answered.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// Another machine's work may be in the way once, but not each time.
+const TRIES: usize = 5;
+
+/// A transactional call and a reserved one that do not need the locked row, and the tables that they write.
+const OTHERS: [(&str, fn(usize) -> Value, &str); 2] = [
+    ("APIKeyService/CreateAPIKey", |n| json!({ "name": n.to_string() }), "tenant.api_keys"),
+    (
+        "InviteService/InviteMember",
+        |n| json!({ "email": format!("{n}@example.org"), "role": "viewer" }),
+        "tenant.organization_users",
+    ),
+];
+
+/// The calls of this database that wait for a lock.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+
+/// Makes a call in the background, for Alice.
+fn spawn(sample: &Sample, call: Call) -> Child {
+    let call = call.header("authorization", format_args!("Bearer {}", sample.ready.tokens.alice));
+    let mut command = sample.grpcurl.command(&call.arguments(), sample.ready.address, &call.procedure);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("grpcurl runs")
+}
+
+/// Makes a call and its retry for Bob, and returns how long they took.
+async fn call_and_retry(sample: &Sample, procedure: &str, request: Value) -> Duration {
+    let call = Call::new(procedure, request).key(Uuid::new_v4());
+    let began = Instant::now();
+    let first = sample.as_bob(call.clone()).await.succeeded();
+    let retry = sample.as_bob(call).await.succeeded();
+    let took = began.elapsed();
+    assert_eq!((first.replayed(), retry.replayed()), (None, Some("true")));
+    assert_eq!(first.body, retry.body);
+    took
+}
+
+#[tokio::test]
+async fn a_user_who_holds_every_transaction_leaves_another_users_calls_alone() {
+    let Some(sample) = Sample::start(&[]).await else { return };
+    let blocker = sample.database.connect().await;
+    let lock = format!("BEGIN; SELECT FROM tenant.clusters WHERE id = '{}' FOR UPDATE", sample.ready.cluster_id);
+    blocker.batch_execute(&lock).await.expect("the lock");
+    let calls: Vec<_> = (0..CALLS).map(|_| spawn(&sample, sample.create_project("shop").key(Uuid::new_v4()))).collect();
+    // Half of three quarters of the pool's 16 connections.
+    eventually("she has all transactions that she may have", || async {
+        let waiting: i64 = sample.client.query_one(WAITING, &[]).await.expect("a count").get(0);
+        (waiting == 6).then_some(())
+    })
+    .await;
+
+    for (procedure, request, table) in OTHERS {
+        let mut took = Vec::new();
+        while took.len() < TRIES && took.iter().all(|took| *took > PROMPT) {
+            took.push(call_and_retry(&sample, procedure, request(took.len())).await);
+        }
+        assert!(took.iter().any(|took| *took <= PROMPT), "{procedure}: {took:?}");
+        assert_eq!(sample.count(table).await, i64::try_from(took.len()).expect("a few"));
+    }
+    let waiting: i64 = sample.client.query_one(WAITING, &[]).await.expect("a count").get(0);
+    assert_eq!(waiting, 6, "she has held her transactions all the time");
+    drop((calls, blocker));
+}
