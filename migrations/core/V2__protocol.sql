@@ -8,7 +8,8 @@
 -- block (SQLSTATE 2D000): a reservation made in a transaction that someone left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
 -- for the only statement of a transaction.) A procedure that commits cannot have a SET clause, so each sets its
--- search_path next, for its transaction; what comes before and the types of its variables are qualified.
+-- search_path next, for its transaction (tenant.idempotency_act_as); what comes before and the types of its variables are
+-- qualified.
 
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
@@ -84,6 +85,11 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN
 END
 $soft$;
 
+-- Makes the rest of a transaction run as this user, with PostgreSQL's own names. Inlined, so that it costs nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_act_as(p_user uuid) RETURNS text
+LANGUAGE sql VOLATILE
+RETURN set_config('search_path', 'pg_catalog, pg_temp', true) || set_config('app.current_user_id', p_user::text, true);
+
 -- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
 --
@@ -124,14 +130,17 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
 )
 LANGUAGE plpgsql AS $claim$
 DECLARE
+    v_set pg_catalog.text; -- an assignment costs less than PERFORM
     v_lease interval;
     v_foreign_lease interval; -- NULL for none
     v_policy pg_catalog.text; -- the one of this row
+    v_status record;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true),
-            CASE WHEN p_effect_is_here THEN pg_catalog.set_config('synchronous_commit', 'off', true) END;
+    v_set := tenant.idempotency_act_as(p_user);
+    IF p_effect_is_here THEN
+        v_set := set_config('synchronous_commit', 'off', true);
+    END IF;
     v_lease := make_interval(secs => p_lease);
     IF p_on_foreign <> 'in_progress' THEN
         v_foreign_lease := v_lease;
@@ -197,8 +206,9 @@ BEGIN
             USING ERRCODE = 'serialization_failure';
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        SELECT s.status, s.status_error INTO status, status_error
-        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
+        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
+        status := v_status.status;
+        status_error := v_status.status_error;
     END IF;
 END
 $claim$;
@@ -210,10 +220,11 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_extend(
     OUT extended boolean
 )
 LANGUAGE plpgsql AS $extend$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    v_set := tenant.idempotency_act_as(p_user);
 
     UPDATE tenant.idempotency_keys k
     SET lease_expires = clock_timestamp() + make_interval(secs => p_lease),
@@ -236,10 +247,11 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_release(
     p_user uuid, p_key uuid, p_token uuid, OUT released boolean
 )
 LANGUAGE plpgsql AS $release$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    v_set := tenant.idempotency_act_as(p_user);
 
     DELETE FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key
@@ -271,10 +283,11 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_abandon(
     p_user uuid, p_key uuid, p_token uuid, OUT abandoned boolean
 )
 LANGUAGE plpgsql AS $abandon$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    v_set := tenant.idempotency_act_as(p_user);
 
     UPDATE tenant.idempotency_keys k
     SET lease_expires   = 'epoch',
@@ -339,10 +352,11 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_status(
     p_user uuid, p_resource_type text, p_resource uuid, OUT status text
 )
 LANGUAGE plpgsql AS $status$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    v_set := tenant.idempotency_act_as(p_user);
     status := tenant.idempotency_resource_status(p_resource_type, p_resource);
 END
 $status$;

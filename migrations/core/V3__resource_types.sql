@@ -57,10 +57,11 @@ BEGIN
             OUT outcome     text
         )
         LANGUAGE plpgsql AS $complete$
+        DECLARE
+            v_set pg_catalog.text;
         BEGIN
             COMMIT;
-            PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-                    pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+            v_set := tenant.idempotency_act_as(p_user);
 
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';

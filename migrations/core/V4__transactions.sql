@@ -122,13 +122,15 @@ SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_held boolean := pg_try_advisory_xact_lock(v_lock);
     v_policy text;
     v_seen text;
+    v_set text; -- an assignment costs less than PERFORM
+    v_status record;
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true),
-            set_config('app.idempotency_token', p_token::text, true),
-            tenant.idempotency_limit_idle(p_idle);
+    v_set := set_config('app.current_user_id', p_user::text, true)
+          || set_config('app.idempotency_token', p_token::text, true)
+          || tenant.idempotency_limit_idle(p_idle);
 
     SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.response_bytes,
            k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
@@ -152,20 +154,21 @@ BEGIN
         state := 'acquired';
     ELSIF state = 'expired' THEN
         state := 'acquired';
-        PERFORM set_config('app.idempotency_seen', v_seen, true);
+        v_set := set_config('app.idempotency_seen', v_seen, true);
     ELSIF recorded_procedure = p_procedure
           AND recorded_hash = p_request_hash
           AND (state = 'abandoned' AND v_policy <> 'refuse' OR state = 'unknown' AND v_policy = 'reconcile') THEN
         -- A reservation left behind by a server in reserved mode.
         state := 'taken_over';
-        PERFORM set_config('app.idempotency_seen', v_seen, true);
+        v_set := set_config('app.idempotency_seen', v_seen, true);
     ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        SELECT s.status, s.status_error INTO status, status_error
-        FROM tenant.idempotency_soft_status(p_resource_type, resource) s;
+        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
+        status := v_status.status;
+        status_error := v_status.status_error;
     END IF;
 
     IF state IN ('acquired', 'taken_over') THEN
-        PERFORM pg_try_advisory_xact_lock_shared(
+        v_held := pg_try_advisory_xact_lock_shared(
             (v_lock >> 32)::integer, tenant.idempotency_request_id(p_procedure, p_request_hash)
         );
     END IF;
@@ -187,10 +190,11 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
 LANGUAGE plpgsql AS $committed$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-            pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
+    v_set := tenant.idempotency_act_as(p_user);
     committed := EXISTS (
         SELECT FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token

@@ -37,9 +37,9 @@ BEGIN ATOMIC
     FROM pg_proc p
     WHERE (p.pronamespace = 'tenant'::regnamespace
            AND p.proname IN (
-               'idempotency_abandon', 'idempotency_abandoned', 'idempotency_begin', 'idempotency_claim',
-               'idempotency_commit', 'idempotency_committed', 'idempotency_complete', 'idempotency_extend',
-               'idempotency_holder', 'idempotency_limit_idle', 'idempotency_lock_id',
+               'idempotency_abandon', 'idempotency_abandoned', 'idempotency_act_as', 'idempotency_begin',
+               'idempotency_claim', 'idempotency_commit', 'idempotency_committed', 'idempotency_complete',
+               'idempotency_extend', 'idempotency_holder', 'idempotency_limit_idle', 'idempotency_lock_id',
                'idempotency_milliseconds_until', 'idempotency_release', 'idempotency_request_id',
                'idempotency_resource_id', 'idempotency_resource_status', 'idempotency_seed', 'idempotency_settled',
                'idempotency_soft_status', 'idempotency_state', 'idempotency_status', 'idempotency_sweep',
