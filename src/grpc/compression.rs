@@ -181,10 +181,15 @@ pub(super) fn decompress(headers: &HeaderMap, message: &[u8], limit: usize) -> R
     encoding.ok_or(DecompressError::Wire(WireError::NotCompressed))?.decompress(message, limit)
 }
 
-/// Decompresses the message of a request, up to `limit` bytes and to [`MAX_RATIO`]. More than [`ON_WORKER`] is
+/// The size up to which a request of this compressed size may be decompressed, in bytes.
+pub(crate) fn max_inflated(compressed: usize) -> usize {
+    compressed.saturating_mul(MAX_RATIO).max(MIN_INFLATED)
+}
+
+/// Decompresses the message of a request, up to `limit` bytes and to [`max_inflated`]. More than [`ON_WORKER`] is
 /// decompressed away from the threads that serve calls.
 pub(super) async fn inflate(encoding: Encoding, message: Bytes, limit: usize) -> Result<Bytes, InflateError> {
-    let bound = limit.min(message.len().saturating_mul(MAX_RATIO).max(MIN_INFLATED));
+    let bound = limit.min(max_inflated(message.len()));
     let inflated = match encoding.decompress(&message, bound.min(ON_WORKER)) {
         Err(DecompressError::TooLarge) if bound > ON_WORKER => {
             off_worker(move || encoding.decompress(&message, bound)).await.map_err(InflateError::Interrupted)?

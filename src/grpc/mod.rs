@@ -11,7 +11,10 @@ mod stored_error;
 
 pub use self::compression::CompressionEncoding;
 #[cfg(feature = "connect")]
-pub(crate) use self::frame::{Frame, HEADER_LEN};
+pub(crate) use self::{
+    compression::max_inflated,
+    frame::{Frame, HEADER_LEN},
+};
 pub(crate) use self::{
     compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,

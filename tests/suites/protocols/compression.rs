@@ -123,6 +123,31 @@ async fn does_not_expand_a_message_beyond_the_limit() {
     }
 }
 
+/// Below the limit for any message, and far below it when it is compressed.
+#[tokio::test]
+async fn does_not_expand_a_message_beyond_its_ratio() {
+    let zeros = bytes(16, &vec![0; 3 << 20]);
+    let blank = |size: usize| {
+        let mut json = b"{}".to_vec();
+        json.resize(size, b' ');
+        json
+    };
+    let small = bytes(16, &vec![0; 1_000_000]);
+    let server = Server::new(Kind::Tonic).await;
+    for (protocol, encoding, large, small) in [
+        (Protocol::Connect, "gzip", &zeros, &small),
+        (Protocol::ConnectJson, "zstd", &blank(3 << 20), &blank(1_000_000)),
+        (Protocol::Connect, "deflate", &zeros, &small),
+    ] {
+        let call = || server.call(protocol, "Create", Some(Uuid::new_v4()), b"").header("content-encoding", encoding);
+        let refused = server.send(protocol, call().body(compress(encoding, large))).await;
+        let error = refused.error();
+        assert_eq!(error.code(), Code::ResourceExhausted, "{encoding} {refused:?}");
+        assert!(error.message().contains("128 times as large"), "{encoding} {refused:?}");
+        server.send(protocol, call().body(compress(encoding, small))).await.message();
+    }
+}
+
 /// A message of exactly the limit fits, whatever its protocol puts around it.
 #[tokio::test]
 async fn is_not_needed_for_the_limit_to_apply() {
