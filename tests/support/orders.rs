@@ -44,11 +44,8 @@ impl Orders for Till {
     /// Answers with the quantity and the discount of the order.
     async fn place(&self, _: RequestContext, request: ServiceRequest<'_, Order>) -> ServiceResult<Placed> {
         let order = request.to_owned_message();
-        let receipt = Receipt {
-            text: Some("paid".to_owned()),
-            secret: Some("only once".to_owned()),
-            ..Receipt::default()
-        };
+        let receipt =
+            Receipt { text: Some("paid".to_owned()), secret: Some("only once".to_owned()), ..Receipt::default() };
         Ok(connectrpc::Response::new(Placed {
             number: Some(self.next()),
             quantity: order.quantity,

@@ -80,14 +80,14 @@ fn order_in_json() -> Value {
 /// fields in another order.
 fn order_in_other_bytes() -> Vec<u8> {
     let fields: [&[u8]; 9] = [
-        &[0x40, 2],                                             // channel
-        &[0x33, 0x34],                                          // address, empty
-        &[0x2a, 2, 3, 4],                                       // gifts, packed
-        &[0x20, 1, 0x20, 2],                                    // items, expanded
-        &[0x10, 0],                                             // quantity
-        &[0x18, 0],                                             // discount
-        &[0x3a, 6, 0x12, 1, b'2', 0x0a, 1, b'b'],               // notes
-        &[0x3a, 6, 0x0a, 1, b'a', 0x12, 1, b'1'],               // notes
+        &[0x40, 2],                                                                            // channel
+        &[0x33, 0x34],                                                                         // address, empty
+        &[0x2a, 2, 3, 4],                                                                      // gifts, packed
+        &[0x20, 1, 0x20, 2],                                                                   // items, expanded
+        &[0x10, 0],                                                                            // quantity
+        &[0x18, 0],                                                                            // discount
+        &[0x3a, 6, 0x12, 1, b'2', 0x0a, 1, b'b'],                                              // notes
+        &[0x3a, 6, 0x0a, 1, b'a', 0x12, 1, b'1'],                                              // notes
         &[0x33, 0x0a, 6, b'L', b'o', b'n', b'd', b'o', b'n', 0x34, 0x0a, 3, b'A', b'd', b'a'], // address, customer
     ];
     fields.concat()
@@ -184,4 +184,18 @@ fn that_are_not_supported_are_named() {
     let BuildError::Edition { file, feature, why } = error else { panic!("{error:?}") };
     assert_eq!((file.as_str(), feature.as_str()), ("orders/v1/orders.proto", "edition"));
     assert!(why.contains("2026"), "{why}");
+}
+
+/// What `docs/settings.md` says of these. A failure means that it can say more.
+#[test]
+fn are_not_known_to_protox_and_prost() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data/editions");
+    let option = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto");
+    let error = protox::compile(["orders/v1/orders.proto"], [data, option]).expect_err("an error of protox");
+    assert!(error.to_string().contains("found 'edition'"), "{error}");
+
+    let set: prost_types::FileDescriptorSet = prost::Message::decode(FILE_DESCRIPTOR_SET).expect("a descriptor set");
+    let generate = || tonic_prost_build::configure().out_dir(std::env::temp_dir()).compile_fds(set);
+    let panic = std::panic::catch_unwind(generate).expect_err("a panic of prost");
+    assert_eq!(panic.downcast_ref().map(String::as_str), Some("unknown syntax: editions"));
 }
