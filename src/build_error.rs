@@ -1,9 +1,13 @@
 //! The error of building a layer: the idempotency layer, or the Connect layer.
 
-use prost_reflect::DescriptorError;
+use std::error::Error as StdError;
+
 use thiserror::Error;
 
-use crate::policy::{InvalidMetadataName, ProcedureError};
+use crate::{
+    editions::DescriptorsError,
+    policy::{InvalidMetadataName, ProcedureError},
+};
 
 /// The reason why a layer cannot be built.
 #[derive(Debug, Error)]
@@ -11,7 +15,17 @@ use crate::policy::{InvalidMetadataName, ProcedureError};
 pub enum BuildError {
     /// The descriptors cannot be decoded, or are inconsistent.
     #[error("invalid descriptors")]
-    Descriptors(#[from] DescriptorError),
+    Descriptors(#[source] Box<dyn StdError + Send + Sync>),
+    /// A file is in an edition that is not supported, or has a feature that cannot be expressed.
+    #[error("{file}: {feature}: {why}")]
+    Edition {
+        /// The name of the file.
+        file: String,
+        /// `edition`, or the feature as the file has it, such as `features.json_format`.
+        feature: String,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
     /// A name in [`ReplayedMetadata`](crate::policy::ReplayedMetadata) is not a valid metadata name.
     #[error("replayed_metadata: {name:?} is not a valid metadata name")]
     MetadataName {
@@ -37,6 +51,15 @@ pub enum BuildError {
     /// A procedure's configuration is invalid.
     #[error(transparent)]
     Procedure(#[from] ProcedureError),
+}
+
+impl From<DescriptorsError> for BuildError {
+    fn from(error: DescriptorsError) -> Self {
+        match error {
+            DescriptorsError::Edition { file, feature, why } => Self::Edition { file, feature, why },
+            error => Self::Descriptors(error.into()),
+        }
+    }
 }
 
 impl From<InvalidMetadataName> for BuildError {

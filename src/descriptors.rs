@@ -2,21 +2,26 @@
 
 use std::fmt;
 
-use prost_reflect::{DescriptorError, DescriptorPool};
+use prost_reflect::DescriptorPool;
+
+use crate::editions::{self, DescriptorsError};
 
 /// The descriptors of the services, from an encoded `FileDescriptorSet` or from a
 /// [`DescriptorPool`](prost_reflect::DescriptorPool).
-pub struct Descriptors(Result<DescriptorPool, DescriptorError>);
+///
+/// The files of a set may be in proto2, proto3, or in edition 2023 or 2024. A pool is used as it is, and prost-reflect does not
+/// know editions.
+pub struct Descriptors(Result<DescriptorPool, DescriptorsError>);
 
 impl Descriptors {
-    pub(crate) fn pool(self) -> Result<DescriptorPool, DescriptorError> {
+    pub(crate) fn pool(self) -> Result<DescriptorPool, DescriptorsError> {
         self.0
     }
 }
 
 impl From<&[u8]> for Descriptors {
     fn from(encoded: &[u8]) -> Self {
-        Self(DescriptorPool::decode(encoded))
+        Self(editions::pool(encoded))
     }
 }
 

@@ -154,6 +154,7 @@ pub mod telemetry;
 mod blocking;
 mod build_error;
 mod descriptors;
+mod editions;
 mod engine;
 mod execution;
 mod future;

@@ -25,6 +25,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         .include_file("catalog.rs")
         .out_dir(native)
         .compile()?;
+
+    // A service in an edition, which protox and prost do not know. `data/editions/compile` compiles its descriptors.
+    println!("cargo:rerun-if-changed=data/editions");
+    let orders = out.join("orders");
+    fs::create_dir_all(&orders)?;
+    connectrpc_build::Config::new()
+        .descriptor_set("data/editions/orders.binpb")
+        .files(&["orders/v1/orders.proto", "refunds/v1/refunds.proto"])
+        .include_file("orders.rs")
+        .out_dir(orders)
+        .compile()?;
     Ok(())
 }
 

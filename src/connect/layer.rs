@@ -67,7 +67,8 @@ impl ConnectLayer {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Descriptors`] if the descriptors are invalid.
+    /// [`BuildError::Descriptors`] if the descriptors are invalid, [`BuildError::Edition`] if a file is in an edition, or has a
+    /// feature, that is not supported.
     pub fn new(descriptors: impl Into<Descriptors>) -> Result<Self, BuildError> {
         Ok(Self { pool: descriptors.into().pool()?, settings: Settings::default() })
     }

@@ -33,8 +33,8 @@ use crate::{
 };
 
 impl IdempotencyLayer {
-    /// Returns a builder for a layer of the services in these descriptors: an encoded `FileDescriptorSet` or a
-    /// [`DescriptorPool`](prost_reflect::DescriptorPool).
+    /// Returns a builder for a layer of the services in these descriptors: an encoded `FileDescriptorSet`, whose files may be in
+    /// proto2, proto3, or edition 2023 or 2024, or a [`DescriptorPool`](prost_reflect::DescriptorPool).
     pub fn builder(descriptors: impl Into<Descriptors>) -> IdempotencyLayerBuilder {
         IdempotencyLayerBuilder::new(descriptors.into())
     }
@@ -381,7 +381,7 @@ impl IdempotencyLayerBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure or
+    /// [`BuildError`] if the descriptors are invalid or in an edition that is not supported, no procedure is opted in, or the configuration of a procedure or
     /// of the replayed metadata is invalid.
     pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
         if self.degrade_gracefully {

@@ -3,6 +3,7 @@
 pub mod catalog;
 mod database;
 pub mod fuzz;
+pub mod orders;
 mod program;
 pub mod shop;
 mod until;

@@ -48,7 +48,7 @@ pub enum CanonicalErrorKind {
     GroupMismatch,
     /// A field number is 0 or above 2²⁹ − 1.
     InvalidFieldNumber,
-    /// A proto3 string is not valid UTF-8.
+    /// A string of proto3, or of an edition, is not valid UTF-8.
     InvalidUtf8,
     /// A wire type is 6 or 7.
     InvalidWireType,

@@ -18,6 +18,9 @@
 //! 6. Enum values that are not declared are preserved. Numbers of 32 bits or fewer drop any excess bits. A signalling
 //!    NaN of a `float` becomes a quiet one in maps and extensions. Strings of proto3 must be UTF-8.
 //!
+//! Where `features` among the options of a field say so, as for a file in an edition, its presence and the validation of its strings are
+//! those, and not those of the file's syntax.
+//!
 //! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
 //! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
@@ -35,6 +38,7 @@ pub mod json;
 mod check;
 mod entry;
 mod error;
+mod features;
 mod output;
 mod raw;
 mod reader;

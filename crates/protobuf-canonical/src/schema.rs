@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax};
 
-use super::reader::{Tag, WireType};
+use super::{
+    features::{has_presence, verifies_utf8},
+    reader::{Tag, WireType},
+};
 
 /// A message descriptor and all messages that it refers to, compiled for the canonical encoding.
 pub(super) struct Schema {
@@ -163,7 +166,7 @@ impl Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     Bool,
-    /// bytes, and the strings of proto2, which protobuf-go does not check for UTF-8.
+    /// bytes, and the strings that protobuf-go does not check for UTF-8: those of proto2, and by a feature.
     Bytes,
     /// fixed32, float
     Fixed32,
@@ -178,7 +181,7 @@ pub(super) enum Scalar {
     Sfixed64,
     Sint32,
     Sint64,
-    /// The strings of proto3.
+    /// The strings of proto3, and of editions.
     String,
     Uint32,
     Uint64,
@@ -281,34 +284,35 @@ impl Compiler {
         if let Kind::Message(entry) = field.kind()
             && field.is_map()
         {
-            let key = entry.map_entry_key_field();
-            let value = entry.map_entry_value_field();
+            let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()];
             return Shape::Map(MapPlan {
-                key: scalar(&key.kind(), key.parent_file().syntax()),
-                value: quiet(&value.kind(), self.value(&value.kind(), false, value.parent_file().syntax())),
+                key: scalar(&key.kind(), verifies_utf8(&key)),
+                value: quiet(&value.kind(), self.value(&value.kind(), false, verifies_utf8(&value))),
             });
         }
-        let value = self.value(&field.kind(), field.is_group(), field.parent_file().syntax());
+        let value = self.value(&field.kind(), field.is_group(), verifies_utf8(field));
         if !field.is_list() {
-            return Shape::Singular(value, presence(field.supports_presence()));
+            return Shape::Singular(value, presence(has_presence(field)));
         }
         list(value, packed(&field.options(), field.is_packed()))
     }
 
     fn extension_shape(&mut self, extension: &ExtensionDescriptor) -> Shape {
-        let kind = extension.kind();
-        let value = quiet(&kind, self.value(&kind, extension.is_group(), extension.parent_file().syntax()));
+        let (kind, options) = (extension.kind(), extension.options());
+        // Whatever its features: protobuf-go does not verify the strings of an edition's extensions.
+        let utf8 = extension.parent_file().syntax() == Syntax::Proto3;
+        let value = quiet(&kind, self.value(&kind, extension.is_group(), utf8));
         if !extension.is_list() {
             return Shape::Singular(value, presence(extension.supports_presence()));
         }
-        list(value, packed(&extension.options(), extension.is_packed()))
+        list(value, packed(&options, extension.is_packed()))
     }
 
-    fn value(&mut self, kind: &Kind, group: bool, syntax: Syntax) -> Value {
+    fn value(&mut self, kind: &Kind, group: bool, utf8: bool) -> Value {
         match kind {
             Kind::Message(message) if group => Value::Group(self.message(message)),
             Kind::Message(message) => Value::Message(self.message(message)),
-            kind => Value::Scalar(scalar(kind, syntax)),
+            kind => Value::Scalar(scalar(kind, utf8)),
         }
     }
 }
@@ -319,7 +323,7 @@ fn in_real_oneof(field: &FieldDescriptor) -> bool {
 
 fn list(value: Value, packed: bool) -> Shape {
     match value {
-        Value::Scalar(scalar) if packed => Shape::Packed(scalar),
+        Value::Scalar(scalar) if packed && scalar.wire() != WireType::Bytes => Shape::Packed(scalar),
         value => Shape::Repeated(value),
     }
 }
@@ -341,7 +345,8 @@ fn presence(explicit: bool) -> Presence {
     if explicit { Presence::Explicit } else { Presence::Implicit }
 }
 
-fn scalar(kind: &Kind, syntax: Syntax) -> Scalar {
+/// `utf8` is whether a string must be UTF-8.
+fn scalar(kind: &Kind, utf8: bool) -> Scalar {
     match kind {
         Kind::Bool => Scalar::Bool,
         // No caller passes a message: a map key is never one, and `Compiler::value` handles them itself.
@@ -354,8 +359,8 @@ fn scalar(kind: &Kind, syntax: Syntax) -> Scalar {
         Kind::Sfixed64 => Scalar::Sfixed64,
         Kind::Sint32 => Scalar::Sint32,
         Kind::Sint64 => Scalar::Sint64,
-        Kind::String if syntax == Syntax::Proto2 => Scalar::Bytes,
-        Kind::String => Scalar::String,
+        Kind::String if utf8 => Scalar::String,
+        Kind::String => Scalar::Bytes,
         Kind::Uint32 => Scalar::Uint32,
         Kind::Uint64 => Scalar::Uint64,
     }

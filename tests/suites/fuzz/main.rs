@@ -8,9 +8,35 @@ use std::{
 
 use tonic_idempotency_tests::fuzz;
 
+const DESCRIPTORS: &str = "../fuzz/corpus/descriptors";
+
+/// How often each set of [`DESCRIPTORS`] is changed.
+const CHANGES: u64 = 25;
+
 #[test]
 fn the_canonical_target_survives_its_corpus() {
     replay("../crates/protobuf-canonical/fuzz/corpus/canonical", fuzz::canonical);
+}
+
+#[test]
+fn the_descriptors_target_survives_its_corpus() {
+    replay(DESCRIPTORS, fuzz::descriptors);
+}
+
+/// Sets that can be decoded, and are wrong in a few places.
+#[test]
+fn the_descriptors_target_survives_changes_of_its_corpus() {
+    let mut changed = 0;
+    for file in files(&directory(DESCRIPTORS)) {
+        let set = fs::read(&file).expect("a file of the corpus");
+        for seed in 0..CHANGES {
+            let Some(input) = fuzz::mutate(&set, seed) else { break };
+            let outcome = catch_unwind(AssertUnwindSafe(|| fuzz::descriptors(&input)));
+            assert!(outcome.is_ok(), "{} changed with seed {seed}", file.display());
+            changed += 1;
+        }
+    }
+    assert!(changed > 200, "{changed} inputs");
 }
 
 #[test]
@@ -26,7 +52,7 @@ fn the_json_target_survives_its_corpus() {
 /// Runs a target on each file of its corpus, which is a path relative to this package: on the whole file, on the file
 /// cut off at every byte (a long one at about 32), and on the file with one bit flipped at each of these bytes.
 fn replay(corpus: &str, run: impl Fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join(corpus);
+    let corpus = directory(corpus);
     let files = files(&corpus);
     assert!(files.len() >= 10, "the corpus in {} is too small", corpus.display());
     for file in files {
@@ -44,6 +70,11 @@ fn replay(corpus: &str, run: impl Fn(&[u8])) {
             run(&changed);
         }
     }
+}
+
+/// The directory of a corpus, from its path relative to this package.
+fn directory(corpus: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(corpus)
 }
 
 fn files(corpus: &Path) -> Vec<PathBuf> {

@@ -5,6 +5,7 @@ mod deadlines;
 mod different;
 mod disconnect;
 mod duplicates;
+mod editions;
 mod errors;
 mod get;
 mod http;

@@ -1,11 +1,14 @@
 //! The bodies of the fuzz targets (`fuzz/`). The test target `fuzz` runs them on the committed corpora.
 
 mod canonical;
+mod descriptors;
 mod framing;
 mod json;
+mod mutation;
+mod random;
 mod world;
 
-pub use self::{canonical::canonical, framing::framing, json::json};
+pub use self::{canonical::canonical, descriptors::descriptors, framing::framing, json::json, mutation::mutate};
 
 /// The runtime for all inputs of a thread.
 fn runtime() -> &'static tokio::runtime::Runtime {

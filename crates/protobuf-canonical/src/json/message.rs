@@ -85,12 +85,21 @@ struct Field {
 impl Field {
     fn named(message: &MessageDescriptor, name: &str) -> Option<Self> {
         let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
-        // A group may also be named by its type.
-        let is_named = |field: &FieldDescriptor| field.kind().as_message().is_some_and(|group| group.name() == name);
-        let field = field.or_else(|| message.fields().find(|field| field.is_group() && is_named(field)));
+        let field = field.or_else(|| message.fields().find(|field| is_group_named(field, name)));
         let extension = || message.get_extension_by_json_name(name).map(Self::from);
         field.map(Self::from).or_else(extension)
     }
+}
+
+/// Returns whether a field is a group of that name: a group may also be named by its type. A delimited field of an edition counts
+/// as one if it could have been declared as one.
+fn is_group_named(field: &FieldDescriptor, name: &str) -> bool {
+    let Kind::Message(group) = field.kind() else { return false };
+    field.is_group()
+        && group.name() == name
+        && name.to_lowercase() == field.name()
+        && group.parent_file() == field.parent_file()
+        && group.parent_message().as_ref() == Some(field.parent_message())
 }
 
 impl From<FieldDescriptor> for Field {

@@ -1,7 +1,7 @@
 //! The serializer: a decoded message to protobuf's JSON.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use prost_reflect::{DynamicMessage, Kind, MapKey, ReflectMessage as _, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value};
 use serde::{
     Serialize, Serializer,
     ser::{Error, SerializeMap},
@@ -11,7 +11,7 @@ use super::{
     scalar::NULL_VALUE,
     well_known::{ANY_DEPTH, TYPE, VALUE, WellKnownType},
 };
-use crate::MAX_DEPTH;
+use crate::{MAX_DEPTH, features::has_presence};
 
 /// Serializes a message. prost-reflect's own serializer is not used: it omits negative zeros, writes null for wrapped
 /// numbers that are not finite, cannot write an empty `Any`, and has no depth limit for an `Any` inside another.
@@ -55,7 +55,7 @@ impl<'a> MessageSerializer<'a> {
         let depth = self.depth;
         for field in self.message.descriptor().fields() {
             let value = self.message.get_field(&field);
-            if self.message.has_field(&field) || !field.supports_presence() && is_negative_zero(&value) {
+            if self.is_set(&field, &value) {
                 map.serialize_entry(field.json_name(), &ValueSerializer { value: &value, kind: &field.kind(), depth })?;
             }
         }
@@ -63,6 +63,14 @@ impl<'a> MessageSerializer<'a> {
             map.serialize_entry(extension.json_name(), &ValueSerializer { value, kind: &extension.kind(), depth })?;
         }
         Ok(())
+    }
+
+    fn is_set(&self, field: &FieldDescriptor, value: &Value) -> bool {
+        match (self.message.has_field(field), field.supports_presence()) {
+            (false, has_presence) => !has_presence && is_negative_zero(value),
+            (true, false) => true,
+            (true, true) => !is_zero(value) || has_presence(field),
+        }
     }
 }
 
@@ -147,6 +155,23 @@ fn text(key: &MapKey) -> String {
         MapKey::String(key) => key.clone(),
         MapKey::U32(key) => key.to_string(),
         MapKey::U64(key) => key.to_string(),
+    }
+}
+
+/// Returns whether this is the default of a scalar with implicit presence.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::Bytes(value) => value.is_empty(),
+        Value::EnumNumber(number) => *number == 0,
+        Value::F32(value) => value.to_bits() == 0,
+        Value::F64(value) => value.to_bits() == 0,
+        Value::I32(value) => *value == 0,
+        Value::I64(value) => *value == 0,
+        Value::List(_) | Value::Map(_) | Value::Message(_) => false,
+        Value::String(value) => value.is_empty(),
+        Value::U32(value) => *value == 0,
+        Value::U64(value) => *value == 0,
     }
 }
 

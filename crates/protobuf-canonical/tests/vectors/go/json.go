@@ -20,6 +20,7 @@ type jsonEntry struct {
 	JSON      *string `json:"json,omitempty"`
 	Base64    []byte  `json:"base64,omitempty"`
 	Canonical *string `json:"canonical,omitempty"`
+	Written   *string `json:"written,omitempty"`
 	Error     bool    `json:"error,omitempty"`
 }
 
@@ -33,7 +34,8 @@ type jsonCase struct {
 
 // jsonSuite collects the cases, in the order in which json.json lists them.
 type jsonSuite struct {
-	cases []jsonCase
+	cases   []jsonCase
+	written bool // whether the vectors hold what protojson writes, too
 }
 
 // same adds texts that protojson accepts as the same message.
@@ -59,7 +61,7 @@ func (s *jsonSuite) render() (content []byte, count string, err error) {
 		names[c.name] = true
 		var first []byte
 		for i, text := range c.texts {
-			canonical, refusal := readJSON(c.message, text)
+			message, canonical, refusal := readJSON(c.message, text)
 			switch {
 			case c.refused && refusal == nil:
 				problems = append(problems, fmt.Errorf("%s: %q should be refused, but gives %x", c.name, text, canonical))
@@ -84,6 +86,10 @@ func (s *jsonSuite) render() (content []byte, count string, err error) {
 			} else {
 				encoded := hex.EncodeToString(canonical)
 				line.Canonical = &encoded
+				if s.written {
+					written := writeJSON(message, protojson.MarshalOptions{})
+					line.Written = &written
+				}
 				accepted++
 			}
 			out.WriteString(map[bool]string{true: "[\n", false: ",\n"}[out.Len() == 0])
@@ -103,17 +109,18 @@ func (s *jsonSuite) render() (content []byte, count string, err error) {
 	return out.Bytes(), count, nil
 }
 
-// readJSON returns the canonical encoding of a text.
-func readJSON(name, text string) ([]byte, error) {
+// readJSON returns the message of a text, and its canonical encoding.
+func readJSON(name, text string) (protoreflect.Message, []byte, error) {
 	messageType, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(packageName + name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	message := messageType.New().Interface()
-	if err := (protojson.UnmarshalOptions{AllowPartial: true}).Unmarshal([]byte(text), message); err != nil {
-		return nil, err
+	message := messageType.New()
+	if err := (protojson.UnmarshalOptions{AllowPartial: true}).Unmarshal([]byte(text), message.Interface()); err != nil {
+		return nil, nil, err
 	}
-	return canonicalOf(message)
+	canonical, err := canonicalOf(message.Interface())
+	return message, canonical, err
 }
 
 // in returns one object for each value, with the value as its only member.

@@ -11,7 +11,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	_ "tonic-idempotency/vectors/vectorspb" // registers the messages
+	// Register the messages.
+	_ "tonic-idempotency/vectors/vectorspb"
+	_ "tonic-idempotency/vectors/vectorspb/edition2023"
+	_ "tonic-idempotency/vectors/vectorspb/edition2023_implicit"
+	_ "tonic-idempotency/vectors/vectorspb/edition2023_legacy"
+	_ "tonic-idempotency/vectors/vectorspb/edition2024"
 )
 
 const packageName = "vectors.v1."

@@ -31,6 +31,9 @@ func main() {
 	log.SetFlags(0)
 	output := flag.String("o", "../canonical.json", "the `file` to write")
 	jsonOutput := flag.String("json", "../json.json", "the `file` to write for the vectors in JSON")
+	editionsOutput := flag.String("editions", "../editions.json", "the `file` to write for the vectors of editions")
+	editionsJSONOutput := flag.String("editions-json", "../editions_json.json",
+		"the `file` to write for the vectors of editions in JSON")
 	flag.Parse()
 
 	var set suite
@@ -51,16 +54,8 @@ func main() {
 	set.extensions()
 	set.malformed()
 	set.malformedText()
-	set.random()
-
-	content, count, err := render(set.cases)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := os.WriteFile(*output, content, 0o644); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(count)
+	set.random("Everything", "LegacyEverything")
+	write(*output, set.render)
 
 	var texts jsonSuite
 	texts.syntax()
@@ -74,24 +69,44 @@ func main() {
 	texts.legacyNames()
 	texts.forms()
 	texts.depth()
-	texts.random()
-	content, count, err = texts.render()
+	texts.random("Scalars", "OptionalScalars", "Repeated", "MapKeys", "MapValues", "Node", "Oneofs", "WellKnown", "Names", "Forms",
+		"LegacyGroups", "Extendable")
+	write(*jsonOutput, texts.render)
+
+	var editions suite
+	editions.editionFeatures()
+	editions.editionDelimited()
+	editions.editionExtensions()
+	editions.editionFiles()
+	editions.random("e2023.Edition2023", "legacy2023.Item", "implicit2023.Form", "e2024.Record")
+	write(*editionsOutput, editions.render)
+
+	editionTexts := jsonSuite{written: true}
+	editionTexts.editions()
+	editionTexts.random("e2023.Presence", "e2023.Lists", "e2023.Delimited", "e2023.Maps", "e2023.Extended", "legacy2023.Item",
+		"implicit2023.Form", "e2024.Record")
+	write(*editionsJSONOutput, editionTexts.render)
+}
+
+// write writes the vectors of a suite to a file, or ends the program.
+func write(name string, render func() (content []byte, count string, err error)) {
+	content, count, err := render()
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile(*jsonOutput, content, 0o644); err != nil {
+	if err := os.WriteFile(name, content, 0o644); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(count)
 }
 
 // render judges every case and returns the content of the file, one vector per line to keep diffs readable.
-func render(cases []testCase) (content []byte, count string, err error) {
+func (s *suite) render() (content []byte, count string, err error) {
 	var out bytes.Buffer
 	var valid, already, refused, differing int
 	var problems []error
 	names := make(map[string]bool)
-	for i, c := range cases {
+	for i, c := range s.cases {
 		if names[c.name] {
 			problems = append(problems, fmt.Errorf("%s: two vectors have this name", c.name))
 		}
@@ -136,6 +151,6 @@ func render(cases []testCase) (content []byte, count string, err error) {
 	}
 	out.WriteString("\n]\n")
 	count = fmt.Sprintf("%d vectors: %d accepted (%d already canonical), %d refused, %d where dynamicpb differs",
-		len(cases), valid, already, refused, differing)
+		len(s.cases), valid, already, refused, differing)
 	return out.Bytes(), count, nil
 }

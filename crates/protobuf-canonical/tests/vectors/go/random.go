@@ -10,9 +10,9 @@ import (
 
 // random adds messages with pseudo-random content, each in several equivalent encodings. All of these must have the
 // canonical form of the original message.
-func (s *suite) random() {
+func (s *suite) random(names ...string) {
 	const messagesOfEach, encodingsOfEach = 12, 3
-	for i, name := range []string{"Everything", "LegacyEverything"} {
+	for i, name := range names {
 		for j := range messagesOfEach {
 			r := newRandom(uint64(1000*(i+1) + j))
 			messageType, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(packageName + name))

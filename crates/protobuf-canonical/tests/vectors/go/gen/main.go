@@ -1,5 +1,6 @@
 // Command gen compiles the .proto files of the vectors and writes their Go code. It does not need protoc: protocompile
-// parses, and protoc-gen-go (as pinned in go.mod) generates. Run it with "go generate" in the directory above.
+// parses, and protoc-gen-go (as pinned in go.mod) generates. The descriptors of the files in editions are in the repository, as
+// protoc wrote them. Run it with "go generate" in the directory above.
 package main
 
 import (
@@ -9,12 +10,16 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
@@ -23,9 +28,18 @@ const (
 	goModule   = "tonic-idempotency/vectors"
 	goPackage  = goModule + "/vectorspb"
 	pluginTool = "protoc-gen-go"
+	// editions is the descriptor set of editionFiles.
+	editions = "../editions.binpb"
 )
 
-var protoFiles = []string{"vectors/v1/json.proto", "vectors/v1/legacy.proto", "vectors/v1/vectors.proto"}
+var (
+	protoFiles = []string{"vectors/v1/json.proto", "vectors/v1/legacy.proto", "vectors/v1/vectors.proto"}
+	// Each is a Go package of its own, as its messages have names that other files have, too.
+	editionFiles = []string{
+		"vectors/v1/edition2023.proto", "vectors/v1/edition2023_implicit.proto", "vectors/v1/edition2023_legacy.proto",
+		"vectors/v1/edition2024.proto", "vectors/v1/edition_options.proto",
+	}
+)
 
 func main() {
 	log.SetFlags(0)
@@ -38,11 +52,11 @@ func main() {
 		log.Fatal(err)
 	}
 	for _, file := range response.GetFile() {
-		path := filepath.FromSlash(file.GetName())
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		target := filepath.FromSlash(file.GetName())
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 			log.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(file.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(target, []byte(file.GetContent()), 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -63,7 +77,13 @@ func compile() (*pluginpb.CodeGeneratorRequest, error) {
 	for _, name := range protoFiles {
 		parameter += fmt.Sprintf(",M%s=%s", name, goPackage)
 	}
-	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: protoFiles, Parameter: &parameter}
+	for _, name := range editionFiles {
+		parameter += fmt.Sprintf(",M%s=%s/%s", name, goPackage, strings.TrimSuffix(path.Base(name), ".proto"))
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: slices.Concat(protoFiles, editionFiles),
+		Parameter:      &parameter,
+	}
 
 	seen := make(map[string]bool)
 	var add func(file protoreflect.FileDescriptor)
@@ -79,6 +99,20 @@ func compile() (*pluginpb.CodeGeneratorRequest, error) {
 	}
 	for _, file := range files {
 		add(file)
+	}
+	encoded, err := os.ReadFile(editions)
+	if err != nil {
+		return nil, err
+	}
+	set := new(descriptorpb.FileDescriptorSet)
+	if err := proto.Unmarshal(encoded, set); err != nil {
+		return nil, fmt.Errorf("%s: %w", editions, err)
+	}
+	for _, file := range set.GetFile() {
+		if !seen[file.GetName()] {
+			seen[file.GetName()] = true
+			request.ProtoFile = append(request.ProtoFile, file)
+		}
 	}
 	return request, nil
 }

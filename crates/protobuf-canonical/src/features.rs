@@ -1,0 +1,53 @@
+//! What a field says of itself where otherwise the syntax of its file decides: `features` among its options, as in editions.
+//!
+//! prost-reflect has no editions. A field of a file in an edition can still be in one of its pools, as a field of a file in proto2
+//! with its resolved features in its options.
+
+use prost::Message;
+use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, Syntax};
+
+/// Returns whether protobuf-go tells the field's default from a field that is not set.
+pub(super) fn has_presence(field: &FieldDescriptor) -> bool {
+    let is_always_explicit = || field.containing_oneof().is_some() || matches!(field.kind(), Kind::Message(_));
+    field.supports_presence() && (is_always_explicit() || FeatureSet::of(&field.options()).field_presence != IMPLICIT)
+}
+
+/// Returns whether protobuf-go refuses strings of this field that are not UTF-8.
+pub(super) fn verifies_utf8(field: &FieldDescriptor) -> bool {
+    match FeatureSet::of(&field.options()).utf8_validation {
+        UNKNOWN => field.parent_file().syntax() == Syntax::Proto3,
+        validation => validation == VERIFY,
+    }
+}
+
+/// The value of a feature that is not set.
+const UNKNOWN: i32 = 0;
+
+/// A value of `field_presence`.
+const IMPLICIT: i32 = 2;
+
+/// A value of `utf8_validation`.
+const VERIFY: i32 = 2;
+
+/// `google.protobuf.FieldOptions`
+#[derive(Clone, PartialEq, Message)]
+struct FieldOptions {
+    #[prost(message, optional, tag = "21")]
+    features: Option<FeatureSet>,
+}
+
+/// `google.protobuf.FeatureSet`
+#[derive(Clone, PartialEq, Message)]
+struct FeatureSet {
+    #[prost(int32, tag = "1")]
+    field_presence: i32,
+    #[prost(int32, tag = "4")]
+    utf8_validation: i32,
+}
+
+impl FeatureSet {
+    /// Goes by way of the bytes, as `features` is an unknown field if the pool has an old version of `descriptor.proto`.
+    fn of(options: &DynamicMessage) -> Self {
+        FieldOptions::decode(options.encode_to_vec().as_slice()).unwrap_or_default().features.unwrap_or_default()
+    }
+}
