@@ -60,6 +60,7 @@ BEGIN
         BEGIN
             COMMIT;
             PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+                    pg_catalog.set_config('idempotency.owner', p_user::pg_catalog.text, true),
                     pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
 
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
@@ -135,7 +136,7 @@ BEGIN
                 RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
                     USING ERRCODE = 'TI002';
             END IF;
-            PERFORM set_config('app.current_user_id', p_user::text, true);
+            PERFORM set_config('idempotency.owner', p_user::text, true);
 
             FOR v_round IN 1..2 LOOP
                 INSERT INTO tenant.idempotency_keys

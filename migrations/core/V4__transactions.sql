@@ -91,9 +91,9 @@ RETURN set_config(
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
--- Writes nothing. Sets for this transaction only: the user; the token, by which tenant.idempotency_commit recognises
--- its transaction; the row that the record may replace; and the time that the transaction may be idle before the server
--- ends it.
+-- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; the token, by which
+-- tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time that the
+-- transaction may be idle before the server ends it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,
@@ -105,6 +105,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_on_lease_ended text,
     p_on_foreign     text, -- as in tenant.idempotency_claim
     p_resource_type  text,
+    p_app_user       uuid, -- the application's user; NULL for none
+    p_settings       text[], -- the application's settings (tenant.idempotency_set); NULL for none
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -126,7 +128,9 @@ DECLARE
     v_policy text;
     v_seen text;
 BEGIN
-    PERFORM set_config('app.current_user_id', p_user::text, true),
+    PERFORM set_config('idempotency.owner', p_user::text, true),
+            set_config('app.current_user_id', coalesce(p_app_user::text, ''), true),
+            CASE WHEN p_settings IS NOT NULL THEN tenant.idempotency_set(p_settings) END,
             set_config('app.idempotency_token', p_token::text, true),
             tenant.idempotency_limit_idle(p_idle);
 
@@ -190,6 +194,7 @@ LANGUAGE plpgsql AS $committed$
 BEGIN
     COMMIT;
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
+            pg_catalog.set_config('idempotency.owner', p_user::pg_catalog.text, true),
             pg_catalog.set_config('app.current_user_id', p_user::pg_catalog.text, true);
     committed := EXISTS (
         SELECT FROM tenant.idempotency_keys k
