@@ -84,6 +84,7 @@
 //! | without a key | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`](policy::KeyPolicy)) |
 //! | with a malformed key | `INVALID_ARGUMENT` |
 //! | without an authenticated user | `UNAUTHENTICATED`, or the handler's answer and a warning in the log ([`UserPolicy`](policy::UserPolicy)) |
+//! | without a scope, where each call needs one | `UNAUTHENTICATED` ([`ScopePolicy`](policy::ScopePolicy)) |
 //! | while the store cannot be asked | `UNAVAILABLE`, or the handler's answer and a warning in the log ([`StorePolicy`](policy::StorePolicy), [`Mode`](policy::Mode)) |
 //! | while the store fails in another way, or a limit is reached | `ABORTED`, `INTERNAL`, `RESOURCE_EXHAUSTED` or `UNAVAILABLE` ([`StoreErrorKind`](store::StoreErrorKind)) |
 //! | the first with its key | the handler's answer, `idempotency-status: processing` |
@@ -99,7 +100,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`layer`] | the builder of the [`IdempotencyLayer`], the service that it makes, authenticated users, the report of a shutdown |
+//! | [`layer`] | the builder of the [`IdempotencyLayer`], the service that it makes, authenticated callers, the report of a shutdown |
 //! | [`policy`] | the procedures that take keys, and their policies |
 //! | [`rejection`] | the reasons why a call is refused |
 //! | [`status`] | the status of the asynchronous work behind a created resource |
@@ -153,6 +154,7 @@ pub mod telemetry;
 
 mod blocking;
 mod build_error;
+mod caller;
 mod descriptors;
 mod editions;
 mod engine;
@@ -160,8 +162,12 @@ mod execution;
 mod future;
 mod grpc;
 mod key;
-mod user;
 
 #[cfg(feature = "postgres")]
 pub use self::store::postgres::Transaction;
-pub use self::{execution::Execution, key::IdempotencyKey, layer::layer::IdempotencyLayer, user::UserId};
+pub use self::{
+    caller::{Caller, OwnerId, Scope, UserId},
+    execution::Execution,
+    key::IdempotencyKey,
+    layer::layer::IdempotencyLayer,
+};

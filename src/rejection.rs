@@ -22,12 +22,14 @@ pub const DOMAIN: &str = "tonic-idempotency";
 ///
 /// | reason | code | situation | also |
 /// |---|---|---|---|
+/// | `IDEMPOTENCY_CALLER_INVALID` | `INTERNAL` | the application's caller resolver failed, or gave an id that is too long; or a session setting is invalid | |
 /// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call conflicted with another call and had no effect | `RetryInfo` |
 /// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call is still running | `RetryInfo` |
 /// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header |
 /// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header |
 /// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
 /// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
+/// | `IDEMPOTENCY_NO_SCOPE` | `UNAUTHENTICATED` | the caller is in no scope, such as a tenant, and the policy is to refuse | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
 /// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the outcome of the first call is unknown, and the policy is to refuse, or its reconciler cannot tell | |
 /// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached: calls in flight, waiting calls, transactions, connections to the store | `RetryInfo` |
@@ -64,6 +66,8 @@ pub const DOMAIN: &str = "tonic-idempotency";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
+    /// `IDEMPOTENCY_CALLER_INVALID`
+    CallerInvalid,
     /// `IDEMPOTENCY_CONFLICT`
     Conflict,
     /// `IDEMPOTENCY_IN_PROGRESS`
@@ -78,6 +82,8 @@ pub enum Reason {
     NotCommitted,
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
     NotStored,
+    /// `IDEMPOTENCY_NO_SCOPE`
+    NoScope,
     /// `IDEMPOTENCY_NO_USER`
     NoUser,
     /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
@@ -99,7 +105,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
+        Self::CallerInvalid,
         Self::Conflict,
         Self::InProgress,
         Self::KeyInvalid,
@@ -107,6 +114,7 @@ impl Reason {
         Self::KeyReused,
         Self::NotCommitted,
         Self::NotStored,
+        Self::NoScope,
         Self::NoUser,
         Self::OutcomeUnknown,
         Self::Overloaded,
@@ -130,6 +138,7 @@ impl Reason {
     /// Returns the reason as it is in `google.rpc.ErrorInfo`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::CallerInvalid => "IDEMPOTENCY_CALLER_INVALID",
             Self::Conflict => "IDEMPOTENCY_CONFLICT",
             Self::InProgress => "IDEMPOTENCY_IN_PROGRESS",
             Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
@@ -137,6 +146,7 @@ impl Reason {
             Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::NotCommitted => "IDEMPOTENCY_NOT_COMMITTED",
             Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
+            Self::NoScope => "IDEMPOTENCY_NO_SCOPE",
             Self::NoUser => "IDEMPOTENCY_NO_USER",
             Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
             Self::Overloaded => "IDEMPOTENCY_OVERLOADED",
@@ -191,6 +201,8 @@ impl Mismatch {
 /// A call that the layer refuses. Its text is the message of the status.
 #[derive(Debug, Error)]
 pub(crate) enum Rejection {
+    #[error("the server cannot tell who makes the call; the server's log says why")]
+    CallerInvalid,
     #[error("the call conflicted with another call and had no effect; retry with the same key")]
     Conflict,
     #[error("the first call with this idempotency key is still running; retry with the same key")]
@@ -208,6 +220,10 @@ pub(crate) enum Rejection {
          resource instead"
     )]
     NotStored { resource: Option<Uuid> },
+    #[error(
+        "a call with an idempotency key requires a scope, such as a tenant; authenticate for one, and retry with the same key"
+    )]
+    NoScope,
     #[error("a call with an idempotency key requires an authenticated user; authenticate, and retry with the same key")]
     NoUser,
     #[error(
@@ -290,6 +306,7 @@ const RETRY_STORE: Duration = Duration::from_secs(5);
 impl Rejection {
     pub(crate) fn reason(&self) -> Reason {
         match self {
+            Self::CallerInvalid => Reason::CallerInvalid,
             Self::Conflict => Reason::Conflict,
             Self::InProgress { .. } => Reason::InProgress,
             Self::KeyInvalid(_) => Reason::KeyInvalid,
@@ -297,6 +314,7 @@ impl Rejection {
             Self::KeyReused(_) => Reason::KeyReused,
             Self::NotCommitted => Reason::NotCommitted,
             Self::NotStored { .. } => Reason::NotStored,
+            Self::NoScope => Reason::NoScope,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
             Self::Overloaded | Self::UserLimit => Reason::Overloaded,
@@ -314,9 +332,9 @@ impl Rejection {
         match self {
             Self::Conflict | Self::InProgress { .. } => Code::Aborted,
             Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
-            Self::NoUser => Code::Unauthenticated,
+            Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
-            Self::NotCommitted | Self::StoreFailed => Code::Internal,
+            Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
@@ -350,7 +368,9 @@ impl Rejection {
             Self::StoreUnavailable => {
                 details.set_retry_info(Some(RETRY_STORE));
             }
-            Self::NotCommitted
+            Self::CallerInvalid
+            | Self::NotCommitted
+            | Self::NoScope
             | Self::NoUser
             | Self::OutcomeUnknown
             | Self::RequestMalformed(_)
@@ -394,6 +414,7 @@ mod tests {
         let resource = Uuid::from_u128(7);
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
         let rows = [
+            (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             (Rejection::KeyInvalid(InvalidKey::Empty), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
@@ -401,6 +422,7 @@ mod tests {
             (Rejection::KeyReused(Mismatch::Procedure), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
             (Rejection::KeyReused(Mismatch::Request), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
             (Rejection::NotCommitted, Code::Internal, "IDEMPOTENCY_NOT_COMMITTED"),
+            (Rejection::NoScope, Code::Unauthenticated, "IDEMPOTENCY_NO_SCOPE"),
             (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
             (Rejection::OutcomeUnknown, Code::FailedPrecondition, "IDEMPOTENCY_OUTCOME_UNKNOWN"),
             (Rejection::Overloaded, Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),

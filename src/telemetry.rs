@@ -26,7 +26,7 @@
 //! Each call that runs unprotected emits an event at the level `WARN` with the target `tonic_idempotency` and the fields
 //! `procedure`, `cause` and `error`. No other event has this target.
 //!
-//! No log line and no label contains a key, a user or a message.
+//! No log line and no label contains a key, a user, a scope or a message.
 //!
 //! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
 //! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
@@ -219,6 +219,12 @@ impl ProcedureTelemetry {
         } else {
             tracing::warn!(procedure, kind, %error, "refused a call: the idempotency store did not take its claim");
         }
+    }
+
+    /// Counts a call that is refused because the application does not tell who makes it.
+    pub(crate) fn caller_invalid(&self, reason: &'static str, error: &dyn fmt::Display) {
+        self.rejected(reason);
+        tracing::error!(procedure = &*self.path, %error, "refused a call: its caller or its session settings are invalid");
     }
 
     /// Counts a call that is refused because of a limit of the layer.

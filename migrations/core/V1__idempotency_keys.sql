@@ -44,6 +44,26 @@ BEGIN
 END
 $adopt$;
 
+-- Returns the owner of the records of a user in a scope (NULL for none), both as texts: what the column user_id holds. That
+-- is the user's own UUID if it is one, in its usual form, and there is no scope; otherwise a UUIDv8 (RFC 9562 section 5.8)
+-- of a hash of both. The layer computes the same, and does not call this function.
+CREATE OR REPLACE FUNCTION tenant.idempotency_owner(p_scope text, p_user text) RETURNS uuid
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE
+    WHEN coalesce(p_scope, '') = ''
+         AND p_user COLLATE "C" ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_user::uuid
+    ELSE (
+        SELECT encode(set_byte(
+            set_byte(h.hash, 6, (get_byte(h.hash, 6) & 15) | 128), 8, (get_byte(h.hash, 8) & 63) | 128
+        ), 'hex')::uuid
+        FROM (SELECT substring(sha256(
+            'tonic-idempotency owner v1'::bytea
+            || int4send(coalesce(octet_length(convert_to(p_scope, 'UTF8')), 0)) || coalesce(convert_to(p_scope, 'UTF8'), '')
+            || int4send(octet_length(convert_to(p_user, 'UTF8'))) || convert_to(p_user, 'UTF8')
+        ) FROM 1 FOR 16)) AS h (hash)
+    )
+END;
+
 -- Returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond. PostgreSQL has its own uuidv7() only since
 -- version 18.
 CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
@@ -153,9 +173,12 @@ BEGIN
 END
 $adopt$;
 
--- Each user sees and writes their own rows. The sweep and the recovery see rows of all users: as the owner, in functions
--- that run with the owner's rights, and that alone set `app.idempotency_sight`. The policies are for the owner, so that no
--- other role can use the setting, and no other role's look-ups pay for them.
+-- Each owner sees and writes its own rows. The owner of a transaction is the layer's own setting `idempotency.owner`; only
+-- where that is not set, it is the application's user: for the Go interceptor, and for statements by hand.
+--
+-- The sweep and the recovery see rows of all owners: as the table's owner, in functions that run with its rights, and that
+-- alone set `app.idempotency_sight`. Their policies are for the table's owner, so that no other role can use the setting, and
+-- no other role's look-ups pay for them.
 --
 -- The sweep needs three policies: PostgreSQL also applies the SELECT policies to a DELETE with a WHERE clause, and the
 -- UPDATE policies to FOR UPDATE. With a policy FOR DELETE alone, its DELETE would find no rows.
@@ -170,11 +193,13 @@ BEGIN
         ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
     END IF;
     IF NOT EXISTS (
-        SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = 'idempotency_keys_user_policy'
+        SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = 'idempotency_keys_owner_policy'
     ) THEN
-        CREATE POLICY idempotency_keys_user_policy ON tenant.idempotency_keys
+        CREATE POLICY idempotency_keys_owner_policy ON tenant.idempotency_keys
             FOR ALL
-            USING (user_id = authn.current_user_id());
+            USING (user_id = coalesce(
+                nullif(current_setting('idempotency.owner', true), '')::uuid, authn.current_user_id()
+            ));
     END IF;
 
     FOR v_name, v_definition IN VALUES

@@ -1,6 +1,8 @@
 -- The protocol: claim, extend, complete, release, abandon, sweep and status. Each is one procedure, and so one statement
 -- for the client: one network round trip, no session state, and nothing left open when the client disconnects. The
--- procedures run with the caller's privileges, under row-level security, as the user in their first parameter.
+-- procedures run with the caller's privileges, under row-level security, as the owner in their first parameter: p_user is what
+-- the column user_id holds. They set it as `idempotency.owner`. Those that read nothing but the table also set it as
+-- `app.current_user_id`, which other policies of an adopted table may ask for; in the others, that is the application's user.
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
 --
@@ -34,6 +36,14 @@ BEGIN
     END IF;
 END
 $hooks$;
+
+-- Sets the application's settings for this transaction: names and values in turn. Returns their number.
+CREATE OR REPLACE FUNCTION tenant.idempotency_set(p_settings text[]) RETURNS bigint
+LANGUAGE sql VOLATILE
+RETURN (
+    SELECT count(set_config(p_settings[i], p_settings[i + 1], true))
+    FROM generate_series(1, cardinality(p_settings), 2) i
+);
 
 -- Returns the state of a row, for the call with this token:
 --
@@ -85,10 +95,13 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN
 END
 $soft$;
 
--- Makes the rest of a transaction run as this user, with PostgreSQL's own names. Inlined, so that it costs nothing.
-CREATE OR REPLACE FUNCTION tenant.idempotency_act_as(p_user uuid) RETURNS text
+-- Makes the rest of a transaction run with the records of this owner, as this user of the application, and with PostgreSQL's
+-- own names. Inlined, so that it costs nothing. (NULL is nobody.)
+CREATE OR REPLACE FUNCTION tenant.idempotency_act_as(p_owner uuid, p_app_user uuid) RETURNS text
 LANGUAGE sql VOLATILE
-RETURN set_config('search_path', 'pg_catalog, pg_temp', true) || set_config('app.current_user_id', p_user::text, true);
+RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
+    || set_config('idempotency.owner', coalesce(p_owner::text, ''), true)
+    || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
 
 -- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
@@ -116,6 +129,8 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
                            -- it the lease p_lease, and then take over
     p_resource_type  text, -- the type of the resource whose status a replay reports; NULL for none
     p_effect_is_here boolean, -- whether the handler's effect is committed in this server and nowhere else
+    p_app_user       uuid, -- the application's user, for the look-up of the status; NULL for none
+    p_settings       text[], -- the application's settings, for the same (tenant.idempotency_set); NULL for none
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -137,7 +152,10 @@ DECLARE
     v_status record;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(p_user, p_app_user);
+    IF p_settings IS NOT NULL THEN
+        v_set := tenant.idempotency_set(p_settings);
+    END IF;
     IF p_effect_is_here THEN
         v_set := set_config('synchronous_commit', 'off', true);
     END IF;
@@ -224,7 +242,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(p_user, p_user);
 
     UPDATE tenant.idempotency_keys k
     SET lease_expires = clock_timestamp() + make_interval(secs => p_lease),
@@ -251,7 +269,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(p_user, p_user);
 
     DELETE FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key
@@ -287,7 +305,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(p_user, p_user);
 
     UPDATE tenant.idempotency_keys k
     SET lease_expires   = 'epoch',
@@ -302,8 +320,8 @@ END
 $abandon$;
 
 -- Deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number. Runs as the
--- owner, with the sight of the sweep. It sets the nil user only because authn.current_user_id() of some applications
--- raises an error if no user is set.
+-- owner, with the sight of the sweep. It is nobody's transaction: the nil owner. It sets the nil user only because
+-- authn.current_user_id() of some applications raises an error if no user is set.
 --
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
@@ -314,10 +332,12 @@ SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
 SET jit = off AS $sweep_rows$
 DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     v_rows bigint;
 BEGIN
-    PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
+    PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
+            set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'sweep', true);
 
     -- The rows are locked, so their ctid does not change.
@@ -333,7 +353,8 @@ BEGIN
     GET DIAGNOSTICS v_rows = ROW_COUNT;
 
     PERFORM set_config('app.idempotency_sight', '', true),
-            set_config('app.current_user_id', v_user, true);
+            set_config('app.current_user_id', v_user, true),
+            set_config('idempotency.owner', v_owner, true);
     RETURN v_rows;
 END
 $sweep_rows$;
@@ -347,16 +368,19 @@ BEGIN
 END
 $sweep$;
 
--- status: returns the newest outbox status of a resource, read as the user p_user.
+-- status: returns the newest outbox status of a resource, read as the application's user p_app_user, with its settings.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_status(
-    p_user uuid, p_resource_type text, p_resource uuid, OUT status text
+    p_app_user uuid, p_resource_type text, p_resource uuid, p_settings text[], OUT status text
 )
 LANGUAGE plpgsql AS $status$
 DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(NULL, p_app_user);
+    IF p_settings IS NOT NULL THEN
+        v_set := tenant.idempotency_set(p_settings);
+    END IF;
     status := tenant.idempotency_resource_status(p_resource_type, p_resource);
 END
 $status$;

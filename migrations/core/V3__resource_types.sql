@@ -61,7 +61,7 @@ BEGIN
             v_set pg_catalog.text;
         BEGIN
             COMMIT;
-            v_set := tenant.idempotency_act_as(p_user);
+            v_set := tenant.idempotency_act_as(p_user, p_user);
 
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
@@ -136,7 +136,7 @@ BEGIN
                 RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
                     USING ERRCODE = 'TI002';
             END IF;
-            PERFORM set_config('app.current_user_id', p_user::text, true);
+            PERFORM set_config('idempotency.owner', p_user::text, true);
 
             FOR v_round IN 1..2 LOOP
                 INSERT INTO tenant.idempotency_keys

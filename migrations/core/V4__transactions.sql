@@ -91,9 +91,9 @@ RETURN set_config(
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
--- Writes nothing. Sets for this transaction only: the user; the token, by which tenant.idempotency_commit recognises
--- its transaction; the row that the record may replace; and the time that the transaction may be idle before the server
--- ends it.
+-- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; the token, by which
+-- tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time that the
+-- transaction may be idle before the server ends it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,
@@ -105,6 +105,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_on_lease_ended text,
     p_on_foreign     text, -- as in tenant.idempotency_claim
     p_resource_type  text,
+    p_app_user       uuid, -- the application's user; NULL for none
+    p_settings       text[], -- the application's settings (tenant.idempotency_set); NULL for none
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -128,9 +130,13 @@ DECLARE
     v_set text; -- an assignment costs less than PERFORM
     v_status record;
 BEGIN
-    v_set := set_config('app.current_user_id', p_user::text, true)
+    v_set := set_config('idempotency.owner', p_user::text, true)
+          || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true)
           || set_config('app.idempotency_token', p_token::text, true)
           || tenant.idempotency_limit_idle(p_idle);
+    IF p_settings IS NOT NULL THEN
+        v_set := tenant.idempotency_set(p_settings);
+    END IF;
 
     SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.response_bytes,
            k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
@@ -194,7 +200,7 @@ DECLARE
     v_set pg_catalog.text;
 BEGIN
     COMMIT;
-    v_set := tenant.idempotency_act_as(p_user);
+    v_set := tenant.idempotency_act_as(p_user, p_user);
     committed := EXISTS (
         SELECT FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token

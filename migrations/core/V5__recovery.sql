@@ -1,5 +1,5 @@
 -- Recovery: finds the reservations of all users whose lease ended without an outcome. A background task lists them
--- here, and then determines the outcome of each as the reservation's user.
+-- here, and then determines the outcome of each as the reservation's owner.
 
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
@@ -22,11 +22,13 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $abandoned$
 DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     -- In milliseconds since 1970. greatest() ignores NULL.
     v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - p_lookback);
 BEGIN
-    PERFORM set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
+    PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
+            set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'recovery', true);
 
     RETURN QUERY
@@ -43,7 +45,8 @@ BEGIN
     LIMIT p_batch;
 
     PERFORM set_config('app.idempotency_sight', '', true),
-            set_config('app.current_user_id', v_user, true);
+            set_config('app.current_user_id', v_user, true),
+            set_config('idempotency.owner', v_owner, true);
 END
 $abandoned$;
 

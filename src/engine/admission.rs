@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{policy::Procedure, rejection::Rejection, telemetry, user::UserId};
+use crate::{caller::OwnerId, policy::Procedure, rejection::Rejection, telemetry};
 
 /// The largest numbers of calls, of all users or of each.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,12 @@ impl Admission {
         Arc::new(Self { limits, counts: Mutex::default() })
     }
 
-    /// Counts a call as in flight until the result is dropped. All calls without a user count as those of one user.
-    pub(crate) fn admit(self: &Arc<Self>, user: Option<UserId>) -> Result<Admitted, Limit> {
-        self.lock().start(user, &self.limits)?;
+    /// Counts a call as in flight until the result is dropped. A user counts in each scope as a user of its own, and all calls
+    /// without a user as those of one user.
+    pub(crate) fn admit(self: &Arc<Self>, owner: Option<OwnerId>) -> Result<Admitted, Limit> {
+        self.lock().start(owner, &self.limits)?;
         telemetry::in_flight(1);
-        Ok(Admitted { admission: Arc::clone(self), user, bytes: 0, waits: false })
+        Ok(Admitted { admission: Arc::clone(self), owner, bytes: 0, waits: false })
     }
 
     /// Ignores poisoning: no operation leaves the counts half changed.
@@ -53,7 +54,7 @@ impl Admission {
 /// A call that is counted until this is dropped: in flight at first.
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    user: Option<UserId>,
+    owner: Option<OwnerId>,
     /// The size of its request message, in bytes; zero while it is being read.
     bytes: usize,
     waits: bool,
@@ -70,8 +71,8 @@ impl Admitted {
             return Ok(());
         }
         let mut counts = self.admission.lock();
-        counts.start_waiting(self.user, self.bytes, &self.admission.limits)?;
-        counts.end(self.user);
+        counts.start_waiting(self.owner, self.bytes, &self.admission.limits)?;
+        counts.end(self.owner);
         drop(counts);
         self.waits = true;
         telemetry::in_flight(-1);
@@ -85,8 +86,8 @@ impl Admitted {
             return Ok(());
         }
         let mut counts = self.admission.lock();
-        counts.start(self.user, &self.admission.limits)?;
-        counts.end_waiting(self.user, self.bytes);
+        counts.start(self.owner, &self.admission.limits)?;
+        counts.end_waiting(self.owner, self.bytes);
         drop(counts);
         self.waits = false;
         telemetry::waiting(-1, self.bytes);
@@ -98,10 +99,10 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if self.waits {
-            self.admission.lock().end_waiting(self.user, self.bytes);
+            self.admission.lock().end_waiting(self.owner, self.bytes);
             telemetry::waiting(-1, self.bytes);
         } else {
-            self.admission.lock().end(self.user);
+            self.admission.lock().end(self.owner);
             telemetry::in_flight(-1);
         }
     }
@@ -143,7 +144,7 @@ impl Limit {
 #[derive(Default)]
 struct Counts {
     all: Count,
-    of_users: HashMap<Option<UserId>, Count>,
+    of_users: HashMap<Option<OwnerId>, Count>,
     waiting_bytes: usize,
 }
 
@@ -155,23 +156,23 @@ struct Count {
 
 impl Counts {
     /// Checks the caller's own limit first, since it says more.
-    fn start(&mut self, user: Option<UserId>, limits: &Limits) -> Result<(), Limit> {
-        if self.of(user).in_flight >= limits.in_flight_per_user {
+    fn start(&mut self, owner: Option<OwnerId>, limits: &Limits) -> Result<(), Limit> {
+        if self.of(owner).in_flight >= limits.in_flight_per_user {
             return Err(Limit::InFlightPerUser);
         }
         if self.all.in_flight >= limits.in_flight {
             return Err(Limit::InFlight);
         }
-        self.change(user, |count| count.in_flight += 1);
+        self.change(owner, |count| count.in_flight += 1);
         Ok(())
     }
 
-    fn end(&mut self, user: Option<UserId>) {
-        self.change(user, |count| count.in_flight -= 1);
+    fn end(&mut self, owner: Option<OwnerId>) {
+        self.change(owner, |count| count.in_flight -= 1);
     }
 
-    fn start_waiting(&mut self, user: Option<UserId>, bytes: usize, limits: &Limits) -> Result<(), Limit> {
-        if self.of(user).waiting >= limits.waiting_per_user {
+    fn start_waiting(&mut self, owner: Option<OwnerId>, bytes: usize, limits: &Limits) -> Result<(), Limit> {
+        if self.of(owner).waiting >= limits.waiting_per_user {
             return Err(Limit::WaitingPerUser);
         }
         if self.all.waiting >= limits.waiting {
@@ -181,25 +182,25 @@ impl Counts {
             return Err(Limit::WaitingBytes);
         }
         self.waiting_bytes += bytes;
-        self.change(user, |count| count.waiting += 1);
+        self.change(owner, |count| count.waiting += 1);
         Ok(())
     }
 
-    fn end_waiting(&mut self, user: Option<UserId>, bytes: usize) {
+    fn end_waiting(&mut self, owner: Option<OwnerId>, bytes: usize) {
         self.waiting_bytes -= bytes;
-        self.change(user, |count| count.waiting -= 1);
+        self.change(owner, |count| count.waiting -= 1);
     }
 
-    fn of(&self, user: Option<UserId>) -> Count {
-        self.of_users.get(&user).copied().unwrap_or_default()
+    fn of(&self, owner: Option<OwnerId>) -> Count {
+        self.of_users.get(&owner).copied().unwrap_or_default()
     }
 
-    fn change(&mut self, user: Option<UserId>, change: impl Fn(&mut Count)) {
+    fn change(&mut self, owner: Option<OwnerId>, change: impl Fn(&mut Count)) {
         change(&mut self.all);
-        let count = self.of_users.entry(user).or_default();
+        let count = self.of_users.entry(owner).or_default();
         change(count);
         if count.in_flight == 0 && count.waiting == 0 {
-            self.of_users.remove(&user);
+            self.of_users.remove(&owner);
         }
     }
 }
@@ -213,13 +214,13 @@ mod tests {
     const LIMITS: Limits =
         Limits { in_flight: 3, in_flight_per_user: 2, waiting: 3, waiting_bytes: 100, waiting_per_user: 2 };
 
-    fn user(id: u128) -> Option<UserId> {
-        Some(UserId::new(Uuid::from_u128(id)))
+    fn owner(id: u128) -> Option<OwnerId> {
+        Some(OwnerId::new(Uuid::from_u128(id)))
     }
 
     /// A call that waits with a request of this size.
-    fn waiting(admission: &Arc<Admission>, user: Option<UserId>, bytes: usize) -> Result<Admitted, Limit> {
-        let mut call = admission.admit(user)?;
+    fn waiting(admission: &Arc<Admission>, owner: Option<OwnerId>, bytes: usize) -> Result<Admitted, Limit> {
+        let mut call = admission.admit(owner)?;
         call.set_bytes(bytes);
         call.wait().map(|()| call)
     }
@@ -227,45 +228,45 @@ mod tests {
     #[test]
     fn refuses_calls_beyond_the_limit_of_a_user_and_of_all() {
         let admission = Admission::new(LIMITS);
-        let first = admission.admit(user(1)).expect("the first");
-        let _second = admission.admit(user(1)).expect("the second");
-        assert_eq!(admission.admit(user(1)).err(), Some(Limit::InFlightPerUser));
-        let _without_user = admission.admit(None).expect("another user's");
-        assert_eq!(admission.admit(user(2)).err(), Some(Limit::InFlight));
+        let first = admission.admit(owner(1)).expect("the first");
+        let _second = admission.admit(owner(1)).expect("the second");
+        assert_eq!(admission.admit(owner(1)).err(), Some(Limit::InFlightPerUser));
+        let _without_user = admission.admit(None).expect("another owner's");
+        assert_eq!(admission.admit(owner(2)).err(), Some(Limit::InFlight));
         drop(first);
-        admission.admit(user(2)).expect("one has ended");
+        admission.admit(owner(2)).expect("one has ended");
     }
 
     #[test]
     fn refuses_waiting_calls_beyond_each_limit() {
         let admission = Admission::new(LIMITS);
-        let mut waits: Vec<_> = [1, 1, 2].map(|id| waiting(&admission, user(id), 10).expect("it waits")).into();
-        assert_eq!(waiting(&admission, user(1), 10).err(), Some(Limit::WaitingPerUser));
-        assert_eq!(waiting(&admission, user(2), 10).err(), Some(Limit::Waiting));
+        let mut waits: Vec<_> = [1, 1, 2].map(|id| waiting(&admission, owner(id), 10).expect("it waits")).into();
+        assert_eq!(waiting(&admission, owner(1), 10).err(), Some(Limit::WaitingPerUser));
+        assert_eq!(waiting(&admission, owner(2), 10).err(), Some(Limit::Waiting));
         waits.pop();
-        assert_eq!(waiting(&admission, user(2), 81).err(), Some(Limit::WaitingBytes));
-        waiting(&admission, user(2), 80).expect("it fits exactly");
+        assert_eq!(waiting(&admission, owner(2), 81).err(), Some(Limit::WaitingBytes));
+        waiting(&admission, owner(2), 80).expect("it fits exactly");
     }
 
     #[test]
     fn a_waiting_call_is_not_in_flight_and_may_become_so_again() {
         let admission = Admission::new(LIMITS);
-        let mut first = waiting(&admission, user(1), 10).expect("it waits");
-        let _others = [1, 1].map(|id| admission.admit(user(id)).expect("no other is in flight"));
+        let mut first = waiting(&admission, owner(1), 10).expect("it waits");
+        let _others = [1, 1].map(|id| admission.admit(owner(id)).expect("no other is in flight"));
         assert_eq!(first.run(), Err(Limit::InFlightPerUser));
         assert!(first.wait().is_ok(), "it waits still");
         drop(_others);
         first.run().expect("the others have ended");
-        let _second = admission.admit(user(1)).expect("two are allowed");
-        assert_eq!(admission.admit(user(1)).err(), Some(Limit::InFlightPerUser));
+        let _second = admission.admit(owner(1)).expect("two are allowed");
+        assert_eq!(admission.admit(owner(1)).err(), Some(Limit::InFlightPerUser));
     }
 
     #[test]
     fn remembers_no_user_without_calls() {
         let admission = Admission::new(LIMITS);
         for id in 0..100 {
-            drop(admission.admit(user(id)).expect("the only one"));
-            drop(waiting(&admission, user(id), 10).expect("the only one"));
+            drop(admission.admit(owner(id)).expect("the only one"));
+            drop(waiting(&admission, owner(id), 10).expect("the only one"));
         }
         let counts = admission.lock();
         assert!(counts.of_users.is_empty());

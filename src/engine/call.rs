@@ -7,11 +7,12 @@ use protobuf_canonical::RequestHash;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    caller::Caller,
     grpc::UnaryResponse,
     policy::Procedure,
     rejection::Rejection,
     status::IdempotencyStatus,
-    store::{Claim, Reservation, TransactionOptions},
+    store::{CallSession, Claim, Reservation, TransactionOptions},
 };
 
 /// A protected call.
@@ -19,6 +20,9 @@ use crate::{
 pub(crate) struct Call {
     pub(crate) procedure: Arc<Procedure>,
     pub(crate) reservation: Reservation,
+    /// Who makes the call; `None` for a recovery, which knows the owner alone.
+    pub(crate) caller: Option<Caller>,
+    pub(crate) session: CallSession,
     pub(crate) request_hash: RequestHash,
     /// The encoded request message, for the reconciler; `None` if the procedure has none, or if only the hash is known.
     pub(crate) request: Option<Bytes>,
@@ -34,6 +38,7 @@ impl Call {
         let policies = self.procedure.policies();
         Claim {
             reservation: self.reservation,
+            session: self.session.clone(),
             procedure: self.procedure.path().to_owned(),
             request_hash: self.request_hash,
             lease: policies.lease,

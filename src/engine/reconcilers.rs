@@ -33,7 +33,8 @@ impl Reconcilers {
         let procedure = &call.procedure;
         let Some(reconciler) = self.by_path.get(procedure.path()) else { return Reconciliation::Unknown };
         let abandoned = Abandoned {
-            user: call.reservation.user,
+            owner: call.reservation.owner,
+            caller: call.caller.clone(),
             key: call.reservation.key,
             procedure: procedure.path().to_owned(),
             request: call.request.clone(),

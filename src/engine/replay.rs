@@ -68,10 +68,10 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
     let Some(creates) = call.procedure.creates() else {
         return IdempotencyStatus::Completed;
     };
-    let status = match (&engine.status_resolver, replay.resource) {
-        (Some(resolver), Some(id)) => {
+    let status = match (&engine.status_resolver, replay.resource, &call.caller) {
+        (Some(resolver), Some(id), Some(caller)) => {
             let resource = Resource { resource_type: creates.resource_type.clone(), id };
-            let asked = async { resolver.status(call.reservation.user, &resource).await };
+            let asked = async { resolver.status(caller, &resource).await };
             // Boxed, so that it takes no memory while a handler runs.
             match Box::pin(timeout(engine.status_timeout, AssertUnwindSafe(asked).catch_unwind())).await {
                 Ok(Ok(status)) => status.map_err(|error| Chain(&*error).to_string()),
@@ -79,8 +79,8 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
                 Err(_) => Err("the status resolver took too long".to_owned()),
             }
         }
-        (None, _) => replay.status.as_ref().copied().map_err(ToString::to_string),
-        (Some(_), None) => Ok(None),
+        (None, ..) => replay.status.as_ref().copied().map_err(ToString::to_string),
+        (Some(_), ..) => Ok(None),
     };
     let problem = match status {
         Ok(Some(status)) => return status.into(),

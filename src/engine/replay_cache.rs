@@ -13,7 +13,7 @@ use quick_cache::{
 };
 
 use super::{call::Call, clock_reading::ClockReading, recorded::Recorded};
-use crate::{key::IdempotencyKey, policy::Procedure, user::UserId};
+use crate::{caller::OwnerId, key::IdempotencyKey, policy::Procedure};
 
 /// The shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
@@ -27,7 +27,7 @@ const USUAL_ENTRY: usize = 2 << 10;
 /// The size of an entry in the cache's own tables, in bytes: key, place and counts, and the trace of an evicted entry.
 const OVERHEAD: usize = 128;
 
-/// Final replays, by user and key.
+/// Final replays, by owner and key.
 pub(crate) struct ReplayCache {
     /// `None` if the capacity is zero.
     entries: Option<Cache<Id, Arc<Entry>, Size, RandomState>>,
@@ -36,7 +36,7 @@ pub(crate) struct ReplayCache {
     max_age: Duration,
 }
 
-type Id = (UserId, IdempotencyKey);
+type Id = (OwnerId, IdempotencyKey);
 
 /// A replay, and the call that it belongs to.
 struct Entry {
@@ -117,5 +117,5 @@ impl Weighter<Id, Arc<Entry>> for Size {
 }
 
 fn id(call: &Call) -> Id {
-    (call.reservation.user, call.reservation.key)
+    (call.reservation.owner, call.reservation.key)
 }

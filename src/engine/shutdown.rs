@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::Call;
-use crate::{key::IdempotencyKey, policy::Mode, user::UserId};
+use crate::{caller::OwnerId, key::IdempotencyKey, policy::Mode};
 
 /// The report of [`IdempotencyLayer::shutdown`](crate::IdempotencyLayer::shutdown).
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,8 @@ pub struct Shutdown {
 pub struct UnfinishedCall {
     /// The path of its procedure.
     pub procedure: String,
-    /// Its user.
-    pub user: UserId,
+    /// The owner of its record.
+    pub owner: OwnerId,
     /// Its key. In reserved mode it stays reserved until its lease ends; of a transactional call nothing is left.
     pub key: IdempotencyKey,
     /// The mode of its procedure.
@@ -50,7 +50,7 @@ impl UnfinishedCall {
     pub(super) fn new(call: &Call, stage: Stage, since: Instant) -> Self {
         Self {
             procedure: call.procedure.path().to_owned(),
-            user: call.reservation.user,
+            owner: call.reservation.owner,
             key: call.reservation.key,
             mode: call.procedure.policies().mode,
             stage,

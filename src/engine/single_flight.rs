@@ -8,9 +8,9 @@ use std::{
 use tokio::sync::watch;
 
 use super::{call::Call, recorded::Recorded};
-use crate::{key::IdempotencyKey, user::UserId};
+use crate::{caller::OwnerId, key::IdempotencyKey};
 
-/// The leaders of this process, by user, key, hash of the request, and path of the procedure.
+/// The leaders of this process, by owner, key, hash of the request, and path of the procedure.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
     leaders: Mutex<HashMap<Id, watch::Receiver<Published>>>,
@@ -19,7 +19,7 @@ pub(crate) struct SingleFlight {
 /// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
 type Published = Option<Arc<Recorded>>;
 
-type Id = (UserId, IdempotencyKey, [u8; 32], Arc<str>);
+type Id = (OwnerId, IdempotencyKey, [u8; 32], Arc<str>);
 
 /// The role of a call among those that are identical to it.
 pub(super) enum Role {
@@ -32,7 +32,7 @@ pub(super) enum Role {
 impl SingleFlight {
     pub(super) fn join(self: &Arc<Self>, call: &Call) -> Role {
         let id =
-            (call.reservation.user, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
+            (call.reservation.owner, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
             Entry::Occupied(entry) => Role::Follower(entry.get().clone()),
             Entry::Vacant(entry) => {

@@ -5,7 +5,13 @@ use super::{
     refusal::{not_committed, refuse},
     state::Engine,
 };
-use crate::{grpc::UnaryResponse, policy::Procedure, rejection::Rejection, store::TransactionOptions, user::UserId};
+use crate::{
+    caller::OwnerId,
+    grpc::UnaryResponse,
+    policy::Procedure,
+    rejection::Rejection,
+    store::{CallSession, TransactionOptions},
+};
 
 /// Runs the handler in a transaction without a record, and commits what it wrote if it succeeds.
 ///
@@ -15,13 +21,14 @@ use crate::{grpc::UnaryResponse, policy::Procedure, rejection::Rejection, store:
 pub(crate) async fn run_without_key<E>(
     engine: &Engine,
     procedure: &Procedure,
-    user: Option<UserId>,
+    owner: Option<OwnerId>,
+    session: &CallSession,
     mut handler: Handler<E>,
 ) -> Result<UnaryResponse, E> {
     let policies = procedure.policies();
     let options =
         TransactionOptions { idle: policies.transaction_idle, isolation: policies.isolation, savepoint: false };
-    let transaction = match engine.store.begin_without_key(user, options).await {
+    let transaction = match engine.store.begin_without_key(owner, session, options).await {
         Ok(transaction) => transaction,
         Err(error) => return refuse(procedure, &error),
     };

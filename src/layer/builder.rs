@@ -6,12 +6,13 @@ use protobuf_canonical::Canonical;
 
 use super::{
     layer::IdempotencyLayer,
-    shared::{Protected, RequestLimits, Shared},
+    shared::{Protected, RequestLimits, SettingsOfCaller, Shared},
 };
 #[cfg(feature = "connect")]
 use crate::connect::{Settings, Translator};
 use crate::{
     build_error::BuildError,
+    caller::{Caller, CallerFromExtensions, CallerResolver},
     descriptors::Descriptors,
     engine::{
         admission::{Admission, Limits},
@@ -25,11 +26,10 @@ use crate::{
     grpc::{AcceptedEncodings, CompressionEncoding},
     policy::{
         self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler, ReplayedMetadata,
-        StorePolicy, read_options, resolve,
+        ScopePolicy, StorePolicy, read_options, resolve,
     },
     status::{DynStatusResolver, StatusResolver},
-    store::{DynStore, Store},
-    user::{UserFromExtensions, UserResolver},
+    store::{DynStore, SessionSettings, Store},
 };
 
 impl IdempotencyLayer {
@@ -85,7 +85,9 @@ pub struct IdempotencyLayerBuilder {
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
     status_timeout: Duration,
-    user_resolver: Box<dyn UserResolver>,
+    caller_resolver: Box<dyn CallerResolver>,
+    on_no_scope: ScopePolicy,
+    session_settings: Option<SettingsOfCaller>,
     replayed_metadata: ReplayedMetadata,
     accepted: AcceptedEncodings,
     compress_replays_from: usize,
@@ -113,7 +115,9 @@ impl IdempotencyLayerBuilder {
             store: None,
             status_resolver: None,
             status_timeout: Duration::from_millis(250),
-            user_resolver: Box::new(UserFromExtensions),
+            caller_resolver: Box::new(CallerFromExtensions),
+            on_no_scope: ScopePolicy::default(),
+            session_settings: None,
             replayed_metadata: ReplayedMetadata::custom(),
             accepted: AcceptedEncodings::default(),
             compress_replays_from: 1 << 10,
@@ -200,9 +204,39 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets how the layer finds the authenticated user. Defaults to [`UserFromExtensions`].
-    pub fn user_resolver(mut self, user: impl UserResolver) -> Self {
-        self.user_resolver = Box::new(user);
+    /// Sets how the layer finds the authenticated caller: the user, and the scope if there are scopes. Defaults to
+    /// [`CallerFromExtensions`].
+    pub fn caller_resolver(mut self, caller: impl CallerResolver) -> Self {
+        self.caller_resolver = Box::new(caller);
+        self
+    }
+
+    /// Sets the policy for calls with a key whose caller has no scope. A server with tenants should refuse them: without a
+    /// scope, a key belongs to the user alone. Defaults to [`ScopePolicy::Allow`]. A call without a user is subject to
+    /// [`on_no_user`](Policies::on_no_user) instead.
+    pub fn on_no_scope(mut self, policy: ScopePolicy) -> Self {
+        self.on_no_scope = policy;
+        self
+    }
+
+    /// Sets a function that returns settings of PostgreSQL for the transactions of a caller's calls. Defaults to none.
+    ///
+    /// The settings are there for the handler of a transactional procedure, with and without a key, and for the look-up of
+    /// a resource's status together with a claim. They take no round trip, and end with the transaction. The function is not
+    /// asked for a call without a user.
+    ///
+    /// ```
+    /// # use tonic_idempotency::{Caller, IdempotencyLayer, proto::FILE_DESCRIPTOR_SET};
+    /// use tonic_idempotency::store::SessionSettings;
+    ///
+    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).session_settings(|caller: &Caller| match &caller.scope {
+    ///     Some(tenant) => SessionSettings::new().set("app.tenant_id", tenant.to_text()),
+    ///     None => SessionSettings::new(),
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn session_settings(mut self, settings: impl Fn(&Caller) -> SessionSettings + Send + Sync + 'static) -> Self {
+        self.session_settings = Some(Box::new(settings));
         self
     }
 
@@ -297,8 +331,8 @@ impl IdempotencyLayerBuilder {
         self
     }
 
-    /// Sets the maximum number of calls [in flight](Self::max_in_flight) of one user, at least 1. Calls without a user count
-    /// as those of one user. Further calls are refused with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 128.
+    /// Sets the maximum number of calls [in flight](Self::max_in_flight) of one user, at least 1. A user counts in each scope
+    /// as a user of its own. Calls without a user count as those of one user. Further calls are refused with `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED`. Defaults to 128.
     pub fn max_in_flight_per_user(mut self, calls: usize) -> Self {
         self.limits.in_flight_per_user = calls.max(1);
         self
@@ -348,7 +382,7 @@ impl IdempotencyLayerBuilder {
     ///
     /// The layer caches a replay from the store if the replay does not normally change while its record lives: its
     /// status is `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From
-    /// then on the same call (user, key, procedure and request) gets it without a round trip, even if the store is
+    /// then on the same call (user, scope, key, procedure and request) gets it without a round trip, even if the store is
     /// unavailable, until the record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
     ///
     /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays are
@@ -435,7 +469,9 @@ impl IdempotencyLayerBuilder {
         let shared = Shared {
             procedures,
             engine,
-            user_resolver: self.user_resolver,
+            caller_resolver: self.caller_resolver,
+            on_no_scope: self.on_no_scope,
+            session_settings: self.session_settings,
             request_limits: self.request_limits,
             #[cfg(feature = "connect")]
             translator,

@@ -21,9 +21,9 @@ mod shared;
 pub use self::{builder::IdempotencyLayerBuilder, interceptor::KeyInterceptor, service::Idempotency};
 pub use crate::{
     build_error::BuildError,
+    caller::{CallerFromExtensions, CallerResolver, InvalidCallerId},
     descriptors::Descriptors,
     engine::shutdown::{Shutdown, Stage, UnfinishedCall},
     future::ResponseFuture,
     grpc::CompressionEncoding,
-    user::{UserFromExtensions, UserResolver},
 };

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::{
     read::{read, read_without_key},
-    route::{Route, route},
+    route::{KnownCaller, Route, route},
     shared::{Protected, RequestLimits, Shared},
 };
 use crate::{
@@ -24,9 +24,9 @@ use crate::{
     },
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, drain_for, grpc_timeout},
+    key::IdempotencyKey,
     rejection::Rejection,
-    store::Reservation,
-    user::UserId,
+    store::CallSession,
 };
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -81,15 +81,14 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         match route(&self.shared, &request) {
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
-            Route::Protect { engine, protected, key, user, admitted } => {
-                let reservation = Reservation::new(user, key);
+            Route::Protect { engine, protected, key, caller, admitted } => {
                 let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(protect(engine, protected, reservation, admitted, read, self.take_inner()))
+                ResponseFuture::boxed(protect(engine, protected, (key, caller), admitted, read, self.take_inner()))
             }
             Route::Reject(rejection) => ResponseFuture::boxed(reject(rejection, request, self.shared.request_limits)),
-            Route::WithoutKey { engine, protected, user, admitted } => {
+            Route::WithoutKey { engine, protected, caller, admitted } => {
                 let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(without_key(engine, protected, user, admitted, read, self.take_inner()))
+                ResponseFuture::boxed(without_key(engine, protected, caller, admitted, read, self.take_inner()))
             }
         }
     }
@@ -99,7 +98,7 @@ where
 fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
-    reservation: Reservation,
+    who: (IdempotencyKey, KnownCaller),
     admitted: Admitted,
     (mut request, limits): (Request<Body>, RequestLimits),
     service: S,
@@ -117,7 +116,7 @@ where
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
     // Boxed, so that its memory is freed before the handler runs.
-    let read = Box::pin(read(protected, reservation, deadline, request, limits, admitted));
+    let read = Box::pin(read(protected, who, deadline, request, limits, admitted));
     async move {
         let (call, request, admitted) = match read.await {
             Ok(read) => read,
@@ -138,7 +137,7 @@ where
 async fn without_key<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
-    user: Option<UserId>,
+    caller: Option<KnownCaller>,
     _admitted: Admitted,
     (request, limits): (Request<Body>, RequestLimits),
     service: S,
@@ -155,7 +154,8 @@ where
         Ok(request) => Box::new(ReadyService { service, request }),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
-    run_without_key(&engine, procedure, user, handler).await.map(UnaryResponse::into_response)
+    let (owner, session) = caller.map_or((None, CallSession::default()), |known| (Some(known.owner), known.session));
+    run_without_key(&engine, procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
 }
 
 /// Refuses a call. Over HTTP/1, reads the body first, within the limits. As gRPC specifies, the HTTP status is 415 if the

@@ -12,11 +12,15 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
-use super::shared::{Protected, RequestLimits};
+use super::{
+    route::KnownCaller,
+    shared::{Protected, RequestLimits},
+};
 use crate::{
     blocking::read_message,
     engine::{admission::Admitted, call::Call},
     grpc::{RequestError, UnaryRequest, WireError, buffer},
+    key::IdempotencyKey,
     policy::{DisconnectPolicy, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
@@ -26,7 +30,7 @@ use crate::{
 /// admission, which knows the size of the request then.
 pub(super) async fn read(
     protected: Arc<Protected>,
-    reservation: Reservation,
+    (key, caller): (IdempotencyKey, KnownCaller),
     deadline: Option<Instant>,
     request: Request<Body>,
     limits: RequestLimits,
@@ -37,11 +41,14 @@ pub(super) async fn read(
     let mut request = within(limits.time, reading).await.map_err(|error| refused(&protected, error))?;
     let request_hash = hash(&protected, request.message()).await?;
     admitted.set_bytes(request.message().len());
-    request.extensions_mut().insert(reservation.key);
+    request.extensions_mut().insert(key);
+    let KnownCaller { caller, owner, session } = caller;
     let policies = procedure.policies();
     let call = Arc::new(Call {
         procedure: Arc::clone(procedure),
-        reservation,
+        reservation: Reservation::new(owner, key),
+        caller: Some(caller),
+        session,
         request_hash,
         request: policies.reconciles().then(|| request.message().clone()),
         deadline,

@@ -6,13 +6,14 @@ use http::Request;
 
 use super::shared::{Protected, Shared};
 use crate::{
+    caller::{Caller, OwnerId},
     engine::{admission::Admitted, state::Engine},
     grpc::is_grpc,
     key::IdempotencyKey,
-    policy::{KeyPolicy, Mode, Procedure, UserPolicy},
+    policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},
     rejection::{MalformedRequest, Rejection},
-    telemetry::Unprotected,
-    user::UserId,
+    store::{CallSession, InvalidSetting},
+    telemetry::{Chain, Unprotected},
 };
 
 /// The route of a call.
@@ -24,7 +25,7 @@ pub(super) enum Route {
         engine: Arc<Engine>,
         protected: Arc<Protected>,
         key: IdempotencyKey,
-        user: UserId,
+        caller: KnownCaller,
         admitted: Admitted,
     },
     Reject(Rejection),
@@ -32,9 +33,16 @@ pub(super) enum Route {
     WithoutKey {
         engine: Arc<Engine>,
         protected: Arc<Protected>,
-        user: Option<UserId>,
+        caller: Option<KnownCaller>,
         admitted: Admitted,
     },
+}
+
+/// The caller of a call, and what follows from it.
+pub(super) struct KnownCaller {
+    pub(super) caller: Caller,
+    pub(super) owner: OwnerId,
+    pub(super) session: CallSession,
 }
 
 /// Decides the route of a call. The first row that applies wins.
@@ -48,6 +56,8 @@ pub(super) enum Route {
 /// | in a protocol that the layer cannot read | refused |
 /// | without a key, to a transactional procedure | in a transaction without a record |
 /// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
+/// | whose caller or session settings are invalid | refused |
+/// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
 /// | with a key and a user | protected |
 ///
 /// A call that would be protected, or run in a transaction, is refused beyond the limits of calls in flight.
@@ -78,30 +88,53 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         // The request cannot be read, so it cannot be compared with another one that has its key.
         return reject(procedure, Rejection::RequestMalformed(MalformedRequest::Protocol));
     }
-    let user = shared.user_resolver.user(request.headers(), request.extensions());
-    if key.is_some() && user.is_none() {
+    let caller = match shared.caller_resolver.caller(request.headers(), request.extensions()) {
+        Ok(caller) => caller,
+        Err(error) => return reject_caller(procedure, &*error),
+    };
+    if key.is_some() && caller.is_none() {
         if policies.on_no_user == UserPolicy::Reject {
             return reject(procedure, Rejection::NoUser);
         }
         let error = "no authenticated user in the request; put the authentication interceptor in front of the \
-                     idempotency layer, and insert a UserId into the request's extensions there";
+                     idempotency layer, and insert a Caller or a UserId into the request's extensions there";
         procedure.telemetry().unprotected(Unprotected::NoUser, &error);
         if policies.mode == Mode::Reserved {
             return Route::PassThrough;
         }
     }
-    let admitted = match engine.admission.admit(user) {
+    let has_no_scope = caller.as_ref().is_some_and(|caller| caller.scope.is_none());
+    if key.is_some() && has_no_scope && shared.on_no_scope == ScopePolicy::Reject {
+        return reject(procedure, Rejection::NoScope);
+    }
+    let caller = match caller.map(|caller| shared.know(caller, procedure)).transpose() {
+        Ok(caller) => caller,
+        Err(invalid) => return reject_caller(procedure, &invalid),
+    };
+    let admitted = match engine.admission.admit(caller.as_ref().map(|caller| caller.owner)) {
         Ok(admitted) => admitted,
         Err(limit) => return Route::Reject(limit.reject(procedure)),
     };
     let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
-    match (key, user) {
-        (Some(key), Some(user)) => Route::Protect { engine, protected, key, user, admitted },
-        (_, user) => Route::WithoutKey { engine, protected, user, admitted },
+    match (key, caller) {
+        (Some(key), Some(caller)) => Route::Protect { engine, protected, key, caller, admitted },
+        (_, caller) => Route::WithoutKey { engine, protected, caller, admitted },
     }
 }
 
 impl Shared {
+    /// Asks for the settings of the application if its SQL runs in a transaction of the call: its handler's, or the look-up
+    /// of a status.
+    fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
+        let mut session = CallSession::of(&caller);
+        if let Some(settings) = &self.session_settings
+            && (procedure.policies().mode == Mode::Transactional || procedure.creates().is_some())
+        {
+            session.settings = Some(Arc::new(settings(&caller).check()?));
+        }
+        Ok(KnownCaller { owner: caller.owner(), caller, session })
+    }
+
     /// Returns whether the call is in a protocol other than gRPC, and would not be passed through if it were in gRPC.
     #[cfg(feature = "connect")]
     pub(super) fn needs_translation<B>(&self, request: &Request<B>) -> bool {
@@ -119,5 +152,12 @@ impl Shared {
 
 fn reject(procedure: &Procedure, rejection: Rejection) -> Route {
     procedure.telemetry().rejected(rejection.reason().as_str());
+    Route::Reject(rejection)
+}
+
+/// Refuses a call because of what the application says of its caller.
+fn reject_caller(procedure: &Procedure, error: &(dyn std::error::Error + 'static)) -> Route {
+    let rejection = Rejection::CallerInvalid;
+    procedure.telemetry().caller_invalid(rejection.reason().as_str(), &Chain(error));
     Route::Reject(rejection)
 }

@@ -6,14 +6,26 @@ use protobuf_canonical::Canonical;
 
 #[cfg(feature = "connect")]
 use crate::connect::Translator;
-use crate::{engine::state::Engine, grpc::AcceptedEncodings, policy::Procedure, user::UserResolver};
+use crate::{
+    caller::{Caller, CallerResolver},
+    engine::state::Engine,
+    grpc::AcceptedEncodings,
+    policy::{Procedure, ScopePolicy},
+    store::SessionSettings,
+};
+
+/// Returns the settings of the transactions of a caller's calls.
+pub(super) type SettingsOfCaller = Box<dyn Fn(&Caller) -> SessionSettings + Send + Sync>;
 
 pub(super) struct Shared {
     /// By path.
     pub(super) procedures: HashMap<String, Arc<Protected>>,
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
-    pub(super) user_resolver: Box<dyn UserResolver>,
+    pub(super) caller_resolver: Box<dyn CallerResolver>,
+    pub(super) on_no_scope: ScopePolicy,
+    /// `None`: the application has no settings of its own.
+    pub(super) session_settings: Option<SettingsOfCaller>,
     pub(super) request_limits: RequestLimits,
     /// Translates calls in protocols other than gRPC, if the inner service supports them.
     #[cfg(feature = "connect")]

@@ -25,14 +25,15 @@ use crate::{
         state::Engine,
     },
     policy::{LeasePolicy, Mode, Procedure},
-    store::{AbandonedKey, AbandonedQuery, Reservation, StoreError},
+    store::{AbandonedKey, AbandonedQuery, CallSession, Reservation, StoreError},
     telemetry::{self, Chain},
 };
 
 /// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
 /// A client that retries late then finds the response, and a call whose client never retries does not stay open.
-/// Recovery is for procedures with the policy [`LeasePolicy::Reconcile`]. A client's retry does not wait for it,
+/// Recovery is for procedures with the policy [`LeasePolicy::Reconcile`]. It knows the owner of each call, but not its
+/// caller. A client's retry does not wait for it,
 /// but asks the reconciler itself.
 ///
 /// The work is bounded: [`concurrency`](Self::concurrency) calls at a time, at most [`batch`](Self::batch) calls in each
@@ -194,7 +195,9 @@ impl Recovery {
         let procedure = self.procedures.get(&abandoned.procedure)?;
         let call = Arc::new(Call {
             procedure: Arc::clone(procedure),
-            reservation: Reservation::new(abandoned.user, abandoned.key),
+            reservation: Reservation::new(abandoned.owner, abandoned.key),
+            caller: None,
+            session: CallSession::of_owner(abandoned.owner),
             request_hash: abandoned.request_hash,
             request: None,
             deadline: None,

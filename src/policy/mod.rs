@@ -27,7 +27,7 @@ pub use self::{
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
         DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-        Policies, StorePolicy, UserPolicy,
+        Policies, ScopePolicy, StorePolicy, UserPolicy,
     },
     reconciler::{Abandoned, Reconciler, Reconciliation},
     replayed_metadata::ReplayedMetadata,

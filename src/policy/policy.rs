@@ -236,6 +236,17 @@ pub enum StorePolicy {
     Reject,
 }
 
+/// The policy for calls with a key whose caller has no scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScopePolicy {
+    /// Runs the call: its key belongs to the user in no scope. The default.
+    #[default]
+    Allow,
+    /// Refuses the call with `UNAUTHENTICATED`, `IDEMPOTENCY_NO_SCOPE`.
+    Reject,
+}
+
 /// The policy for calls with a key and without an authenticated user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

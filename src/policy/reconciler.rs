@@ -5,7 +5,10 @@ use std::error::Error;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::{key::IdempotencyKey, user::UserId};
+use crate::{
+    caller::{Caller, OwnerId},
+    key::IdempotencyKey,
+};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -13,8 +16,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// store.
 ///
 /// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider.
-/// It searches by the idempotency key, which handlers find in the request's extensions and have to record with the
-/// effect. The layer asks the reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile)
+/// It searches by the owner and the idempotency key; handlers find the key in the request's extensions, and have to
+/// record both with the effect. The layer asks the reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile)
 /// when a client retries the call; [`Recovery`](crate::maintenance::Recovery) asks in the background. The key stays
 /// reserved meanwhile. An answer that takes longer than half the lease counts as [`Reconciliation::Unknown`].
 ///
@@ -65,8 +68,11 @@ where
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Abandoned {
-    /// The user.
-    pub user: UserId,
+    /// The owner of the record. In the background nothing else is known of the caller, so the effect has to be found by
+    /// it: record [`Caller::owner`] with the effect, unless all users are UUIDs in no scope, who are their own owners.
+    pub owner: OwnerId,
+    /// The caller if a client retries the call; `None` in the background, as records keep their owners alone.
+    pub caller: Option<Caller>,
     /// The key.
     pub key: IdempotencyKey,
     /// The path of the procedure.

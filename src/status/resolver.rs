@@ -5,7 +5,7 @@ use std::error::Error;
 use futures_util::future::BoxFuture;
 
 use super::{OutboxStatus, Resource};
-use crate::user::UserId;
+use crate::caller::Caller;
 
 /// Finds out the status of the asynchronous work behind a resource.
 ///
@@ -18,14 +18,14 @@ use crate::user::UserId;
 /// An error of the resolver does not fail the call: it is logged, and the replay reports `processing`.
 ///
 /// ```
-/// use tonic_idempotency::{UserId, status::{OutboxStatus, Resource, StatusResolver}};
+/// use tonic_idempotency::{Caller, status::{OutboxStatus, Resource, StatusResolver}};
 ///
 /// struct Workflows;
 ///
 /// impl StatusResolver for Workflows {
 ///     type Error = std::convert::Infallible;
 ///
-///     async fn status(&self, _: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, Self::Error> {
+///     async fn status(&self, _: &Caller, resource: &Resource) -> Result<Option<OutboxStatus>, Self::Error> {
 ///         // Ask the workflow engine about `resource.id`.
 ///         Ok((resource.resource_type == "cluster").then_some(OutboxStatus::Pending))
 ///     }
@@ -35,14 +35,15 @@ pub trait StatusResolver: Send + Sync + 'static {
     /// The error of the resolver.
     type Error: Into<Box<dyn Error + Send + Sync>>;
 
-    /// Returns the newest status of the work behind the resource; `None` if it is not known.
+    /// Returns the newest status of the work behind the resource, for the caller of the replay; `None` if it is not
+    /// known.
     ///
     /// # Errors
     ///
     /// Any error that prevents an answer.
     fn status(
         &self,
-        user: UserId,
+        caller: &Caller,
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, Self::Error>> + Send;
 }
@@ -53,7 +54,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub(crate) trait DynStatusResolver: Send + Sync {
     fn status<'a>(
         &'a self,
-        user: UserId,
+        caller: &'a Caller,
         resource: &'a Resource,
     ) -> BoxFuture<'a, Result<Option<OutboxStatus>, BoxError>>;
 }
@@ -61,9 +62,9 @@ pub(crate) trait DynStatusResolver: Send + Sync {
 impl<R: StatusResolver> DynStatusResolver for R {
     fn status<'a>(
         &'a self,
-        user: UserId,
+        caller: &'a Caller,
         resource: &'a Resource,
     ) -> BoxFuture<'a, Result<Option<OutboxStatus>, BoxError>> {
-        Box::pin(async move { StatusResolver::status(self, user, resource).await.map_err(Into::into) })
+        Box::pin(async move { StatusResolver::status(self, caller, resource).await.map_err(Into::into) })
     }
 }

@@ -3,10 +3,11 @@
 use std::{pin::Pin, time::Duration};
 
 use super::{
-    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
-    ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction, TransactionOptions,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
+    Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
+    TransactionOptions,
 };
-use crate::user::UserId;
+use crate::caller::OwnerId;
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
@@ -34,11 +35,12 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, BeginOutcome>;
 
-    fn begin_without_key(
-        &self,
-        user: Option<UserId>,
+    fn begin_without_key<'a>(
+        &'a self,
+        owner: Option<OwnerId>,
+        session: &'a CallSession,
         options: TransactionOptions,
-    ) -> BoxFuture<'_, Box<dyn StoreTransaction>>;
+    ) -> BoxFuture<'a, Box<dyn StoreTransaction>>;
 }
 
 impl<S: Store> DynStore for S {
@@ -82,11 +84,12 @@ impl<S: Store> DynStore for S {
         Box::pin(Store::begin(self, claim, options))
     }
 
-    fn begin_without_key(
-        &self,
-        user: Option<UserId>,
+    fn begin_without_key<'a>(
+        &'a self,
+        owner: Option<OwnerId>,
+        session: &'a CallSession,
         options: TransactionOptions,
-    ) -> BoxFuture<'_, Box<dyn StoreTransaction>> {
-        Box::pin(Store::begin_without_key(self, user, options))
+    ) -> BoxFuture<'a, Box<dyn StoreTransaction>> {
+        Box::pin(Store::begin_without_key(self, owner, session, options))
     }
 }

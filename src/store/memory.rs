@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-    ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
+    ExtendOutcome, ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
 };
 use crate::{
+    caller::OwnerId,
     key::IdempotencyKey,
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
-    user::UserId,
 };
 use protobuf_canonical::RequestHash;
 
@@ -63,7 +63,7 @@ impl Store for MemoryStore {
         let now = Instant::now();
         let mut state = self.lock();
         let State { records, statuses } = &mut *state;
-        let mut entry = match records.entry((claim.reservation.user, claim.reservation.key)) {
+        let mut entry = match records.entry((claim.reservation.owner, claim.reservation.key)) {
             Entry::Vacant(entry) => {
                 entry.insert(Record::reserved(claim, now));
                 return Ok(ClaimOutcome::Acquired);
@@ -100,7 +100,7 @@ impl Store for MemoryStore {
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
         let now = Instant::now();
         let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.user, reservation.key));
+        let record = state.records.get_mut(&(reservation.owner, reservation.key));
         let Some(record) = record.filter(|record| record.is_held_by(reservation) && record.lease_expires.is_some())
         else {
             return Ok(ExtendOutcome::NotHeld);
@@ -117,7 +117,7 @@ impl Store for MemoryStore {
     ) -> Result<CompleteOutcome, StoreError> {
         let now = Instant::now();
         let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.user, reservation.key));
+        let record = state.records.get_mut(&(reservation.owner, reservation.key));
         let Some(record) = record.filter(|record| record.token == reservation.token) else {
             return Ok(CompleteOutcome::Fenced);
         };
@@ -132,7 +132,7 @@ impl Store for MemoryStore {
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
         let mut state = self.lock();
-        match state.records.entry((reservation.user, reservation.key)) {
+        match state.records.entry((reservation.owner, reservation.key)) {
             Entry::Occupied(mut entry) if entry.get().is_held_by(reservation) => {
                 if entry.get().attempts == 1 && !entry.get().unknown {
                     entry.remove();
@@ -148,7 +148,7 @@ impl Store for MemoryStore {
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
         let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.user, reservation.key));
+        let record = state.records.get_mut(&(reservation.owner, reservation.key));
         let Some(record) = record.filter(|record| record.is_held_by(reservation)) else {
             return Ok(AbandonOutcome::NotHeld);
         };
@@ -173,8 +173,8 @@ impl Store for MemoryStore {
             })
             .collect();
         found.sort_by_key(|(_, record)| record.created);
-        let found = found.into_iter().take(search.batch as usize).map(|(&(user, key), record)| AbandonedKey {
-            user,
+        let found = found.into_iter().take(search.batch as usize).map(|(&(owner, key), record)| AbandonedKey {
+            owner,
             key,
             procedure: record.procedure.clone(),
             request_hash: record.request_hash,
@@ -186,21 +186,21 @@ impl Store for MemoryStore {
         let now = Instant::now();
         let mut state = self.lock();
         let expired = state.records.iter().filter(|(_, record)| !record.is_live(now));
-        let expired: Vec<_> = expired.map(|(owner, _)| *owner).take(batch as usize).collect();
-        for owner in &expired {
-            state.records.remove(owner);
+        let expired: Vec<_> = expired.map(|(id, _)| *id).take(batch as usize).collect();
+        for id in &expired {
+            state.records.remove(id);
         }
         Ok(expired.len() as u64)
     }
 
-    async fn status(&self, _user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+    async fn status(&self, _session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         Ok(self.lock().statuses.get(&resource.id).copied())
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    records: HashMap<(UserId, IdempotencyKey), Record>,
+    records: HashMap<(OwnerId, IdempotencyKey), Record>,
     statuses: HashMap<Uuid, OutboxStatus>,
 }
 

@@ -13,6 +13,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod resource;
+mod session;
 mod status_from_store;
 #[expect(clippy::module_inception, reason = "the trait itself")]
 mod store;
@@ -21,16 +22,17 @@ mod types;
 
 pub use protobuf_canonical::RequestHash;
 
-pub(crate) use self::erased::DynStore;
 #[cfg(feature = "postgres")]
 pub use self::postgres::{
     CopyInSink, CopyOutStream, PostgresStore, Savepoint, SetupProblem, TransactionError, TransactionErrorKind,
     VerifyError,
 };
+pub(crate) use self::{erased::DynStore, session::InvalidSetting};
 pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::MemoryStore,
     resource::{ResourceType, ResourceTypes},
+    session::{CallSession, SessionSettings},
     status_from_store::StatusFromStore,
     store::Store,
     transaction::{BeginOutcome, CommitOutcome, StoreTransaction, TransactionOptions},

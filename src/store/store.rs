@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::{
-    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
-    ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, StoreError, StoreErrorKind, StoreTransaction,
-    TransactionOptions,
+    AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
+    Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, StoreError, StoreErrorKind,
+    StoreTransaction, TransactionOptions,
 };
 use crate::{
+    caller::OwnerId,
     status::{OutboxStatus, Resource},
-    user::UserId,
 };
 
-/// A store of the records of idempotency keys: at most one record for each user and key.
+/// A store of the records of idempotency keys: at most one record for each owner and key.
 ///
 /// ```text
 ///             claim                    complete
@@ -32,7 +32,7 @@ use crate::{
 /// - **An unknown outcome is not run again.** An abandoned reservation is taken over for reconciliation, or not at all.
 /// - **An expired record counts as absent**, even before it is swept. The next claim replaces it.
 /// - **One clock**, the store's own, decides leases and expiry.
-/// - **Users are isolated.** An operation of one user neither reads nor changes another user's record.
+/// - **Owners are isolated.** An operation of one owner neither reads nor changes another owner's record.
 /// - **Operations are idempotent.** If an answer was lost, the operation can be repeated with the same token. A claim
 ///   returns the same outcome again. A completion returns [`AlreadyCompleted`](CompleteOutcome::AlreadyCompleted), a
 ///   release [`NotHeld`](ReleaseOutcome::NotHeld), and neither changes anything.
@@ -88,21 +88,21 @@ pub trait Store: Send + Sync + 'static {
     /// As [`claim`](Self::claim).
     fn abandon(&self, reservation: &Reservation) -> impl Future<Output = Result<AbandonOutcome, StoreError>> + Send;
 
-    /// Finds reservations of all users whose leases ended without an outcome. Returns the oldest first.
+    /// Finds reservations of all owners whose leases ended without an outcome. Returns the oldest first.
     ///
     /// # Errors
     ///
     /// As [`claim`](Self::claim).
     fn abandoned(&self, search: &AbandonedQuery) -> impl Future<Output = Result<Vec<AbandonedKey>, StoreError>> + Send;
 
-    /// Deletes at most `batch` expired records of all users, and returns the number of deleted records.
+    /// Deletes at most `batch` expired records of all owners, and returns the number of deleted records.
     ///
     /// # Errors
     ///
     /// As [`claim`](Self::claim).
     fn sweep(&self, batch: u32) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Returns the newest status of the asynchronous work behind a resource, as the user sees it; `None` if it has no
+    /// Returns the newest status of the asynchronous work behind a resource, as the session's user sees it; `None` if it has no
     /// status.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ pub trait Store: Send + Sync + 'static {
     /// As [`claim`](Self::claim).
     fn status(
         &self,
-        user: UserId,
+        session: &CallSession,
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, StoreError>> + Send;
 
@@ -141,17 +141,18 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Begins a transaction for a call without a key to a transactional procedure. The handler's writes are committed
-    /// or rolled back, and no record is written. `user` is `None` if no user is authenticated.
+    /// or rolled back, and no record is written. `owner` is `None` if no user is authenticated.
     ///
     /// # Errors
     ///
     /// As [`begin`](Self::begin).
     fn begin_without_key(
         &self,
-        user: Option<UserId>,
+        owner: Option<OwnerId>,
+        session: &CallSession,
         options: TransactionOptions,
     ) -> impl Future<Output = Result<Box<dyn StoreTransaction>, StoreError>> + Send {
-        let _ = (user, options);
+        let _ = (owner, session, options);
         std::future::ready(Err(StoreErrorKind::Refused.into()))
     }
 }

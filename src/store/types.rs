@@ -6,20 +6,23 @@ use bytes::Bytes;
 use protobuf_canonical::RequestHash;
 use uuid::Uuid;
 
+use super::CallSession;
 use crate::{
+    caller::OwnerId,
     key::IdempotencyKey,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Mismatch,
     status::{OutboxStatus, Resource, UnknownOutboxStatus},
-    user::UserId,
 };
 
 /// A request to reserve a key.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Claim {
-    /// The user, the key, and the fencing token of this claim.
+    /// The owner, the key, and the fencing token of this claim.
     pub reservation: Reservation,
+    /// What the application's policies and functions find, such as the one that looks up the status.
+    pub session: CallSession,
     /// The path of the procedure: `/package.Service/Method`.
     pub procedure: String,
     /// The hash of the request.
@@ -60,9 +63,9 @@ impl Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct Reservation {
-    /// The user.
-    pub user: UserId,
-    /// The user's key.
+    /// The owner.
+    pub owner: OwnerId,
+    /// The owner's key.
     pub key: IdempotencyKey,
     /// The fencing token: a new one for each claim.
     pub token: Uuid,
@@ -70,8 +73,8 @@ pub struct Reservation {
 
 impl Reservation {
     /// Makes a reservation with a new random token.
-    pub fn new(user: UserId, key: IdempotencyKey) -> Self {
-        Self { user, key, token: Uuid::new_v4() }
+    pub fn new(owner: OwnerId, key: IdempotencyKey) -> Self {
+        Self { owner, key, token: Uuid::new_v4() }
     }
 }
 
@@ -221,9 +224,9 @@ pub struct AbandonedQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]
 pub struct AbandonedKey {
-    /// The user.
-    pub user: UserId,
-    /// The user's key.
+    /// The owner.
+    pub owner: OwnerId,
+    /// The owner's key.
     pub key: IdempotencyKey,
     /// The path of the procedure.
     pub procedure: String,

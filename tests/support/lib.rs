@@ -18,6 +18,8 @@ pub use until::until;
 mod documents {
     #[doc = include_str!("../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../docs/callers.md")]
+    mod callers {}
     #[doc = include_str!("../../docs/calling.md")]
     mod calling {}
     #[doc = include_str!("../../docs/connect.md")]

@@ -20,7 +20,9 @@ use tonic::{
     server::NamedService,
     transport::{Channel, Endpoint, Server, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, policy::Procedure, store::Store};
+use tonic_idempotency::{
+    Caller, IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, policy::Procedure, store::Store,
+};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
@@ -111,7 +113,9 @@ fn around(handler: &Saying, layer: IdempotencyLayerBuilder) -> Result<impl Serve
     let layer = layer
         .procedure(Procedure::builder(SAY))
         .max_in_flight_per_user(CALLS)
-        .user_resolver(|_: &http::HeaderMap, _: &http::Extensions| Some(UserId::new(Uuid::from_u128(1))))
+        .caller_resolver(|_: &http::HeaderMap, _: &http::Extensions| {
+            Ok(Some(Caller::new(UserId::new(Uuid::from_u128(1)))))
+        })
         .build()?;
     Ok(layer.layer(bare(handler)))
 }

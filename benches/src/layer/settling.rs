@@ -10,11 +10,10 @@ use std::{
 };
 
 use tonic_idempotency::{
-    UserId,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-        MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
     },
 };
 
@@ -62,7 +61,7 @@ impl Store for Settling {
         self.inner.sweep(batch).await
     }
 
-    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        self.inner.status(user, resource).await
+    async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        self.inner.status(session, resource).await
     }
 }

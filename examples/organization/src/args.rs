@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY")]
     pub on_store_unavailable: Option<StorePolicyArg>,
 
-    /// A file to write when the service is ready: a JSON object with `address`, `database_url`, `tokens` by user name,
+    /// A file to write when the service is ready: a JSON object with `address`, `database_url`, `tokens` by user,
     /// `organization_id` and `cluster_id`. It must not exist yet. Removed at exit.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -2,6 +2,7 @@
 //! database finds the first one's rows.
 
 use tokio_postgres::{Client, Config, NoTls, error::SqlState, types::Type};
+use tonic_idempotency::{Caller, Scope, UserId};
 use uuid::{Uuid, uuid};
 
 use crate::{
@@ -13,6 +14,12 @@ use crate::{
 
 /// The organisation that `alice` and `bob` belong to.
 pub const ORGANIZATION: Uuid = uuid!("0198c0de-0000-7000-8000-000000000001");
+
+/// Another organisation, without a cluster.
+pub const OTHER_ORGANIZATION: Uuid = uuid!("0198c0de-0000-7000-8000-000000000002");
+
+/// A user of an identity provider, in both organisations.
+pub const EXTERNAL_USER: &str = "auth0|x";
 
 /// The user `alice`.
 pub const ALICE: Uuid = uuid!("0198c0de-0000-7000-8000-00000000000a");
@@ -102,10 +109,17 @@ async fn create_login_role(client: &Client, database_url: &str) -> Result<(), Er
 }
 
 async fn insert_example(client: &Client) -> Result<(), Error> {
-    client.query_typed(INSERT_ORGANIZATION, &[(&ORGANIZATION, Type::UUID), (&"Example", Type::TEXT)]).await?;
-    for (user, name) in [(ALICE, "alice"), (BOB, "bob")] {
+    for (organization, name) in [(ORGANIZATION, "Example"), (OTHER_ORGANIZATION, "Other")] {
+        client.query_typed(INSERT_ORGANIZATION, &[(&organization, Type::UUID), (&name, Type::TEXT)]).await?;
+    }
+    let external = Caller::new(UserId::from_text(EXTERNAL_USER)?);
+    let [here, there] = [ORGANIZATION, OTHER_ORGANIZATION].map(|organization| {
+        let caller = external.clone().in_scope(Scope::new(organization));
+        (*caller.owner().as_uuid(), organization, EXTERNAL_USER)
+    });
+    for (user, organization, name) in [(ALICE, ORGANIZATION, "alice"), (BOB, ORGANIZATION, "bob"), here, there] {
         client
-            .query_typed(INSERT_USER, &[(&user, Type::UUID), (&ORGANIZATION, Type::UUID), (&name, Type::TEXT)])
+            .query_typed(INSERT_USER, &[(&user, Type::UUID), (&organization, Type::UUID), (&name, Type::TEXT)])
             .await?;
     }
     client

@@ -1,5 +1,5 @@
 //! The sample: a small service, `organization.v1`, with the projects, clusters, namespaces, API keys and invitations of
-//! one organisation, in PostgreSQL under row-level security. Every create call takes an `Idempotency-Key`.
+//! organisations, in PostgreSQL under row-level security. Every create call takes an `Idempotency-Key`.
 //!
 //! | module | content |
 //! |---|---|
@@ -38,7 +38,7 @@ mod tour;
 
 pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
-pub use bootstrap::{ALICE, BOB, CLUSTER, ORGANIZATION, bootstrap};
+pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION, bootstrap};
 pub use database::{Database, pool};
 pub use resource_types::resource_types;
 pub use run::{Error, run};

@@ -61,7 +61,7 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 4] = [
 
 /// The data that the page needs to call the service.
 ///
-/// **Not for a real service.** It gives the tokens of two users to anyone who can reach the port. In the sample, the
+/// **Not for a real service.** It gives the tokens of its users to anyone who can reach the port. In the sample, the
 /// tokens have no other use and become invalid when the process ends.
 #[derive(Serialize)]
 struct Users<'a> {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     fn site() -> Router {
-        let tokens = Tokens { alice: "of-alice".to_owned(), bob: "of-bob".to_owned() };
+        let tokens = Tokens::of_tests();
         let address = "127.0.0.1:1".parse().expect("an address");
         let ready =
             Ready { address, database_url: "", tokens, organization_id: Uuid::nil(), cluster_id: Uuid::from_u128(7) };

@@ -20,11 +20,23 @@ pub(crate) struct Ready<'a> {
     pub(crate) cluster_id: Uuid,
 }
 
-/// The bearer token of each user.
+/// The bearer token of each user, in each organisation.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tokens {
     pub(crate) alice: String,
     pub(crate) bob: String,
+    /// Of `auth0|x`, in the organisation of `alice`.
+    pub(crate) x_here: String,
+    /// Of `auth0|x`, in the other organisation.
+    pub(crate) x_there: String,
+}
+
+#[cfg(test)]
+impl Tokens {
+    pub(crate) fn of_tests() -> Self {
+        let [alice, bob, x_here, x_there] = ["alice", "bob", "x-here", "x-there"].map(|user| format!("of-{user}"));
+        Self { alice, bob, x_here, x_there }
+    }
 }
 
 /// The file of `--ready-file`. It exists while the service is running.
@@ -92,7 +104,7 @@ mod tests {
     }
 
     fn write(path: &Path) -> io::Result<ReadyFile> {
-        let tokens = Tokens { alice: "of-alice".to_owned(), bob: "of-bob".to_owned() };
+        let tokens = Tokens::of_tests();
         let address = "127.0.0.1:1".parse().expect("an address");
         let ready =
             Ready { address, database_url: "", tokens, organization_id: Uuid::nil(), cluster_id: Uuid::from_u128(7) };

@@ -6,7 +6,7 @@ use scratch_postgres::{Server, Source};
 use tokio::{net::TcpListener, time};
 
 use crate::{
-    ALICE, Args, BOB, CLUSTER, ORGANIZATION,
+    ALICE, Args, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION,
     auth::Issuer,
     bootstrap,
     hosts::Hosts,
@@ -109,7 +109,12 @@ fn ready<'a>(address: SocketAddr, database_url: &'a str, issuer: &Issuer) -> Res
     Ok(Ready {
         address,
         database_url,
-        tokens: Tokens { alice: issuer.token(ALICE, "alice")?, bob: issuer.token(BOB, "bob")? },
+        tokens: Tokens {
+            alice: issuer.token(&ALICE.to_string(), None)?,
+            bob: issuer.token(&BOB.to_string(), None)?,
+            x_here: issuer.token(EXTERNAL_USER, Some(ORGANIZATION))?,
+            x_there: issuer.token(EXTERNAL_USER, Some(OTHER_ORGANIZATION))?,
+        },
         organization_id: ORGANIZATION,
         cluster_id: CLUSTER,
     })

@@ -13,7 +13,7 @@ use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
-    store::PostgresStore,
+    store::{PostgresStore, SessionSettings},
 };
 use tower_layer::Layer;
 use tracing::Span;
@@ -65,6 +65,10 @@ impl Service {
             .store(store.clone())
             // As the Go service does. A payment would rather be refused.
             .degrade_gracefully()
+            // The layer names users whose ids are UUIDs; this names all of them, by the ids of their rows.
+            .session_settings(|caller| {
+                SessionSettings::new().set("app.current_user_id", caller.owner().as_uuid().to_string())
+            })
             .reconciler(InvitesReconciler::PROCEDURE, InvitesReconciler::new(database.clone()))
             .adjust_procedures(move |procedure| overrides.apply(procedure))
             .build()?;

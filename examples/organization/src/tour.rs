@@ -16,6 +16,7 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         address: reachable(ready.address),
         alice: &ready.tokens.alice,
         bob: &ready.tokens.bob,
+        x: [&ready.tokens.x_here, &ready.tokens.x_there],
         key: Uuid::new_v4(),
         failing_key: Uuid::new_v4(),
         delay: humantime::format_duration(outbox_delay).to_string(),
@@ -34,6 +35,7 @@ struct Tour<'a> {
     address: SocketAddr,
     alice: &'a str,
     bob: &'a str,
+    x: [&'a str; 2],
     key: Uuid,
     failing_key: Uuid,
     delay: String,
@@ -41,7 +43,7 @@ struct Tour<'a> {
 
 impl Tour<'_> {
     fn text(&self) -> String {
-        let project = Call::project("shop");
+        let (project, invitation) = (Call::project("shop"), Call::invitation());
         let steps = [
             (
                 "A first call. Expect a projectId, and `idempotency-status: processing` among the response headers."
@@ -75,6 +77,16 @@ impl Tour<'_> {
                 "Another user, bob, with alice's key. Expect another projectId and no `idempotent-replayed`."
                     .to_owned(),
                 self.command(self.bob, self.key, &project),
+            ),
+            (
+                "A user of an identity provider, auth0|x, in the organization of alice. Expect an invitationId.".to_owned(),
+                self.command(self.x[0], self.key, &invitation),
+            ),
+            (
+                "The same user with the same key in another organization. Expect another invitationId and no \
+                 `idempotent-replayed`."
+                    .to_owned(),
+                self.command(self.x[1], self.key, &invitation),
             ),
             (
                 format!(
@@ -123,6 +135,13 @@ impl Call {
         Self {
             procedure: "organization.v1.ProjectService/CreateProject",
             request: format!(r#"{{"clusterId": "{CLUSTER}", "name": "{name}", "labels": {{"tier": "gold"}}}}"#),
+        }
+    }
+
+    fn invitation() -> Self {
+        Self {
+            procedure: "organization.v1.InviteService/InviteMember",
+            request: r#"{"email": "carol@example.com", "role": "viewer"}"#.to_owned(),
         }
     }
 

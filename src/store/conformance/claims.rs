@@ -1,4 +1,4 @@
-//! Claims of keys that are absent, expired, in use, or used by another call or user.
+//! Claims of keys that are absent, expired, in use, or used by another call or owner.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::{
     },
 };
 use crate::{
+    caller::OwnerId,
     rejection::Mismatch,
     store::{Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse},
-    user::UserId,
 };
 
 /// The first claim acquires the key.
@@ -110,12 +110,14 @@ pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
     }
 }
 
-/// Two users can use the same key. Neither sees or changes the record of the other.
-pub async fn keeps_the_keys_of_two_users_apart(harness: &impl Harness) {
+/// Two owners can use the same key. Neither sees or changes the record of the other.
+pub async fn keeps_the_keys_of_two_owners_apart(harness: &impl Harness) {
     let (store, _fixture) = harness.store().await;
     let alice = claim();
-    let bob =
-        Claim { reservation: Reservation { user: UserId::new(Uuid::new_v4()), ..alice.reservation }, ..alice.clone() };
+    let bob = Claim {
+        reservation: Reservation { owner: OwnerId::new(Uuid::new_v4()), ..alice.reservation },
+        ..alice.clone()
+    };
     acquire(&store, &alice).await;
     complete(&store, &alice, &completion(b"alice")).await;
     acquire(&store, &bob).await;

@@ -84,7 +84,7 @@ macro_rules! __conformance_tests {
             does_not_acquire_a_key_of_another_procedure
             does_not_acquire_a_key_of_another_request
             tells_a_mismatch_before_anything_else
-            keeps_the_keys_of_two_users_apart
+            keeps_the_keys_of_two_owners_apart
             completes_a_reservation_held_by_the_caller
             completes_once
             completes_with_an_empty_response

@@ -66,8 +66,8 @@ pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
         if number == 1 {
             assert_eq!(abandoned(&store, &claim).await, AbandonOutcome::Abandoned);
         }
-        let Claim { reservation: Reservation { user, key, .. }, procedure, request_hash, .. } = claim;
-        expected.push(AbandonedKey { user, key, procedure, request_hash });
+        let Claim { reservation: Reservation { owner, key, .. }, procedure, request_hash, .. } = claim;
+        expected.push(AbandonedKey { owner, key, procedure, request_hash });
         // Stores may order by milliseconds.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     status::{OutboxStatus, Resource},
-    store::{Claim, Completion, Store as _, StoredMessage, StoredResponse},
+    store::{CallSession, Claim, Completion, Store as _, StoredMessage, StoredResponse},
 };
 
 /// An empty message is replayed as an empty message.
@@ -94,9 +94,9 @@ pub async fn tells_how_long_a_completed_record_lives(harness: &impl Harness) {
 /// The store returns the status of a resource on its own.
 pub async fn knows_the_status_of_a_resource(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;
-    let user = claim().reservation.user;
+    let session = CallSession::default();
     let failed = harness.resource(&store, &fixture, Some(OutboxStatus::Failed)).await;
-    assert_eq!(store.status(user, &failed).await.expect("the store answers"), Some(OutboxStatus::Failed));
+    assert_eq!(store.status(&session, &failed).await.expect("the store answers"), Some(OutboxStatus::Failed));
     let unknown = Resource { id: Uuid::new_v4(), ..failed };
-    assert_eq!(store.status(user, &unknown).await.expect("the store answers"), None);
+    assert_eq!(store.status(&session, &unknown).await.expect("the store answers"), None);
 }

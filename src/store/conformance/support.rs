@@ -6,13 +6,13 @@ use protobuf_canonical::RequestHash;
 use uuid::Uuid;
 
 use crate::{
+    caller::OwnerId,
     key::IdempotencyKey,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
-        AbandonOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Replay,
-        Reservation, Store, StoredResponse,
+        AbandonOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
+        Replay, Reservation, Store, StoredResponse,
     },
-    user::UserId,
 };
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
@@ -21,7 +21,8 @@ pub(super) const NONE: Duration = Duration::ZERO;
 
 pub(super) fn claim() -> Claim {
     Claim {
-        reservation: Reservation::new(UserId::new(Uuid::new_v4()), IdempotencyKey::from(Uuid::new_v4())),
+        reservation: Reservation::new(OwnerId::new(Uuid::new_v4()), IdempotencyKey::from(Uuid::new_v4())),
+        session: CallSession::default(),
         procedure: "/organization.v1.ProjectService/CreateProject".to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: HOUR,
@@ -35,8 +36,8 @@ pub(super) fn claim() -> Claim {
 
 /// Returns the same call with another token.
 pub(super) fn again(claim: &Claim) -> Claim {
-    let Reservation { user, key, .. } = claim.reservation;
-    Claim { reservation: Reservation::new(user, key), ..claim.clone() }
+    let Reservation { owner, key, .. } = claim.reservation;
+    Claim { reservation: Reservation::new(owner, key), ..claim.clone() }
 }
 
 pub(super) fn completion(message: &'static [u8]) -> Completion {

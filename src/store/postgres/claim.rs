@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    columns::{on_foreign_reservation, on_lease_ended},
+    columns::{on_foreign_reservation, on_lease_ended, settings},
     connection::Connections,
     operation::{Attempt, Operation},
     query::only_row,
@@ -20,7 +20,7 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
     let ask = |attempt: Attempt| async move {
         let parameters: Parameters<'_> = &[
-            (claim.reservation.user.as_uuid(), Type::UUID),
+            (claim.reservation.owner.as_uuid(), Type::UUID),
             (claim.reservation.key.as_uuid(), Type::UUID),
             (&claim.reservation.token, Type::UUID),
             (&claim.procedure, Type::TEXT),
@@ -31,6 +31,8 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
             (&on_foreign_reservation(claim), Type::TEXT),
             (&attempt.status_of(claim), Type::TEXT),
             (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
+            (&claim.session.user, Type::UUID),
+            (&settings(&claim.session), Type::TEXT_ARRAY),
         ];
         Ok((operation.query(attempt, include_str!("sql/claim.sql"), parameters).await?, attempt))
     };
@@ -62,6 +64,7 @@ pub(super) struct Begin<'a> {
     on_lease_ended: &'static str,
     on_foreign_reservation: &'static str,
     resource_type: Option<&'a str>,
+    settings: Option<&'a [String]>,
 }
 
 impl<'a> Begin<'a> {
@@ -76,12 +79,13 @@ impl<'a> Begin<'a> {
             on_lease_ended: on_lease_ended(claim),
             on_foreign_reservation: on_foreign_reservation(claim),
             resource_type: attempt.status_of(claim),
+            settings: settings(&claim.session),
         }
     }
 
-    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 10] {
+    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 12] {
         [
-            (self.claim.reservation.user.as_uuid(), Type::UUID),
+            (self.claim.reservation.owner.as_uuid(), Type::UUID),
             (self.claim.reservation.key.as_uuid(), Type::UUID),
             (&self.claim.reservation.token, Type::UUID),
             (&self.claim.procedure, Type::TEXT),
@@ -91,6 +95,8 @@ impl<'a> Begin<'a> {
             (&self.on_lease_ended, Type::TEXT),
             (&self.on_foreign_reservation, Type::TEXT),
             (&self.resource_type, Type::TEXT),
+            (&self.claim.session.user, Type::UUID),
+            (&self.settings, Type::TEXT_ARRAY),
         ]
     }
 }

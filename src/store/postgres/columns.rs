@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::{
     policy::{ForeignPolicy, LeasePolicy},
-    store::{Claim, Completion, ResourceTypes, StoredMessage, StoredResponse},
+    store::{CallSession, Claim, Completion, ResourceTypes, SessionSettings, StoredMessage, StoredResponse},
 };
 
 /// The columns of a response.
@@ -35,6 +35,11 @@ pub(super) fn resource_column<'a>(
 ) -> Option<(&'a str, Uuid)> {
     let resource = completion.resource.as_ref()?;
     Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+}
+
+/// Returns the names and values of the application's settings, in turn.
+pub(super) fn settings(session: &CallSession) -> Option<&[String]> {
+    session.settings.as_deref().map(SessionSettings::as_flat)
 }
 
 /// Returns the name of the policy in the SQL functions.

@@ -14,9 +14,9 @@ use tokio::{
 
 use super::connection::quarter;
 use crate::{
+    caller::OwnerId,
     store::{StoreError, StoreErrorKind},
     telemetry,
-    user::UserId,
 };
 
 /// The permits of a pool. A call waits for one of its user's first, and so the calls of a user stand in line with those of
@@ -59,8 +59,8 @@ impl Permits {
     ///
     /// At the deadline: [`UserLimit`](StoreErrorKind::UserLimit) if the user has as many transactions as one user may
     /// have, [`Overloaded`](StoreErrorKind::Overloaded) if all users together have as many as there may be.
-    pub(super) async fn acquire(&self, user: Option<UserId>, deadline: Instant) -> Result<Permit, StoreError> {
-        let call = UserCall::new(&self.users, user, self.of_one_user);
+    pub(super) async fn acquire(&self, owner: Option<OwnerId>, deadline: Instant) -> Result<Permit, StoreError> {
+        let call = UserCall::new(&self.users, owner, self.of_one_user);
         let Some(one_of_user) = acquired(&call.permits, deadline).await else {
             return Err(refused(StoreErrorKind::UserLimit));
         };
@@ -82,10 +82,10 @@ fn refused(kind: StoreErrorKind) -> StoreError {
 
 /// The users that have transactions, or wait for some. `None` is everybody without a user.
 #[derive(Debug, Default)]
-struct Users(Mutex<HashMap<Option<UserId>, User>>);
+struct Users(Mutex<HashMap<Option<OwnerId>, User>>);
 
 impl Users {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Option<UserId>, User>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<OwnerId>, User>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,26 +100,26 @@ struct User {
 #[derive(Debug)]
 struct UserCall {
     permits: Arc<Semaphore>,
-    user: Option<UserId>,
+    owner: Option<OwnerId>,
     users: Arc<Users>,
 }
 
 impl UserCall {
-    fn new(users: &Arc<Users>, user: Option<UserId>, permits: usize) -> Self {
+    fn new(users: &Arc<Users>, owner: Option<OwnerId>, permits: usize) -> Self {
         let mut known = users.lock();
-        let entry = known.entry(user).or_insert_with(|| User { permits: Arc::new(Semaphore::new(permits)), calls: 0 });
+        let entry = known.entry(owner).or_insert_with(|| User { permits: Arc::new(Semaphore::new(permits)), calls: 0 });
         entry.calls += 1;
-        Self { permits: Arc::clone(&entry.permits), user, users: Arc::clone(users) }
+        Self { permits: Arc::clone(&entry.permits), owner, users: Arc::clone(users) }
     }
 }
 
 impl Drop for UserCall {
     fn drop(&mut self) {
         let mut users = self.users.lock();
-        if let Entry::Occupied(mut user) = users.entry(self.user) {
-            user.get_mut().calls -= 1;
-            if user.get().calls == 0 {
-                user.remove();
+        if let Entry::Occupied(mut owner) = users.entry(self.owner) {
+            owner.get_mut().calls -= 1;
+            if owner.get().calls == 0 {
+                owner.remove();
             }
         }
     }
@@ -134,18 +134,18 @@ mod tests {
     use super::*;
 
     /// A permit that is there at once.
-    async fn acquire(permits: &Permits, user: Option<UserId>) -> Result<Permit, StoreErrorKind> {
-        permits.acquire(user, Instant::now()).await.map_err(|error| error.kind())
+    async fn acquire(permits: &Permits, owner: Option<OwnerId>) -> Result<Permit, StoreErrorKind> {
+        permits.acquire(owner, Instant::now()).await.map_err(|error| error.kind())
     }
 
     #[tokio::test]
     async fn forgets_users_without_calls() {
         let permits = Permits::new(2);
         for _ in 0..100 {
-            let [user, another] = [(); 2].map(|()| Some(UserId::new(Uuid::new_v4())));
+            let [owner, another] = [(); 2].map(|()| Some(OwnerId::new(Uuid::new_v4())));
             let other = None;
-            let permit = acquire(&permits, user).await.expect("a permit");
-            assert_eq!(acquire(&permits, user).await.expect_err("none left"), StoreErrorKind::UserLimit);
+            let permit = acquire(&permits, owner).await.expect("a permit");
+            assert_eq!(acquire(&permits, owner).await.expect_err("none left"), StoreErrorKind::UserLimit);
             let others = acquire(&permits, other).await.expect("a permit");
             assert_eq!(acquire(&permits, another).await.expect_err("none left"), StoreErrorKind::Overloaded);
             drop((permit, others));
@@ -157,7 +157,7 @@ mod tests {
     async fn a_call_that_gives_up_waiting_leaves_nothing() {
         let permits = Permits::new(1);
         let permit = acquire(&permits, None).await.expect("a permit");
-        let waiting = permits.acquire(Some(UserId::new(Uuid::new_v4())), Instant::now() + Duration::from_secs(60));
+        let waiting = permits.acquire(Some(OwnerId::new(Uuid::new_v4())), Instant::now() + Duration::from_secs(60));
         assert!(tokio::time::timeout(Duration::from_millis(1), waiting).await.is_err());
         assert_eq!(permits.users.lock().len(), 1);
         drop(permit);

@@ -7,6 +7,7 @@ use tokio_postgres::{Row, types::FromSql};
 use uuid::Uuid;
 
 use crate::{
+    caller::OwnerId,
     key::IdempotencyKey,
     rejection::Mismatch,
     status::OutboxStatus,
@@ -14,7 +15,6 @@ use crate::{
         AbandonedKey, Claim, ClaimOutcome, Replay, StatusError, StoreError, StoreErrorKind, StoredMessage,
         StoredResponse,
     },
-    user::UserId,
 };
 
 /// Converts the row of `tenant.idempotency_claim` or `tenant.idempotency_begin` into the outcome of the claim.
@@ -73,7 +73,7 @@ pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
     let hash: &[u8] = column(row, "request_hash")?;
     let hash: [u8; 32] = hash.try_into().map_err(corrupt)?;
     Ok(AbandonedKey {
-        user: UserId::new(column(row, "user_id")?),
+        owner: OwnerId::new(column(row, "user_id")?),
         key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
         procedure: column(row, "procedure")?,
         request_hash: RequestHash::from(hash),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     claim,
-    columns::{Columns, resource_column},
+    columns::{Columns, resource_column, settings},
     connection::Connections,
     fault::sql_state,
     permits::Permits,
@@ -18,20 +18,20 @@ use super::{
     verify::{VerifyError, verify},
 };
 use crate::{
+    caller::OwnerId,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
+        Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
         TransactionOptions,
     },
     telemetry::Chain,
-    user::UserId,
 };
 
 /// A store that keeps records in PostgreSQL 14 or later, under row-level security, in the table
 /// `tenant.idempotency_keys`: see [`migrations`](crate::migrations).
 ///
-/// Each operation is one statement and one network round trip. It sets the user for that statement only, and leaves
+/// Each operation is one statement and one network round trip. It sets the owner of the record for that statement only, and leaves
 /// neither a transaction nor a setting on the connection. The handler of a transactional procedure gets a
 /// [`Transaction`](crate::Transaction), which takes one of the pool's connections until it ends.
 ///
@@ -93,8 +93,8 @@ impl PostgresStore {
     /// store's pool, and leave a quarter of it to the rest, at least one connection. (A pool of one connection has one
     /// transaction, and then nothing is left.)
     ///
-    /// In either case one user has at most half of the transactions at once, at least one; calls without a user count as
-    /// one user. A call waits for its turn at most as long as the [`timeout`](Self::timeout), and then fails as
+    /// In either case one user has at most half of the transactions at once, at least one; a user counts in each scope as a
+    /// user of its own, and calls without a user count as one user. A call waits for its turn at most as long as the [`timeout`](Self::timeout), and then fails as
     /// overloaded, or at the limit of its user. A retry whose first call is recorded or still runs need not wait.
     ///
     /// The size of the pool counts that it has now. Clones of this store share the limits; another store on the same pool
@@ -193,7 +193,7 @@ impl PostgresStore {
             .query_one(
                 include_str!("sql/complete.sql"),
                 &[
-                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
                     (&outcome.response, Type::BYTEA),
@@ -226,7 +226,7 @@ impl Store for PostgresStore {
             .query_one(
                 include_str!("sql/extend.sql"),
                 &[
-                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
                     (&lease.as_secs_f64(), Type::FLOAT8),
@@ -264,7 +264,7 @@ impl Store for PostgresStore {
             .query_one(
                 include_str!("sql/release.sql"),
                 &[
-                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
                 ],
@@ -282,7 +282,7 @@ impl Store for PostgresStore {
             .query_one(
                 include_str!("sql/abandon.sql"),
                 &[
-                    (reservation.user.as_uuid(), Type::UUID),
+                    (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
                     (&reservation.token, Type::UUID),
                 ],
@@ -318,12 +318,17 @@ impl Store for PostgresStore {
         u64::try_from(deleted).map_err(corrupt)
     }
 
-    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+    async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         let row = self
             .connections
             .query_one(
                 include_str!("sql/status.sql"),
-                &[(user.as_uuid(), Type::UUID), (&resource.resource_type, Type::TEXT), (&resource.id, Type::UUID)],
+                &[
+                    (&session.user, Type::UUID),
+                    (&resource.resource_type, Type::TEXT),
+                    (&resource.id, Type::UUID),
+                    (&settings(session), Type::TEXT_ARRAY),
+                ],
             )
             .await?;
         match column(&row, "status")? {
@@ -346,10 +351,11 @@ impl Store for PostgresStore {
 
     async fn begin_without_key(
         &self,
-        user: Option<UserId>,
+        owner: Option<OwnerId>,
+        session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        Open::begin_without_key(&self.transactions(), user, options).await
+        Open::begin_without_key(&self.transactions(), owner, session, options).await
     }
 }
 

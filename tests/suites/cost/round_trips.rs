@@ -14,10 +14,14 @@ use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, UserId,
+    IdempotencyKey, IdempotencyLayer, OwnerId, UserId,
+    layer::IdempotencyLayerBuilder,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
-    store::{BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, Store as _, TransactionOptions},
+    store::{
+        BeginOutcome, CallSession, Claim, ClaimOutcome, PostgresStore, Reservation, SessionSettings, Store as _,
+        TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tower_layer::Layer as _;
@@ -52,11 +56,19 @@ impl Service {
     }
 
     fn server(&self, mode: Mode) -> impl Server + use<> {
+        self.server_with(mode, |builder| builder)
+    }
+
+    fn server_with(
+        &self,
+        mode: Mode,
+        build: fn(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+    ) -> impl Server + use<> {
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store(self.pool.clone()))
             .procedure(Procedure::builder(CREATE_PROJECT).creates("project", "project_id").mode(mode))
-            .reconciler(INVITE, |_| async { Ok(Reconciliation::Unknown) })
-            .build();
+            .reconciler(INVITE, |_| async { Ok(Reconciliation::Unknown) });
+        let layer = build(layer).build();
         let projects = Projects::new(organization::Database::new(self.database.pool(2), Duration::ZERO));
         layer.expect("the layer can be built").layer(ProjectServiceServer::new(projects))
     }
@@ -82,7 +94,8 @@ impl Service {
         let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
         let message = pool.get_message_by_name("organization.v1.CreateProjectRequest").expect("the message");
         Claim {
-            reservation: Reservation::new(UserId::new(self.user), IdempotencyKey::from(self.key)),
+            reservation: Reservation::new(OwnerId::new(self.user), IdempotencyKey::from(self.key)),
+            session: CallSession::default(),
             procedure: CREATE_PROJECT.to_owned(),
             request_hash: Canonical::new(&message).hash(&self.project.encode_to_vec()).expect("a message"),
             lease: Duration::from_secs(60),
@@ -165,4 +178,24 @@ async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
     let (failed, trips) = service.call(&mut server, Some(Uuid::new_v4())).await;
     assert!(failed.headers().contains_key("grpc-status"));
     assert_eq!(trips, 2, "claim, ROLLBACK");
+}
+
+#[tokio::test]
+async fn are_no_more_with_settings_of_the_application() {
+    let service = Service::new().await;
+    for (mode, first, without_key) in [(Mode::Reserved, 2, 0), (Mode::Transactional, 3, 3)] {
+        let mut server = service.server_with(mode, |builder| {
+            builder.session_settings(|_| SessionSettings::new().set("app.tenant_id", "acme").set("app.region", "here"))
+        });
+        let key = Some(Uuid::new_v4());
+        let (seen, trips) = service.call(&mut server, key).await;
+        assert_succeeded(&seen, Some("processing"), false);
+        assert_eq!(trips, first, "{mode:?}");
+        let (replay, trips) = service.call(&mut server, key).await;
+        assert_succeeded(&replay, Some("processing"), true);
+        assert!(trips <= 2, "claim, and at most a ROLLBACK after the answer: {trips}");
+        let (seen, trips) = service.call(&mut server, None).await;
+        assert_succeeded(&seen, None, false);
+        assert_eq!(trips, without_key, "{mode:?}");
+    }
 }

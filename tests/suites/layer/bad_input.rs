@@ -281,8 +281,8 @@ fn beginnings() -> [(&'static str, Vec<u8>); 3] {
 async fn reserves_nothing_if_the_message_breaks_off() {
     for (case, start) in beginnings() {
         for resets in [true, false] {
-            let (arrived, user) = arrivals();
-            let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).user_resolver(user);
+            let (arrived, caller) = arrivals();
+            let build = |builder: IdempotencyLayerBuilder| builder.store(MemoryStore::new()).caller_resolver(caller);
             let shop = Arc::new(Shop::with(build).await);
             let (sender, body) = pieces();
             sender.send(piece(start.clone())).expect("it is read");

@@ -14,11 +14,11 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, UserId,
+    IdempotencyKey, IdempotencyLayer, OwnerId,
     layer::{CompressionEncoding, IdempotencyLayerBuilder},
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
-    store::{Claim, MemoryStore, Reservation, Store},
+    store::{CallSession, Claim, MemoryStore, Reservation, Store},
 };
 use tonic_idempotency_tests::shop::{
     self, Counting, FILE_DESCRIPTOR_SET,
@@ -180,9 +180,10 @@ impl Shop {
         let canonical = Canonical::new(&pool.get_message_by_name("shop.v1.CreateOrderRequest").expect("the message"));
         Claim {
             reservation: Reservation::new(
-                UserId::new(self.user.expect("a user")),
+                OwnerId::new(self.user.expect("a user")),
                 IdempotencyKey::from(self.key.expect("a key")),
             ),
+            session: CallSession::default(),
             procedure: procedure.to_owned(),
             request_hash: canonical.hash(&message).expect("a message"),
             lease: Duration::ZERO,

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod build;
+mod callers;
 mod cancellation;
 mod compression;
 mod degradation;

@@ -2,7 +2,7 @@
 
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    IdempotencyLayer, UserId,
+    Caller, IdempotencyLayer, UserId,
     policy::{Policies, StorePolicy, UserPolicy},
     rejection::Reason,
     store::MemoryStore,
@@ -138,11 +138,11 @@ async fn refuses_a_call_with_a_key_in_a_protocol_that_the_layer_cannot_read_what
 }
 
 #[tokio::test]
-async fn takes_the_user_from_the_user_resolver() {
+async fn takes_the_caller_from_the_caller_resolver() {
     let alice = Uuid::new_v4();
     let shop = Shop::with(|builder| {
-        builder.store(MemoryStore::new()).user_resolver(move |headers: &http::HeaderMap, _: &http::Extensions| {
-            headers.contains_key("x-alice").then(|| UserId::new(alice))
+        builder.store(MemoryStore::new()).caller_resolver(move |headers: &http::HeaderMap, _: &http::Extensions| {
+            Ok(headers.contains_key("x-alice").then(|| Caller::new(UserId::new(alice))))
         })
     })
     .await;

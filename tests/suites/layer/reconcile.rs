@@ -145,11 +145,12 @@ async fn a_retry_is_refused_and_asks_again_if_the_outcome_is_unknown_on_postgres
 }
 
 #[tokio::test(start_paused = true)]
-async fn is_given_the_user_key_procedure_and_request() {
+async fn is_given_the_caller_key_procedure_and_request() {
     let (shop, _, witness) = abandoned(Answer::Unknown).await;
     shop.create("a").await.expect_err("the outcome is unknown");
     let [asked] = <[_; 1]>::try_from(witness.asked()).expect("one question");
-    assert_eq!(Some(*asked.user.as_uuid()), shop.user);
+    assert_eq!(Some(*asked.owner.as_uuid()), shop.user);
+    assert_eq!(asked.caller.as_ref().map(tonic_idempotency::Caller::owner), Some(asked.owner));
     assert_eq!(Some(*asked.key.as_uuid()), shop.key);
     assert_eq!(asked.procedure, CREATE);
     assert_eq!(name_in(&asked).as_deref(), Some("a"));

@@ -74,9 +74,9 @@ async fn recovers_abandoned_keys_and_no_others(store: impl Store + Clone) {
     expected.sort_unstable();
     assert_eq!(asked, expected);
     for asked in witness.asked() {
-        assert_eq!((asked.procedure.as_str(), &asked.request), (CREATE, &None));
+        assert_eq!((asked.procedure.as_str(), &asked.request, &asked.caller), (CREATE, &None, &None));
         let shop = shops.iter().find(|shop| shop.key == Some(*asked.key.as_uuid())).expect("one of them");
-        assert_eq!(Some(*asked.user.as_uuid()), shop.user);
+        assert_eq!(Some(*asked.owner.as_uuid()), shop.user);
     }
     assert_eq!(shop.handler.started(), 2, "recovery has run no handler");
 

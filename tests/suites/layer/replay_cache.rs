@@ -6,7 +6,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    UserId,
+    Caller,
     layer::IdempotencyLayerBuilder,
     rejection::Reason,
     status::{OutboxStatus, Resource, StatusResolver},
@@ -40,7 +40,7 @@ struct Outbox(Result<OutboxStatus, &'static str>);
 impl StatusResolver for Outbox {
     type Error = &'static str;
 
-    async fn status(&self, _: UserId, _: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
+    async fn status(&self, _: &Caller, _: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
         self.0.map(Some)
     }
 }

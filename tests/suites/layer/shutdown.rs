@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic_idempotency::{
     IdempotencyLayer,
-    layer::{Shutdown, Stage, UnfinishedCall},
+    layer::{CallerFromExtensions, CallerResolver as _, Shutdown, Stage, UnfinishedCall},
     policy::Mode,
     rejection::Reason,
     store::{MemoryStore, Store, StoreErrorKind},
@@ -126,9 +126,9 @@ async fn does_not_wait_for_calls_without_a_key() {
 }
 
 fn assert_unfinished(left: &UnfinishedCall, shop: &Shop, stage: Stage, since: Duration) {
-    let UnfinishedCall { procedure, user, key, mode, stage: found, since: found_since, .. } = left;
+    let UnfinishedCall { procedure, owner, key, mode, stage: found, since: found_since, .. } = left;
     assert_eq!((procedure.as_str(), *mode, *found), (CREATE, Mode::Reserved, stage), "{left:?}");
-    assert_eq!(*user.as_uuid(), shop.user.expect("a user"));
+    assert_eq!(*owner.as_uuid(), shop.user.expect("a user"));
     assert_eq!(*key.as_uuid(), shop.key.expect("a key"));
     assert!(*found_since >= since && *found_since < since + Duration::from_millis(50), "{left:?}");
 }
@@ -240,9 +240,9 @@ async fn refuses_a_call_whose_message_arrives_after_the_shutdown() {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
     let shop = Shop::in_memory(|builder| {
-        builder.store(store.clone()).user_resolver(move |_: &http::HeaderMap, extensions: &http::Extensions| {
+        builder.store(store.clone()).caller_resolver(move |headers: &http::HeaderMap, extensions: &http::Extensions| {
             counter.fetch_add(1, Ordering::SeqCst);
-            extensions.get().copied()
+            CallerFromExtensions.caller(headers, extensions)
         })
     })
     .await;

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use tokio::time::Instant;
 use tonic_idempotency::{
-    UserId,
+    Caller,
     status::{OutboxStatus, Resource, StatusResolver},
     store::{MemoryStore, StatusFromStore},
 };
@@ -35,7 +35,7 @@ struct Oracle(Result<OutboxStatus, &'static str>);
 impl StatusResolver for Oracle {
     type Error = &'static str;
 
-    async fn status(&self, _: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
+    async fn status(&self, _: &Caller, resource: &Resource) -> Result<Option<OutboxStatus>, &'static str> {
         assert_eq!(resource.resource_type, "order");
         self.0.map(Some)
     }
@@ -79,7 +79,7 @@ struct Never;
 impl StatusResolver for Never {
     type Error = Infallible;
 
-    async fn status(&self, _: UserId, _: &Resource) -> Result<Option<OutboxStatus>, Infallible> {
+    async fn status(&self, _: &Caller, _: &Resource) -> Result<Option<OutboxStatus>, Infallible> {
         std::future::pending().await
     }
 }
@@ -110,7 +110,11 @@ struct Panics {
 impl StatusResolver for Panics {
     type Error = Infallible;
 
-    fn status(&self, _: UserId, _: &Resource) -> impl Future<Output = Result<Option<OutboxStatus>, Infallible>> + Send {
+    fn status(
+        &self,
+        _: &Caller,
+        _: &Resource,
+    ) -> impl Future<Output = Result<Option<OutboxStatus>, Infallible>> + Send {
         assert!(!self.at_once, "a bug of the resolver");
         async {
             tokio::task::yield_now().await;

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tonic::{Code, Status, service::interceptor::InterceptedService};
 use tonic_idempotency::{
-    layer::{IdempotencyLayerBuilder, UserResolver},
+    layer::{CallerFromExtensions, CallerResolver, IdempotencyLayerBuilder},
     policy::{InProgressPolicy, Policies},
     rejection::Reason,
     store::{MemoryStore, PostgresStore, Store},
@@ -97,14 +97,14 @@ async fn a_thousand_duplicates_get_the_response_of_the_first_and_do_not_call_the
 }
 
 /// A counter of the calls that arrive at the layer, and the user resolver that increments it.
-pub(crate) fn arrivals() -> (Arc<AtomicUsize>, impl UserResolver) {
+pub(crate) fn arrivals() -> (Arc<AtomicUsize>, impl CallerResolver) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
-    let user = move |_: &http::HeaderMap, extensions: &http::Extensions| {
+    let caller = move |headers: &http::HeaderMap, extensions: &http::Extensions| {
         counter.fetch_add(1, Ordering::SeqCst);
-        extensions.get().copied()
+        CallerFromExtensions.caller(headers, extensions)
     };
-    (arrived, user)
+    (arrived, caller)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,8 +113,8 @@ async fn a_thousand_duplicates_hold_no_connection_while_they_wait() {
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let owner = database.owner().await;
     let store = PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30));
-    let (arrived, user) = arrivals();
-    let shop = Shop::with(|builder| wait(builder).store(store).user_resolver(user)).await;
+    let (arrived, caller) = arrivals();
+    let shop = Shop::with(|builder| wait(builder).store(store).caller_resolver(caller)).await;
     let calls = spawn(&shop, 1000, "hold");
     until("all calls have arrived", async || arrived.load(Ordering::SeqCst) == 1000).await;
     until("one handler runs", async || shop.handler.started() == 1).await;

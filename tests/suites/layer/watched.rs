@@ -7,12 +7,12 @@ use std::{
 };
 
 use tonic_idempotency::{
-    UserId,
     policy::EffectPolicy,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, TransactionOptions,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
+        Completion, ExtendOutcome, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
+        TransactionOptions,
     },
 };
 use uuid::Uuid;
@@ -190,8 +190,8 @@ impl Store for Watched {
         self.store.sweep(batch).await
     }
 
-    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        self.store.status(user, resource).await
+    async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        self.store.status(session, resource).await
     }
 
     fn has_transactions(&self) -> bool {

@@ -17,3 +17,4 @@ mod reconcile;
 mod refusal;
 mod replay;
 mod stop;
+mod tenants;

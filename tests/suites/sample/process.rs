@@ -36,6 +36,8 @@ pub(crate) struct Ready {
 pub(crate) struct Tokens {
     pub(crate) alice: String,
     pub(crate) bob: String,
+    pub(crate) x_here: String,
+    pub(crate) x_there: String,
 }
 
 impl Process {

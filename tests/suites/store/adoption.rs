@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     migrations::{schema, works},
-    record::{HASH, PROCEDURE, acquire, again, claim, completion},
+    record::{HASH, HOUR, PROCEDURE, acquire, again, claim, completion},
 };
 
 /// The shape of the Go service's table: its columns, the foreign keys of eight resource types, its checks, indexes,
@@ -260,5 +260,37 @@ async fn leaves_the_go_service_its_statements() {
     let store = PostgresStore::new(adopted.database.pool(1), ResourceTypes::none());
     let outcome = store.claim(&claim(user, key)).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    adopted.drop_roles().await;
+}
+
+/// Then the Go service's own policy applies to our statements, too, and its function raises an error without a user.
+#[tokio::test]
+async fn serves_every_operation_as_the_role_of_the_go_service() {
+    let adopted = Adopted::new().await;
+    let shared = format!(
+        "ALTER POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys TO {API_ROLE};
+         GRANT EXECUTE ON FUNCTION authn.current_user_id() TO {API_ROLE}"
+    );
+    adopted.superuser.batch_execute(&shared).await.expect("the policy");
+    let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
+    let [completed, released, abandoned, begun] = [(); 4].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    for claim in [&completed, &released, &abandoned] {
+        acquire(&store, claim).await;
+        store.extend(&claim.reservation, HOUR).await.expect("the store answers");
+    }
+    store.complete(&completed.reservation, &completion("done")).await.expect("the store answers");
+    store.release(&released.reservation).await.expect("the store answers");
+    store.abandon(&abandoned.reservation).await.expect("the store answers");
+    match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => {
+            let committed = transaction.commit(Some(completion("done"))).await.expect("the store answers");
+            assert_eq!(committed, CommitOutcome::Committed);
+        }
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+    for claim in [&completed, &begun] {
+        let outcome = store.claim(&again(claim)).await.expect("the store answers");
+        assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    }
     adopted.drop_roles().await;
 }

@@ -79,6 +79,7 @@ async fn server_connections(pool: &Pool) -> Vec<Found> {
     let look = "
         SELECT pg_backend_pid(),
                concat_ws('; ',
+                   'owner ' || nullif(current_setting('idempotency.owner', true), ''),
                    'user ' || nullif(current_setting('app.current_user_id', true), ''),
                    'sight ' || nullif(current_setting('app.idempotency_sight', true), ''),
                    'search_path ' || nullif(current_setting('search_path'), '\"$user\", public'),
@@ -123,7 +124,7 @@ async fn every_operation(store: PostgresStore, project: Resource) {
     let second = claim(Uuid::new_v4(), Uuid::new_v4());
     acquire(&store, &second).await;
     store.release(&second.reservation).await.expect("the store answers");
-    store.status(second.reservation.user, &project).await.expect("the store answers");
+    store.status(&second.session, &project).await.expect("the store answers");
     store.sweep(10).await.expect("the store answers");
 }
 

@@ -94,7 +94,7 @@ async fn its_response_is_replayed_by_our_store() {
     let project = database.project(Some(OutboxStatus::Completed)).await;
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let mut go =
-        GoInterceptor::new(&database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
+        GoInterceptor::new(&database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
 
     let outcome = database.store().claim(&claim).await.expect("the store answers");
@@ -119,7 +119,7 @@ async fn does_not_reserve_a_key_of_our_store() {
     acquire(&store, &reserved).await;
     complete(&store, &done, &completion("rust")).await;
     for claim in [reserved, done] {
-        let user = *claim.reservation.user.as_uuid();
+        let user = *claim.reservation.owner.as_uuid();
         assert_eq!(GoInterceptor::new(&database, user, *claim.reservation.key.as_uuid()).await.reserve().await, 0);
     }
 }
@@ -128,7 +128,7 @@ async fn does_not_reserve_a_key_of_our_store() {
 async fn left_by_a_go_server(database: &Database) -> Claim {
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
     let mut go =
-        GoInterceptor::new(database, *claim.reservation.user.as_uuid(), *claim.reservation.key.as_uuid()).await;
+        GoInterceptor::new(database, *claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid()).await;
     go.reserve().await;
     let owner = database.owner().await;
     owner

@@ -20,12 +20,13 @@ fn of_another_request(claim: &Claim) -> Claim {
 async fn begin(client: &Client, claim: &Claim) -> String {
     client.batch_execute("BEGIN").await.expect("a transaction");
     let statement =
-        "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, 60, 60, 'rerun', 'in_progress', NULL)";
+        "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, 60, 60, 'rerun', 'in_progress', NULL, NULL,
+             NULL)";
     let row = client
         .query_typed_one(
             statement,
             &[
-                (claim.reservation.user.as_uuid(), Type::UUID),
+                (claim.reservation.owner.as_uuid(), Type::UUID),
                 (claim.reservation.key.as_uuid(), Type::UUID),
                 (&claim.reservation.token, Type::UUID),
                 (&claim.procedure, Type::TEXT),
@@ -87,7 +88,7 @@ async fn is_in_progress_while_something_else_holds_the_keys_lock() {
                        pg_advisory_xact_lock_shared(1768187245, 1), pg_advisory_xact_lock(1)";
     other.batch_execute("BEGIN").await.expect("a transaction");
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-        &[(legitimate.reservation.user.as_uuid(), Type::UUID), (legitimate.reservation.key.as_uuid(), Type::UUID)];
+        &[(legitimate.reservation.owner.as_uuid(), Type::UUID), (legitimate.reservation.key.as_uuid(), Type::UUID)];
     other.query_typed(lock, parameters).await.expect("the locks");
     let outcome = refused(&store, &legitimate).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");

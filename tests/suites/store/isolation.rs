@@ -1,14 +1,20 @@
 //! Row-level security, on the API's own role.
 
+use std::sync::Arc;
+
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    UserId,
-    store::{AbandonedQuery, ClaimOutcome, CompleteOutcome, ReleaseOutcome, Reservation, Store, StoredResponse},
+    OwnerId, Transaction,
+    status::Resource,
+    store::{
+        AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome, ExtendOutcome, ReleaseOutcome,
+        Reservation, SessionSettings, Store, StoredResponse, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
-use crate::record::{PROCEDURE, acquire, again, claim, complete, completion};
+use crate::record::{HOUR, PROCEDURE, acquire, again, claim, complete, completion, patient};
 
 async fn count(client: &Client, from: &str) -> i64 {
     client.query_one(&format!("SELECT count(*) FROM {from}"), &[]).await.expect("the count").get(0)
@@ -39,7 +45,7 @@ async fn another_user_neither_sees_nor_touches_a_row_and_is_not_blocked_by_it() 
     acquire(&store, &reserved).await;
 
     // As bob, with alice's own token.
-    let stolen = Reservation { user: UserId::new(bob), ..reserved.reservation };
+    let stolen = Reservation { owner: OwnerId::new(bob), ..reserved.reservation };
     let outcome = store.complete(&stolen, &completion("bob's")).await.expect("the store answers");
     assert_eq!(outcome, CompleteOutcome::Fenced);
     assert_eq!(store.release(&stolen).await.expect("the store answers"), ReleaseOutcome::NotHeld);
@@ -139,10 +145,10 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
                     WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
         let open: i64 = owner.query_one(open, &[]).await.expect("the count").get(0);
         assert_eq!(open, 0);
-        let settings = "SELECT current_setting('search_path'), current_setting('app.idempotency_sight', true)";
+        let settings = "SELECT current_setting('search_path'), concat(current_setting('app.idempotency_sight', true),
+                               current_setting('idempotency.owner', true), current_setting('app.tenant_id', true))";
         let settings = connection.query_typed_one(settings, &[]).await.expect("the settings");
-        assert_eq!(settings.get::<_, &str>(0), "\"$user\", public");
-        assert_eq!(settings.get::<_, Option<&str>>(1).unwrap_or_default(), "");
+        assert_eq!((settings.get::<_, &str>(0), settings.get::<_, &str>(1)), ("\"$user\", public", ""));
         let user: Option<Uuid> =
             connection.query_typed_one("SELECT authn.current_user_id()", &[]).await.expect("the user").get(0);
         assert_eq!(user, None);
@@ -161,7 +167,134 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     unset().await;
     store.sweep(10).await.expect("the store answers");
     unset().await;
-    let all = AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch: 10 };
-    store.abandoned(&all).await.expect("the store answers");
+    store.abandoned(&all()).await.expect("the store answers");
     unset().await;
+    let settings = Some(Arc::new(SessionSettings::new().set("app.tenant_id", "acme")));
+    let session = CallSession { settings, ..first.session.clone() };
+    let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4() };
+    store.status(&session, &resource).await.expect("the store answers");
+    unset().await;
+    let second = Claim { session: session.clone(), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    for commits in [false, true] {
+        match store.begin(&again(&second), TransactionOptions::default()).await.expect("the store answers") {
+            BeginOutcome::Open { transaction, .. } if commits => {
+                transaction.commit(Some(completion("done"))).await.expect("the commit");
+            }
+            BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
+            other => panic!("expected a transaction, got {other:?}"),
+        }
+        unset().await;
+    }
+    store.claim(&again(&second)).await.expect("the store answers");
+    unset().await;
+    let owner = Some(first.reservation.owner);
+    let transaction = store.begin_without_key(owner, &session, TransactionOptions::default()).await;
+    transaction.expect("the store answers").commit(None).await.expect("the commit");
+    unset().await;
+}
+
+/// The layer's own setting is enough, whatever the application's function of its user does.
+#[tokio::test]
+async fn does_not_depend_on_the_applications_user() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE
+             AS $$ BEGIN RAISE EXCEPTION 'the application looks for its user elsewhere'; END $$",
+        )
+        .await
+        .expect("the function");
+    let store = database.store();
+    let nobody = |claim| Claim { session: CallSession::default(), resource_type: None, ..claim };
+    let first = nobody(claim(Uuid::new_v4(), Uuid::new_v4()));
+    acquire(&store, &first).await;
+    let extended = store.extend(&first.reservation, HOUR).await.expect("the store answers");
+    assert_eq!(extended, ExtendOutcome::Extended);
+    let completed = store.complete(&first.reservation, &completion("done")).await.expect("the store answers");
+    assert_eq!(completed, CompleteOutcome::Completed);
+    let replay = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+
+    let [released, abandoned, begun] = [(); 3].map(|()| nobody(claim(Uuid::new_v4(), Uuid::new_v4())));
+    acquire(&store, &released).await;
+    assert_eq!(store.release(&released.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
+    acquire(&store, &abandoned).await;
+    store.abandon(&abandoned.reservation).await.expect("the store answers");
+    assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
+    match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => {
+            transaction.commit(Some(completion("done"))).await.expect("the commit");
+        }
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("time");
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 3);
+}
+
+/// Sees the rows of the layer's owner, and none of the application's user beside them.
+#[tokio::test]
+async fn the_layers_owner_opens_no_rows_but_its_own() {
+    let database = Database::new().await;
+    let store = database.store();
+    let [alice, bob] = [(); 2].map(|()| Uuid::new_v4());
+    for user in [alice, bob] {
+        complete(&store, &claim(user, Uuid::new_v4()), &completion("done")).await;
+    }
+    let mut api = database.api().await;
+    let seen = "SELECT coalesce(string_agg(user_id::text, ' ' ORDER BY user_id), '') FROM tenant.idempotency_keys";
+    for (owner, user, expected) in [
+        (None, None, None),
+        (Some(alice), None, Some(alice)),
+        (None, Some(bob), Some(bob)),
+        (Some(alice), Some(bob), Some(alice)),
+        (Some(Uuid::nil()), Some(bob), None),
+    ] {
+        let text = |id: Option<Uuid>| id.map(|id| id.to_string()).unwrap_or_default();
+        let transaction = api.transaction().await.expect("a transaction");
+        let set = "SELECT set_config('idempotency.owner', $1, true), set_config('app.current_user_id', $2, true)";
+        transaction.query(set, &[&text(owner), &text(user)]).await.expect("the settings");
+        let found: String = transaction.query_one(seen, &[]).await.expect("the rows").get(0);
+        assert_eq!(found, text(expected), "{owner:?} {user:?}");
+        for statement in
+            ["UPDATE tenant.idempotency_keys SET procedure = procedure", "DELETE FROM tenant.idempotency_keys"]
+        {
+            let changed = transaction.execute(statement, &[]).await.expect(statement);
+            assert_eq!(changed, u64::from(expected.is_some()), "{statement}");
+        }
+        transaction.rollback().await.expect("the rollback");
+    }
+}
+
+/// A setting that someone left on a connection opens nothing to the layer's statements.
+#[tokio::test]
+async fn an_owner_that_was_left_on_a_connection_counts_for_nothing() {
+    let database = Database::new().await;
+    let (alice, bob) = (claim(Uuid::new_v4(), Uuid::new_v4()), claim(Uuid::new_v4(), Uuid::new_v4()));
+    complete(&database.store(), &alice, &completion("alice's")).await;
+    let reserved = Claim { lease: std::time::Duration::ZERO, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&database.store(), &reserved).await;
+    let left = format!("SET idempotency.owner = '{}'", alice.reservation.owner.as_uuid());
+    let store = patient(database.pool_with(1, &left));
+
+    acquire(&store, &bob).await;
+    let stolen = Reservation { owner: bob.reservation.owner, ..alice.reservation };
+    let outcome = store.complete(&stolen, &completion("bob's")).await.expect("the store answers");
+    assert_eq!(outcome, CompleteOutcome::Fenced);
+    store.complete(&bob.reservation, &completion("bob's")).await.expect("the store answers");
+    assert_eq!(store.abandoned(&all()).await.expect("the store answers").len(), 1);
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 0);
+    let anybody = store.begin_without_key(None, &CallSession::default(), TransactionOptions::default()).await;
+    let anybody = anybody.expect("the store answers");
+    let mut extensions = http::Extensions::new();
+    anybody.hand_out(&mut extensions);
+    let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+    let seen = handle.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count");
+    assert_eq!(seen.get::<_, i64>(0), 0);
+    anybody.roll_back().await;
+}
+
+/// Every abandoned reservation.
+fn all() -> AbandonedQuery {
+    AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: None, max_attempts: 10, batch: 10 }
 }

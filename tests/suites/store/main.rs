@@ -13,6 +13,7 @@ mod migrations;
 mod open_transactions;
 mod organization;
 mod outages;
+mod owner;
 mod permits;
 mod postgres;
 mod prepared;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tonic_idempotency::{
-    UserId,
+    OwnerId,
     store::{
-        BeginOutcome, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreTransaction,
+        BeginOutcome, CallSession, ClaimOutcome, PostgresStore, Store, StoreError, StoreErrorKind, StoreTransaction,
         TransactionOptions,
     },
 };
@@ -28,8 +28,8 @@ async fn begin(store: &PostgresStore, user: Uuid) -> Result<Box<dyn StoreTransac
 }
 
 async fn begin_without_key(store: &PostgresStore, user: Option<Uuid>) -> Result<Box<dyn StoreTransaction>, StoreError> {
-    let user = user.map(UserId::new);
-    store.begin_without_key(user, TransactionOptions::default()).await
+    let session = CallSession { user, settings: None };
+    store.begin_without_key(user.map(OwnerId::new), &session, TransactionOptions::default()).await
 }
 
 fn kind(refused: Result<Box<dyn StoreTransaction>, StoreError>) -> StoreErrorKind {

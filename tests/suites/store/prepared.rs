@@ -63,7 +63,7 @@ async fn every_operation(store: &PostgresStore, resource: &Resource, mut ended: 
     ended("a third claim");
     store.abandon(&lost.reservation).await.expect("the store answers");
     ended("abandon");
-    store.status(first.reservation.user, resource).await.expect("the store answers");
+    store.status(&first.session, resource).await.expect("the store answers");
     ended("status");
     store.sweep(10).await.expect("the store answers");
     ended("sweep");

@@ -43,7 +43,7 @@ async fn meets_an_uncommitted_row(
              VALUES ($1, $2, $3, $4, $5, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')",
             &[
                 claim.reservation.key.as_uuid(),
-                claim.reservation.user.as_uuid(),
+                claim.reservation.owner.as_uuid(),
                 &PROCEDURE,
                 &HASH.as_slice(),
                 &response,

@@ -5,9 +5,12 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    IdempotencyKey, UserId,
+    IdempotencyKey, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
-    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredResponse},
+    store::{
+        CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store,
+        StoredResponse,
+    },
 };
 use uuid::Uuid;
 
@@ -24,7 +27,8 @@ pub(crate) fn patient(pool: Pool) -> PostgresStore {
 
 pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     Claim {
-        reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(key)),
+        reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(key)),
+        session: CallSession { user: Some(user), settings: None },
         procedure: PROCEDURE.to_owned(),
         request_hash: RequestHash::from(HASH),
         lease: HOUR,
@@ -37,8 +41,8 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
 }
 
 pub(crate) fn again(claim: &Claim) -> Claim {
-    let Reservation { user, key, .. } = claim.reservation;
-    Claim { reservation: Reservation::new(user, key), ..claim.clone() }
+    let Reservation { owner, key, .. } = claim.reservation;
+    Claim { reservation: Reservation::new(owner, key), ..claim.clone() }
 }
 
 pub(crate) fn completion(message: &'static str) -> Completion {

@@ -10,9 +10,10 @@ use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
 /// The routines that only the owner calls.
-const OWNERS: [&str; 6] = [
+const OWNERS: [&str; 7] = [
     "idempotency_grant",
     "idempotency_missing_grants",
+    "idempotency_owner",
     "idempotency_register_resource",
     "idempotency_unregistered",
     "idempotency_validate",

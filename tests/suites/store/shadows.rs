@@ -198,7 +198,7 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     store.release(&released.reservation).await.expect("a release");
     acquire(store, &abandoned).await;
     store.abandon(&abandoned.reservation).await.expect("an abandonment");
-    store.status(first.reservation.user, &resource).await.expect("a status");
+    store.status(&first.session, &resource).await.expect("a status");
     let query = tonic_idempotency::store::AbandonedQuery {
         procedures: vec![PROCEDURE.to_owned()],
         lookback: Some(HOUR),
@@ -207,7 +207,8 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     };
     store.abandoned(&query).await.expect("the abandoned reservations");
     store.sweep(10).await.expect("a sweep");
-    let transaction = store.begin_without_key(Some(first.reservation.user), TransactionOptions::default()).await;
+    let transaction =
+        store.begin_without_key(Some(first.reservation.owner), &first.session, TransactionOptions::default()).await;
     transaction.expect("a transaction").commit(None).await.expect("a commit");
     let open = store.begin(&begun, TransactionOptions::default()).await.expect("a transaction");
     store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");

@@ -46,8 +46,8 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
             BeginOutcome::Open { transaction, .. } => transaction.roll_back().await,
             other => panic!("expected a transaction, got {other:?}"),
         }
-        let user = Some(claim.reservation.user);
-        let transaction = store(&pool).begin_without_key(user, TransactionOptions::default()).await;
+        let owner = Some(claim.reservation.owner);
+        let transaction = store(&pool).begin_without_key(owner, &claim.session, TransactionOptions::default()).await;
         transaction.expect("the store answers").roll_back().await;
     }
 }

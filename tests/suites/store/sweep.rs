@@ -8,13 +8,12 @@ use std::{
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    UserId,
     maintenance::Sweeper,
     migrations,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
-        MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, rows_read, until};
@@ -329,7 +328,7 @@ impl Store for Slow {
         self.store.abandoned(query).await
     }
 
-    async fn status(&self, user: UserId, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        self.store.status(user, resource).await
+    async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
+        self.store.status(session, resource).await
     }
 }

@@ -10,10 +10,10 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::JoinSet;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
-    IdempotencyLayer, UserId,
+    Caller, IdempotencyLayer, OwnerId, UserId,
     maintenance::Sweeper,
     policy::{Policies, UserPolicy},
-    store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
+    store::{CallSession, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -156,7 +156,8 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert!(lines.take().contains("ERROR"), "a panic is an error");
 
     let hasty = store.clone().timeout(Duration::from_secs(1));
-    let begin = || hasty.begin_without_key(Some(UserId::new(user)), TransactionOptions::default());
+    let session = CallSession::default();
+    let begin = || hasty.begin_without_key(Some(OwnerId::new(user)), &session, TransactionOptions::default());
     let open = begin().await.expect("a transaction");
     begin().await.expect_err("one user has one of three");
     let labels = [("cause", "user_limit")];
@@ -259,4 +260,17 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight_per_user"]);
     handler.open(1);
     running.await.expect("no panic").expect("a response");
+
+    // A caller that the application's resolver does not know how to name.
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).caller_resolver(
+        move |_: &http::HeaderMap, _: &http::Extensions| {
+            Ok(Some(Caller::new(UserId::from_text(&user.to_string().repeat(10))?)))
+        },
+    );
+    let wrapped = layer.build().expect("a layer").layer(shop::server(Counting::default()));
+    let mut client = ShopClient::new(shop::serve_in_memory(Routes::new(wrapped)).await);
+    lines.take();
+    client.create_order(shop::request(secret, None, Some(key))).await.expect_err("refused");
+    let labels = [("procedure", create), ("reason", "IDEMPOTENCY_CALLER_INVALID")];
+    check("caller", "idempotency_rejected_total", &labels, &["ERROR", create, "from 1 to 255 bytes", "360"]);
 }

@@ -19,7 +19,8 @@ pub(crate) async fn assert_clean(pool: &Pool) {
     }
     for connection in connections {
         let select =
-            "SELECT current_setting('app.current_user_id', true), current_setting('app.idempotency_token', true),
+            "SELECT concat(current_setting('app.current_user_id', true), current_setting('idempotency.owner', true)),
+                             current_setting('app.idempotency_token', true),
                              current_setting('idle_in_transaction_session_timeout'),
                              (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'),
                              (SELECT count(*) FROM pg_prepared_statements)";

@@ -82,11 +82,12 @@ async fn another_request_or_procedure_is_refused_while_the_first_runs() {
 
 fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
     use protobuf_canonical::RequestHash;
-    use tonic_idempotency::{IdempotencyKey, UserId, store};
-    let user = UserId::new(service.user.expect("a user"));
+    use tonic_idempotency::{IdempotencyKey, OwnerId, store};
+    let owner = OwnerId::new(service.user.expect("a user"));
     let key = IdempotencyKey::from(service.key.expect("a key"));
     store::Claim {
-        reservation: store::Reservation::new(user, key),
+        reservation: store::Reservation::new(owner, key),
+        session: store::CallSession::default(),
         procedure: crate::harness::CREATE_PROJECT.to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: std::time::Duration::from_secs(60),

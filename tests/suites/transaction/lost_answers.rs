@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use protobuf_canonical::RequestHash;
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    IdempotencyKey, Transaction, UserId,
+    IdempotencyKey, OwnerId, Transaction,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
     store::{
-        BeginOutcome, Claim, Completion, PostgresStore, Reservation, Store, StoreErrorKind, StoreTransaction,
-        StoredResponse, TransactionOptions,
+        BeginOutcome, CallSession, Claim, Completion, PostgresStore, Reservation, Store, StoreErrorKind,
+        StoreTransaction, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
@@ -49,7 +49,8 @@ async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, toki
 /// A transaction of this user in which a project was inserted.
 async fn open(store: &PostgresStore, user: Uuid) -> Box<dyn StoreTransaction> {
     let claim = Claim {
-        reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(Uuid::new_v4())),
+        reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(Uuid::new_v4())),
+        session: CallSession { user: Some(user), settings: None },
         procedure: CREATE_PROJECT.to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: Duration::from_secs(60),

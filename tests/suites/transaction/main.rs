@@ -14,4 +14,5 @@ mod prepared;
 mod replay_cache;
 mod resets;
 mod savepoints;
+mod session;
 mod without_key;

@@ -15,7 +15,7 @@ use tokio_postgres::Client;
 use tonic::Status;
 use tonic_idempotency::{
     Transaction,
-    store::{PostgresStore, Store as _, TransactionErrorKind, TransactionOptions},
+    store::{CallSession, PostgresStore, Store as _, TransactionErrorKind, TransactionOptions},
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
@@ -211,7 +211,7 @@ async fn close_the_connection_outside_of_a_runtime() {
     let pool = database.pool_with(1, COUNT);
     let store = store(&pool, Duration::from_secs(30));
     let options = TransactionOptions::default();
-    let transaction = store.begin_without_key(None, options).await.expect("a transaction");
+    let transaction = store.begin_without_key(None, &CallSession::default(), options).await.expect("a transaction");
     assert_eq!(open_transactions(&owner).await, 1);
     std::thread::spawn(move || drop(transaction)).join().expect("no panic");
     all_have_ended(&owner).await;

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     Transaction,
     store::{
-        PostgresStore, Savepoint, Store as _, StoreTransaction, TransactionError, TransactionErrorKind,
+        CallSession, PostgresStore, Savepoint, Store as _, StoreTransaction, TransactionError, TransactionErrorKind,
         TransactionOptions,
     },
 };
@@ -44,7 +44,7 @@ struct Open {
 
 impl Open {
     async fn begin(store: &PostgresStore) -> Self {
-        let begun = store.begin_without_key(None, TransactionOptions::default()).await;
+        let begun = store.begin_without_key(None, &CallSession::default(), TransactionOptions::default()).await;
         let engine = begun.expect("a transaction");
         let mut extensions = http::Extensions::new();
         engine.hand_out(&mut extensions);

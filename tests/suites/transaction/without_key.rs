@@ -13,7 +13,7 @@ use organization::proto::CreateProjectRequest;
 use tokio::sync::Semaphore;
 use tonic::{Code, Status, codec::CompressionEncoding};
 use tonic_idempotency::{
-    layer::IdempotencyLayerBuilder,
+    layer::{CallerFromExtensions, CallerResolver as _, IdempotencyLayerBuilder},
     policy::{ProcedureBuilder, UserPolicy},
     rejection::Reason,
 };
@@ -44,11 +44,11 @@ async fn counted(
 ) -> (Service, Arc<AtomicUsize>) {
     let arrived = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&arrived);
-    let user = move |_: &http::HeaderMap, extensions: &http::Extensions| {
+    let caller = move |headers: &http::HeaderMap, extensions: &http::Extensions| {
         counter.fetch_add(1, Ordering::SeqCst);
-        extensions.get().copied()
+        CallerFromExtensions.caller(headers, extensions)
     };
-    let build = |builder| build(IdempotencyLayerBuilder::user_resolver(builder, user));
+    let build = |builder| build(IdempotencyLayerBuilder::caller_resolver(builder, caller));
     (Service::built(database, database.pool(connections), without_user, build, insert).await, arrived)
 }
 

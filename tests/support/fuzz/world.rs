@@ -13,11 +13,11 @@ use prost_reflect::{DescriptorPool, MessageDescriptor};
 use protobuf_canonical::{Canonical, RequestHash};
 use tonic::body::Body;
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, UserId,
+    Caller, IdempotencyKey, IdempotencyLayer, UserId,
     connect::ConnectLayer,
     layer::CompressionEncoding,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode},
-    store::{Claim, ClaimOutcome, MemoryStore, Reservation, Store as _},
+    store::{CallSession, Claim, ClaimOutcome, MemoryStore, Reservation, Store as _},
 };
 use tower::{Service, ServiceExt as _, util::BoxCloneService};
 use tower_layer::Layer as _;
@@ -86,7 +86,7 @@ impl World {
         let mut request = Request::post(PROCEDURE)
             .header("content-type", content_type)
             .header(IdempotencyKey::HEADER, self.key.to_string())
-            .extension(self.user);
+            .extension(self.user.clone());
         if let Some(encoding) = encoding {
             request = request.header("grpc-encoding", encoding);
         }
@@ -106,7 +106,8 @@ impl World {
     /// Whether the key is free. Reserves it.
     pub(super) async fn key_is_free(&self) -> bool {
         let claim = Claim {
-            reservation: Reservation::new(self.user, self.key),
+            reservation: Reservation::new(Caller::new(self.user.clone()).owner(), self.key),
+            session: CallSession::default(),
             procedure: PROCEDURE.to_owned(),
             request_hash: RequestHash::from([0; 32]),
             lease: Duration::from_secs(60),

@@ -68,7 +68,7 @@ impl Reconciler for InvitesReconciler {
         &self,
         abandoned: Abandoned,
     ) -> Result<Reconciliation, Box<dyn std::error::Error + Send + Sync>> {
-        let caller = Caller { user: *abandoned.user.as_uuid() };
+        let caller = Caller::of_owner(abandoned.owner);
         let key = abandoned.key.as_uuid();
         let parameters: Parameters<'_> = &[(&caller.user, Type::UUID), (key, Type::UUID)];
         let found = self.database.select(caller, SELECT_INVITATION_OF_KEY, parameters).await?;

@@ -1,1 +1,1 @@
-CALL tenant.idempotency_status($1, $2, $3, NULL)
+CALL tenant.idempotency_status($1, $2, $3, $4, NULL)

@@ -37,7 +37,9 @@ use super::{
 /// }
 /// ```
 ///
-/// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction.
+/// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction, if the user's id
+///   is a UUID. [`session_settings`](crate::layer::IdempotencyLayerBuilder::session_settings) sets others, such as the
+///   tenant. The layer's own, `idempotency.owner`, is for the table of keys.
 /// - **Clones** are handles of the same transaction, for the handler's helpers. After the call has ended, statements of
 ///   every handle fail with [`TransactionErrorKind::Ended`]. A call whose client has hung up has ended, too, unless the
 ///   layer lets it go on.

@@ -45,12 +45,12 @@ async fn look(
     reservation: &Reservation,
     deadline: Instant,
 ) -> Result<Option<bool>, StoreError> {
-    let Reservation { user, key, token } = reservation;
+    let Reservation { owner, key, token } = reservation;
     let settled = connections
         .query_one_until(
             deadline,
             include_str!("../sql/settled.sql"),
-            &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)],
+            &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)],
         )
         .await?;
     let settled: bool = column(&settled, "settled")?;
@@ -60,7 +60,7 @@ async fn look(
         .query_one_until(
             deadline,
             include_str!("../sql/committed.sql"),
-            &[(user.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID), (token, Type::UUID)],
+            &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID), (token, Type::UUID)],
         )
         .await?;
     match (column(&committed, "committed")?, settled) {

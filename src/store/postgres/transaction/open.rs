@@ -13,14 +13,15 @@ use tokio_postgres::{Error, Row, error::SqlState, types::Type};
 
 use super::{Transaction, in_transaction::InTransaction, lookup::look_up, session::Session};
 use crate::{
+    caller::OwnerId,
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError, StoreErrorKind,
-        StoreTransaction, StoredResponse, TransactionOptions,
+        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
+        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
         postgres::{
             asked::{Asked, Failure, Reset},
             claim::{Begin, look},
-            columns::{Columns, on_foreign_reservation, on_lease_ended, resource_column},
+            columns::{Columns, on_foreign_reservation, on_lease_ended, resource_column, settings},
             connection::Connections,
             fault::Fault,
             operation::{Attempt, Operation},
@@ -30,7 +31,6 @@ use crate::{
         },
     },
     telemetry::Chain,
-    user::UserId,
 };
 
 /// The savepoint before the handler's first statement. The engine rolls back to it before it records a final error.
@@ -75,7 +75,7 @@ impl Open {
         options: TransactionOptions,
     ) -> Result<BeginOutcome, StoreError> {
         let deadline = transactions.look_ups.deadline();
-        let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.user), deadline));
+        let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.owner), deadline));
         let now = Instant::now();
         let patience = (deadline.saturating_duration_since(now) / 4).min(PATIENCE);
         let permit = match timeout_at(now + patience, &mut permit).await {
@@ -111,13 +111,16 @@ impl Open {
     /// Begins a transaction for a call without a key.
     pub(in crate::store::postgres) async fn begin_without_key(
         transactions: &Transactions,
-        user: Option<UserId>,
+        owner: Option<OwnerId>,
+        session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        let permit = transactions.permits.acquire(user, transactions.look_ups.deadline()).await?;
-        let user = user.map(|user| *user.as_uuid());
+        let permit = transactions.permits.acquire(owner, transactions.look_ups.deadline()).await?;
+        let owner = owner.map(|owner| *owner.as_uuid());
         let idle = options.idle.as_secs_f64();
-        let parameters: Parameters<'_> = &[(&user, Type::UUID), (&idle, Type::FLOAT8)];
+        let settings = settings(session);
+        let parameters: Parameters<'_> =
+            &[(&owner, Type::UUID), (&session.user, Type::UUID), (&idle, Type::FLOAT8), (&settings, Type::TEXT_ARRAY)];
         let operation = &Operation::new(&transactions.connections).leaving_nothing();
         let first = include_str!("../sql/begin_without_key.sql");
         let begin = |attempt| start(operation, attempt, options, first, parameters);
@@ -252,7 +255,7 @@ impl Claimed {
         let (request_hash, lease, retention) =
             (request_hash.as_bytes().as_slice(), lease.as_secs_f64(), completion.retention.as_secs_f64());
         let parameters: Parameters<'_> = &[
-            (reservation.user.as_uuid(), Type::UUID),
+            (reservation.owner.as_uuid(), Type::UUID),
             (reservation.key.as_uuid(), Type::UUID),
             (&reservation.token, Type::UUID),
             (procedure, Type::TEXT),

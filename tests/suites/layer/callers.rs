@@ -1,0 +1,196 @@
+//! Callers of any form, in a scope or in none.
+
+use std::error::Error;
+
+use http::{Extensions, HeaderMap};
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
+use tonic_idempotency::{
+    Caller, Scope, UserId,
+    layer::IdempotencyLayerBuilder,
+    policy::{Policies, ScopePolicy, UserPolicy},
+    rejection::Reason,
+    store::{MemoryStore, PostgresStore, Store},
+};
+use tonic_idempotency_tests::{
+    Database,
+    shop::{self, proto::CreateOrderRequest},
+    until,
+};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{Seen, Shop, assert_rejected},
+};
+
+/// Reads the caller from the headers `user` and `scope`, as an application's own resolver reads it from a token.
+fn of_headers(headers: &HeaderMap, _: &Extensions) -> Result<Option<Caller>, Box<dyn Error + Send + Sync>> {
+    let header = |name| headers.get(name).map(|value| value.to_str()).transpose();
+    let Some(user) = header("user")? else { return Ok(None) };
+    let caller = Caller::new(UserId::from_text(user)?);
+    Ok(Some(match header("scope")? {
+        Some(scope) => caller.in_scope(Scope::from_text(scope)?),
+        None => caller,
+    }))
+}
+
+async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
+    Shop::with(|builder| build(builder.store(MemoryStore::new()).caller_resolver(of_headers))).await
+}
+
+fn request(who: (&str, Option<&str>), name: &str, key: Option<Uuid>) -> tonic::Request<CreateOrderRequest> {
+    let mut request = shop::request(name, None, key);
+    for (header, value) in [("user", Some(who.0)), ("scope", who.1)] {
+        if let Some(value) = value {
+            request.metadata_mut().insert(header, value.parse().expect("metadata"));
+        }
+    }
+    request
+}
+
+async fn create(shop: &Shop, who: (&str, Option<&str>), name: &str) -> Result<Seen, Status> {
+    shop.client.clone().create_order(request(who, name, shop.key)).await.map(Seen::of)
+}
+
+async fn cancel(shop: &Shop, who: (&str, Option<&str>), name: &str) -> Result<Seen, Status> {
+    shop.client.clone().cancel(request(who, name, shop.key)).await.map(Seen::of)
+}
+
+/// Different callers, of which some are easily taken for others.
+const CALLERS: [(&str, Option<&str>); 6] = [
+    ("auth0|x", Some("acme")),
+    ("auth0|x", Some("globex")),
+    ("auth0|x", None),
+    ("acme", Some("auth0|x")),
+    ("0198c0de-0000-7000-8000-00000000000a", None),
+    ("0198c0de-0000-7000-8000-00000000000a", Some("acme")),
+];
+
+async fn share_nothing(store: impl Store) {
+    let shop = Shop::with(|builder| builder.store(store).caller_resolver(of_headers)).await;
+    let mut first = Vec::new();
+    for (number, who) in CALLERS.into_iter().enumerate() {
+        // Each has a request of its own: with a shared key, its hash would be refused.
+        let name = number.to_string();
+        let seen = create(&shop, who, &name).await.expect("a first call");
+        seen.assert("processing", false);
+        first.push(seen.message);
+        cancel(&shop, who, &name).await.expect_err("the key of another procedure, of this caller");
+    }
+    for (number, who) in CALLERS.into_iter().enumerate() {
+        let seen = create(&shop, who, &number.to_string()).await.expect("a replay");
+        seen.assert("processing", true);
+        assert_eq!(seen.message, first[number], "{who:?}");
+        let status = create(&shop, who, "another").await.expect_err("another request, of this caller");
+        assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    }
+    assert_eq!(shop.handler.finished(), CALLERS.len());
+}
+
+#[tokio::test]
+async fn two_scopes_never_share_a_key_a_hash_or_a_replay() {
+    share_nothing(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn two_scopes_never_share_a_key_a_hash_or_a_replay_on_postgres() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool(4), resource_types());
+    share_nothing(store.timeout(std::time::Duration::from_secs(30))).await;
+}
+
+/// Replays of `Cancel` come from memory, as it creates no tracked resource.
+#[tokio::test]
+async fn two_scopes_share_no_replay_from_memory() {
+    let shop = shop_with(|builder| builder).await;
+    for who in CALLERS {
+        for replayed in [false, true, true] {
+            cancel(&shop, who, "a").await.expect("a call").assert("completed", replayed);
+        }
+    }
+    assert_eq!(shop.handler.finished(), CALLERS.len());
+}
+
+/// `Cancel` lets its duplicates wait for the call that runs.
+#[tokio::test]
+async fn a_call_does_not_wait_for_one_of_another_scope() {
+    let shop = shop_with(|builder| builder).await;
+    let calls: Vec<JoinHandle<_>> = CALLERS
+        .into_iter()
+        .map(|who| {
+            let shop = shop.with_key(shop.key);
+            tokio::spawn(async move { cancel(&shop, who, "hold").await })
+        })
+        .collect();
+    until("all of them run", async || shop.handler.started() == CALLERS.len()).await;
+    shop.handler.open(CALLERS.len());
+    for call in calls {
+        call.await.expect("no panic").expect("a call").assert("completed", false);
+    }
+}
+
+#[tokio::test]
+async fn a_user_keeps_its_records_if_its_uuid_arrives_as_a_text() {
+    let store = MemoryStore::new();
+    let before = Shop::on(store.clone()).await;
+    let first = before.create("a").await.expect("a first call");
+    let after = Shop::with(|builder| builder.store(store).caller_resolver(of_headers)).await;
+    let user = before.user.expect("a user").to_string();
+    let seen = create(&Shop { key: before.key, ..after }, (&user, None), "a").await.expect("a replay");
+    assert_eq!(seen, Seen { replayed: Some("true".to_owned()), ..first });
+}
+
+#[tokio::test]
+async fn a_user_has_limits_of_its_own_in_each_scope() {
+    let shop = shop_with(|builder| builder.max_in_flight_per_user(1)).await;
+    let [acme, globex] = ["acme", "globex"].map(|scope| ("auth0|x", Some(scope)));
+    let running = {
+        let shop = shop.with_key(Some(Uuid::new_v4()));
+        tokio::spawn(async move { create(&shop, acme, "hold").await })
+    };
+    until("it runs", async || shop.handler.started() == 1).await;
+    let status = create(&shop, acme, "a").await.expect_err("at the limit");
+    assert_rejected(&status, Code::ResourceExhausted, Reason::Overloaded);
+    create(&shop, globex, "a").await.expect("a call in another scope");
+    shop.handler.open(1);
+    running.await.expect("no panic").expect("the call at the limit");
+}
+
+/// Whatever the policies, such a call does not run, neither protected nor unprotected.
+#[tokio::test]
+async fn a_call_with_an_id_that_is_empty_or_too_long_is_refused() {
+    let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
+    let shop = shop_with(|builder| builder.policies(policies).degrade_gracefully()).await;
+    let [longest, long] = [255, 256].map(|length| "x".repeat(length));
+    for who in [(&*long, None), ("", None), ("alice", Some(&*long)), ("alice", Some("")), (&*long, Some("acme"))] {
+        let status = create(&shop, who, "a").await.expect_err("refused");
+        assert_rejected(&status, Code::Internal, Reason::CallerInvalid);
+        assert!(!status.message().contains('x'), "{status:?}");
+    }
+    assert_eq!(shop.handler.started(), 0);
+    create(&shop, (&longest, Some(&longest)), "a").await.expect("a call").assert("processing", false);
+}
+
+#[tokio::test]
+async fn a_call_without_a_scope_is_refused_if_that_is_the_policy() {
+    let shop = shop_with(|builder| builder.on_no_scope(ScopePolicy::Reject)).await;
+    let status = create(&shop, ("auth0|x", None), "a").await.expect_err("refused");
+    assert_rejected(&status, Code::Unauthenticated, Reason::NoScope);
+    let status = shop.create("a").await.map(drop);
+    // A UUID in no scope is no exception.
+    assert_rejected(&status.expect_err("refused"), Code::Unauthenticated, Reason::NoScope);
+    let nobody = Shop { user: None, ..shop.with_key(shop.key) };
+    assert_rejected(&nobody.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    assert_eq!(shop.handler.started(), 0);
+
+    create(&shop, ("auth0|x", Some("acme")), "a").await.expect("a call in a scope").assert("processing", false);
+    create(&shop.with_key(None), ("auth0|x", None), "a").await.expect("a call without a key");
+    assert_eq!(shop.handler.finished(), 2);
+}
+
+#[tokio::test]
+async fn a_call_without_a_scope_runs_by_default() {
+    let shop = shop_with(|builder| builder).await;
+    create(&shop, ("auth0|x", None), "a").await.expect("a call").assert("processing", false);
+}
