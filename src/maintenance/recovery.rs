@@ -195,7 +195,7 @@ impl Recovery {
         let call = Arc::new(Call {
             procedure: Arc::clone(procedure),
             reservation: Reservation::new(abandoned.user, abandoned.key),
-            request_hash: abandoned.request_hash,
+            request_hashes: abandoned.request,
             request: None,
             deadline: None,
             disconnected: None,

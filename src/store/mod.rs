@@ -19,7 +19,7 @@ mod store;
 mod transaction;
 mod types;
 
-pub use protobuf_canonical::RequestHash;
+pub use protobuf_canonical::{RequestHash, RequestHashes};
 
 pub(crate) use self::erased::DynStore;
 #[cfg(feature = "postgres")]

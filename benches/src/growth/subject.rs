@@ -94,7 +94,7 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
     let claim = Claim {
         reservation: Reservation::new(UserId::new(ALICE), IdempotencyKey::from(key)),
         procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
-        request_hash: RequestHash::from([7; 32]),
+        request: RequestHash::from([7; 32]).into(),
         lease: MINUTES,
         retention: DAY,
         on_lease_ended: LeasePolicy::Rerun,

@@ -26,7 +26,7 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     Claim {
         reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(key)),
         procedure: PROCEDURE.to_owned(),
-        request_hash: RequestHash::from(HASH),
+        request: RequestHash::from(HASH).into(),
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,

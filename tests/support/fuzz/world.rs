@@ -108,7 +108,7 @@ impl World {
         let claim = Claim {
             reservation: Reservation::new(self.user, self.key),
             procedure: PROCEDURE.to_owned(),
-            request_hash: RequestHash::from([0; 32]),
+            request: RequestHash::from([0; 32]).into(),
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
             on_lease_ended: LeasePolicy::Refuse,
