@@ -3,7 +3,7 @@
 use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=data/proto");
+    println!("cargo:rerun-if-changed=data");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let mut compiler = compiler()?;
     compiler.open_file("shop/v1/shop.proto")?;
@@ -36,12 +36,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         .include_file("orders.rs")
         .out_dir(orders)
         .compile()?;
+    for version in ["before", "after"] {
+        let mut compiler = compiler_of(&format!("data/proto-versions/{version}"))?;
+        compiler.open_file("deploy/v1/orders.proto")?;
+        fs::write(out.join(format!("deploy-{version}.fds")), compiler.encode_file_descriptor_set())?;
+    }
     Ok(())
 }
 
 fn compiler() -> Result<protox::Compiler, Box<dyn Error>> {
-    let mut compiler =
-        protox::Compiler::new([PathBuf::from("data/proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
+    compiler_of("data/proto")
+}
+
+fn compiler_of(folder: &str) -> Result<protox::Compiler, Box<dyn Error>> {
+    let mut compiler = protox::Compiler::new([PathBuf::from(folder), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
     compiler.include_imports(true);
     Ok(compiler)
 }

@@ -29,7 +29,7 @@ CREATE SCHEMA IF NOT EXISTS authn;
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 1 $version$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 2 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
@@ -107,13 +107,14 @@ $create$;
 
 -- The columns that the Go interceptor's table does not have. They are nullable or have a default, so that the Go
 -- interceptor's statements still work. response_metadata holds the headers and trailers that are replayed with the
--- message, as encoded by the layer; NULL if there are none.
+-- message, as encoded by the layer; NULL if there are none. arrival_hash is the hash of the request as it arrived; NULL if
+-- it is request_hash, that of the canonical encoding, or not known.
 DO $columns$
 BEGIN
     IF (SELECT count(*) FROM pg_attribute a
         WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND NOT a.attisdropped
           AND a.attname IN ('token', 'lease_expires', 'attempts', 'outcome_unknown', 'response_not_stored',
-                            'response_metadata', 'error_bytes')) < 7 THEN
+                            'response_metadata', 'error_bytes', 'arrival_hash')) < 8 THEN
         ALTER TABLE tenant.idempotency_keys
             ADD COLUMN IF NOT EXISTS token               uuid,
             ADD COLUMN IF NOT EXISTS lease_expires       timestamptz,
@@ -121,7 +122,8 @@ BEGIN
             ADD COLUMN IF NOT EXISTS outcome_unknown     boolean NOT NULL DEFAULT false,
             ADD COLUMN IF NOT EXISTS response_not_stored boolean NOT NULL DEFAULT false,
             ADD COLUMN IF NOT EXISTS response_metadata   bytea,
-            ADD COLUMN IF NOT EXISTS error_bytes         bytea;
+            ADD COLUMN IF NOT EXISTS error_bytes         bytea,
+            ADD COLUMN IF NOT EXISTS arrival_hash        bytea;
     END IF;
 END
 $columns$;
@@ -169,6 +171,13 @@ BEGIN
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_outcome
             CHECK (num_nonnulls(response_bytes, error_bytes, nullif(outcome_unknown, false)) <= 1) NOT VALID;
+    END IF;
+
+    IF NOT EXISTS (
+        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_arrival_hash'
+    ) THEN
+        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_arrival_hash
+            CHECK (length(arrival_hash) = 32) NOT VALID;
     END IF;
 END
 $adopt$;

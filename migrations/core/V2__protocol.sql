@@ -75,6 +75,14 @@ RETURN CASE
     ELSE 'abandoned'
 END;
 
+-- Returns whether two requests are the same: whether any hash of the one equals any of the other. The first two are of a
+-- row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_same_request(
+    p_recorded_hash bytea, p_recorded_arrival bytea, p_request_hash bytea, p_arrival_hash bytea
+) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY[p_recorded_hash, p_recorded_arrival] && ARRAY[p_request_hash, p_arrival_hash]; -- NULL equals nothing
+
 -- Returns the time until p_time in whole milliseconds, limited to a hundred years; negative if p_time is in the past.
 CREATE OR REPLACE FUNCTION tenant.idempotency_milliseconds_until(p_time timestamptz) RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -106,8 +114,8 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
 -- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
 --
--- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure` and `recorded_hash`
--- with its own.
+-- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure`, `recorded_hash` and
+-- `recorded_arrival` with its own. A takeover leaves them as they are.
 --
 -- Reads the row first, so that a retry writes nothing. Each statement sees everything committed before the statement
 -- began (READ COMMITTED): if a row appears between two statements, the next one finds it; if it disappears, the loop
@@ -122,6 +130,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     p_token          uuid,
     p_procedure      text,
     p_request_hash   bytea,
+    p_arrival_hash   bytea, -- of the request as it arrived; NULL if it is p_request_hash
     p_lease          double precision, -- seconds
     p_retention      double precision, -- seconds
     p_on_lease_ended text, -- for the same request without an outcome: 'rerun' and 'reconcile' take over, 'refuse' does not
@@ -134,6 +143,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
+    OUT recorded_arrival   bytea,
     OUT response           bytea,
     OUT metadata           bytea,
     OUT error              bytea,
@@ -165,21 +175,21 @@ BEGIN
     END IF;
 
     FOR v_round IN 1..16 LOOP
-        SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.response_bytes,
-               k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
+        SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.arrival_hash,
+               k.response_bytes, k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
                tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
                tenant.idempotency_milliseconds_until(k.expires),
                CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END
-        INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms,
-             v_policy
+        INTO state, recorded_procedure, recorded_hash, recorded_arrival, response, metadata, error, resource,
+             lease_left_ms, expires_in_ms, v_policy
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
         IF state IS NULL THEN
             INSERT INTO tenant.idempotency_keys
-                (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
+                (idempotency_key, user_id, procedure, request_hash, arrival_hash, token, lease_expires, expires)
             VALUES
-                (p_key, p_user, p_procedure, p_request_hash, p_token, clock_timestamp() + v_lease,
+                (p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, clock_timestamp() + v_lease,
                  clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)))
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
             IF FOUND THEN
@@ -195,7 +205,7 @@ BEGIN
               AND v_policy <> 'refuse'
               AND (state = 'abandoned' OR v_policy = 'reconcile')
               AND recorded_procedure = p_procedure
-              AND recorded_hash = p_request_hash THEN
+              AND tenant.idempotency_same_request(recorded_hash, recorded_arrival, p_request_hash, p_arrival_hash) THEN
             state := NULL;
             UPDATE tenant.idempotency_keys k
             SET token         = p_token,
@@ -205,7 +215,7 @@ BEGIN
             WHERE k.idempotency_key = p_key
               AND k.user_id = p_user
               AND k.procedure = p_procedure
-              AND k.request_hash = p_request_hash
+              AND tenant.idempotency_same_request(k.request_hash, k.arrival_hash, p_request_hash, p_arrival_hash)
               AND k.response_bytes IS NULL
               AND k.error_bytes IS NULL
               AND k.expires > clock_timestamp()

@@ -115,6 +115,7 @@ BEGIN
             p_token           uuid,
             p_procedure       text,
             p_request_hash    bytea,
+            p_arrival_hash    bytea,
             p_lease           double precision, -- seconds
             p_on_lease_ended  text,
             p_on_foreign      text,
@@ -140,10 +141,10 @@ BEGIN
 
             FOR v_round IN 1..2 LOOP
                 INSERT INTO tenant.idempotency_keys
-                    (idempotency_key, user_id, token, procedure, request_hash, response_bytes, response_metadata,
-                     response_not_stored, error_bytes, expires %s)
-                VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_response, p_metadata, p_not_stored, p_error,
-                        clock_timestamp() + make_interval(secs => p_retention) %s)
+                    (idempotency_key, user_id, token, procedure, request_hash, arrival_hash, response_bytes,
+                     response_metadata, response_not_stored, error_bytes, expires %s)
+                VALUES (p_key, p_user, p_token, p_procedure, p_request_hash, p_arrival_hash, p_response, p_metadata,
+                        p_not_stored, p_error, clock_timestamp() + make_interval(secs => p_retention) %s)
                 ON CONFLICT (idempotency_key, user_id) DO NOTHING;
                 IF FOUND THEN
                     RETURN;
@@ -157,7 +158,8 @@ BEGIN
                        OR (k.response_bytes IS NULL
                            AND k.error_bytes IS NULL
                            AND k.procedure = p_procedure
-                           AND k.request_hash = p_request_hash
+                           AND tenant.idempotency_same_request(
+                                   k.request_hash, k.arrival_hash, p_request_hash, p_arrival_hash)
                            AND CASE WHEN k.lease_expires IS NULL
                                     THEN p_on_foreign <> 'in_progress'
                                          AND k.created + make_interval(secs => p_lease) <= clock_timestamp()

@@ -35,19 +35,29 @@ RETURN hashtextextended(
     encode(sha256(tenant.idempotency_seed() || uuid_send(p_user) || uuid_send(p_key)), 'hex') COLLATE "C", 0
 );
 
--- Returns a number of a request: the upper half is of the procedure, the lower half of the request hash.
-CREATE OR REPLACE FUNCTION tenant.idempotency_request_id(p_procedure text, p_request_hash bytea) RETURNS integer
+-- Returns the numbers of a request, one for each of its hashes: the lower half is of the hash, the upper half of the
+-- procedure, and its lowest bit says whether there are two numbers.
+CREATE OR REPLACE FUNCTION tenant.idempotency_request_ids(p_procedure text, p_request_hash bytea, p_arrival_hash bytea)
+RETURNS integer[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ((hashtext(p_procedure COLLATE "C") & 65535) << 16) | (get_byte(p_request_hash, 0) << 8) | get_byte(p_request_hash, 1);
+RETURN ARRAY(
+    SELECT ((hashtext(p_procedure COLLATE "C") & 65534) << 16)
+           | ((p_arrival_hash IS NOT NULL)::integer << 16)
+           | (get_byte(h.hash, 0) << 8)
+           | get_byte(h.hash, 1)
+    FROM unnest(ARRAY[p_request_hash, p_arrival_hash]) h (hash)
+    WHERE h.hash IS NOT NULL
+);
 
--- Compares p_request with the request whose handler runs in the transaction that holds a key's lock: 'running' if they are
--- the same, 'running_procedure' or 'running_request' for the part that differs; 'running' if it cannot be determined.
+-- Compares the request with these numbers with the one whose handler runs in the transaction that holds a key's lock:
+-- 'running' if they are the same, 'running_procedure' or 'running_request' for the part that differs; 'running' if it cannot
+-- be determined.
 --
--- A transaction whose handler will run tells its request by a second lock: a shared one, whose class is the upper half of
--- the key's lock and whose number is tenant.idempotency_request_id. A transaction that holds the key's lock only while it
--- looks does not have it. Reads pg_locks only once: between two reads, a connection may have moved on to another
--- transaction.
-CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_request integer) RETURNS text
+-- A transaction whose handler will run tells its request by further locks: shared ones, whose class is the upper half of the
+-- key's lock and whose numbers are tenant.idempotency_request_ids. A transaction that holds the key's lock only while it
+-- looks does not have them. Reads pg_locks only once: between two reads, a connection may have moved on to another
+-- transaction. Of two locks, only one may be there yet.
+CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_requests integer[]) RETURNS text
 LANGUAGE sql VOLATILE
 BEGIN ATOMIC
     WITH locks AS MATERIALIZED (
@@ -57,16 +67,16 @@ BEGIN ATOMIC
           AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
           AND l.granted
     )
-    SELECT coalesce(min(
-        CASE
-            WHEN theirs.request = p_request THEN 'running'
-            WHEN theirs.request >> 16 <> p_request >> 16 THEN 'running_procedure'
-            ELSE 'running_request'
-        END
-    ), 'running')
+    SELECT CASE
+        WHEN count(*) = 0 OR count(DISTINCT theirs.request) <= max((theirs.request >> 16) & 1) THEN 'running'
+        WHEN bool_or((ours.request | 65536) = (theirs.request | 65536)) THEN 'running'
+        WHEN bool_or(ours.request >> 17 = theirs.request >> 17) THEN 'running_request'
+        ELSE 'running_procedure'
+    END
     FROM locks l
     JOIN locks r ON r.pid = l.pid AND r.objsubid = 2 AND r.classid = l.classid AND r.mode = 'ShareLock'
     CROSS JOIN LATERAL (SELECT r.objid::bigint::bit(32)::integer AS request) theirs
+    CROSS JOIN unnest(p_requests) AS ours (request)
     WHERE l.objsubid = 1
       AND l.mode = 'ExclusiveLock'
       AND l.classid = ((p_lock >> 32) & 4294967295)::oid
@@ -100,6 +110,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_token          uuid,
     p_procedure      text,
     p_request_hash   bytea,
+    p_arrival_hash   bytea,
     p_lease          double precision, -- seconds, of a reservation without a lease
     p_idle           double precision, -- seconds
     p_on_lease_ended text,
@@ -110,6 +121,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
+    OUT recorded_arrival   bytea,
     OUT response           bytea,
     OUT metadata           bytea,
     OUT error              bytea,
@@ -124,6 +136,7 @@ SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
+    v_requests CONSTANT integer[] := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
     v_held boolean := pg_try_advisory_xact_lock(v_lock);
     v_policy text;
     v_seen text;
@@ -138,20 +151,20 @@ BEGIN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
 
-    SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.response_bytes,
-           k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
+    SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.arrival_hash,
+           k.response_bytes, k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
            tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
            tenant.idempotency_milliseconds_until(k.expires),
            CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END,
            concat(k.id, ' ', k.token)
-    INTO state, recorded_procedure, recorded_hash, response, metadata, error, resource, lease_left_ms, expires_in_ms,
-         v_policy, v_seen
+    INTO state, recorded_procedure, recorded_hash, recorded_arrival, response, metadata, error, resource, lease_left_ms,
+         expires_in_ms, v_policy, v_seen
     FROM tenant.idempotency_keys k
     WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
-        state := tenant.idempotency_holder(v_lock, tenant.idempotency_request_id(p_procedure, p_request_hash));
+        state := tenant.idempotency_holder(v_lock, v_requests);
         lease_left_ms := 1000 * p_idle;
         RETURN;
     END IF;
@@ -162,7 +175,7 @@ BEGIN
         state := 'acquired';
         v_set := set_config('app.idempotency_seen', v_seen, true);
     ELSIF recorded_procedure = p_procedure
-          AND recorded_hash = p_request_hash
+          AND tenant.idempotency_same_request(recorded_hash, recorded_arrival, p_request_hash, p_arrival_hash)
           AND (state = 'abandoned' AND v_policy <> 'refuse' OR state = 'unknown' AND v_policy = 'reconcile') THEN
         -- A reservation left behind by a server in reserved mode.
         state := 'taken_over';
@@ -174,9 +187,8 @@ BEGIN
     END IF;
 
     IF state IN ('acquired', 'taken_over') THEN
-        v_held := pg_try_advisory_xact_lock_shared(
-            (v_lock >> 32)::integer, tenant.idempotency_request_id(p_procedure, p_request_hash)
-        );
+        PERFORM pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, r.request)
+        FROM unnest(v_requests) AS r (request);
     END IF;
 END
 $begin$;

@@ -17,7 +17,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
     user_id         uuid,
     idempotency_key uuid,
     procedure       text,
-    request_hash    bytea
+    request_hash    bytea,
+    arrival_hash    bytea
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $abandoned$
@@ -32,7 +33,7 @@ BEGIN
             set_config('app.idempotency_sight', 'recovery', true);
 
     RETURN QUERY
-    SELECT k.user_id, k.idempotency_key, k.procedure, k.request_hash
+    SELECT k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
     FROM tenant.idempotency_keys k
     WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid
       AND k.response_bytes IS NULL

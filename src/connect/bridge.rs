@@ -15,7 +15,7 @@ use protobuf_canonical::json::{Json, JsonError};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower::{Service, ServiceExt as _};
 
-use crate::blocking::read_message;
+use crate::{blocking::read_message, grpc::WrittenMessage};
 
 use super::{
     error::Errors,
@@ -88,15 +88,15 @@ where
     R::Error: Into<StdError>,
 {
     let message = message.encoded()?;
-    let message = match format {
+    let request = match format {
         CodecFormat::Json => {
-            let (json, input) = (Arc::clone(json), method.descriptor.input());
-            let read = read_message(message.len(), move || json.decode(&input, &message)).await;
-            read.map_err(|interrupted| ConnectError::internal(interrupted.to_string()))?.map_err(invalid)?
+            let written = read_json(json, method, message).await?;
+            let mut request = request::grpc(&method.descriptor, context, &written.message)?;
+            request.extensions_mut().insert(written);
+            request
         }
-        _ => message,
+        _ => request::grpc(&method.descriptor, context, &message)?,
     };
-    let request = request::grpc(&method.descriptor, context, &message)?;
     let response = service.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error.into())))?;
     let mut response = response::connect(response, errors).await?;
     if format == CodecFormat::Json {
@@ -105,6 +105,13 @@ where
         response.body = message.into();
     }
     Ok(response)
+}
+
+async fn read_json(json: &Arc<Json>, method: &Method, text: Bytes) -> Result<WrittenMessage, ConnectError> {
+    let (json, input, written) = (Arc::clone(json), method.descriptor.input(), text.clone());
+    let read = read_message(text.len(), move || json.decode(&input, &text)).await;
+    let message = read.map_err(|interrupted| ConnectError::internal(interrupted.to_string()))?.map_err(invalid)?;
+    Ok(WrittenMessage { json: written, message })
 }
 
 fn invalid(error: JsonError) -> ConnectError {

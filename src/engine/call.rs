@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::RequestHashes;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) struct Call {
     /// Who makes the call; `None` for a recovery, which knows the owner alone.
     pub(crate) caller: Option<Caller>,
     pub(crate) session: CallSession,
-    pub(crate) request_hash: RequestHash,
+    pub(crate) request_hashes: RequestHashes,
     /// The encoded request message, for the reconciler; `None` if the procedure has none, or if only the hash is known.
     pub(crate) request: Option<Bytes>,
     /// The time until which the client waits.
@@ -40,7 +40,7 @@ impl Call {
             reservation: self.reservation,
             session: self.session.clone(),
             procedure: self.procedure.path().to_owned(),
-            request_hash: self.request_hash,
+            request: self.request_hashes.clone(),
             lease: policies.lease,
             retention: policies.retention,
             on_lease_ended: policies.on_lease_ended,

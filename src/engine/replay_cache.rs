@@ -6,7 +6,7 @@
 
 use std::{hash::RandomState, sync::Arc, time::Duration};
 
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::RequestHashes;
 use quick_cache::{
     OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle},
@@ -41,7 +41,7 @@ type Id = (OwnerId, IdempotencyKey);
 /// A replay, and the call that it belongs to.
 struct Entry {
     procedure: Arc<Procedure>,
-    request_hash: RequestHash,
+    request: RequestHashes,
     recorded: Recorded,
     /// The time at which the store was asked, and how long its answer holds from then on.
     asked: ClockReading,
@@ -79,7 +79,7 @@ impl ReplayCache {
         }
         let entry = Entry {
             procedure: Arc::clone(&call.procedure),
-            request_hash: call.request_hash,
+            request: call.request_hashes.clone(),
             recorded: recorded.clone(),
             asked,
             lives: lives.min(self.max_age),
@@ -98,7 +98,7 @@ impl ReplayCache {
 
 impl Entry {
     fn is_of(&self, call: &Call) -> bool {
-        self.procedure.path() == call.procedure.path() && self.request_hash == call.request_hash
+        self.procedure.path() == call.procedure.path() && self.request.same_request(&call.request_hashes)
     }
 
     fn is_live(&self, now: ClockReading) -> bool {

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use super::{call::Call, recorded::Recorded};
 use crate::{caller::OwnerId, key::IdempotencyKey};
 
-/// The leaders of this process, by owner, key, hash of the request, and path of the procedure.
+/// The leaders of this process, by owner, key, hash of the request, and path of the procedure. All know the same schema, so
+/// that the canonical hash is enough.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
     leaders: Mutex<HashMap<Id, watch::Receiver<Published>>>,
@@ -31,8 +32,8 @@ pub(super) enum Role {
 
 impl SingleFlight {
     pub(super) fn join(self: &Arc<Self>, call: &Call) -> Role {
-        let id =
-            (call.reservation.owner, call.reservation.key, *call.request_hash.as_bytes(), call.procedure.shared_path());
+        let canonical = *call.request_hashes.canonical().as_bytes();
+        let id = (call.reservation.owner, call.reservation.key, canonical, call.procedure.shared_path());
         match self.lock().entry(id.clone()) {
             Entry::Occupied(entry) => Role::Follower(entry.get().clone()),
             Entry::Vacant(entry) => {

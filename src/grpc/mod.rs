@@ -8,6 +8,7 @@ mod metadata;
 mod request;
 mod response;
 mod stored_error;
+mod written_message;
 
 pub use self::compression::CompressionEncoding;
 #[cfg(feature = "connect")]
@@ -22,4 +23,5 @@ pub(crate) use self::{
     request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
     stored_error::Encoded,
+    written_message::WrittenMessage,
 };

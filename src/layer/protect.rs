@@ -23,7 +23,7 @@ use crate::{
         admission::Admitted, dispatch::dispatch, handler::ReadyService, state::Engine, without_key::run_without_key,
     },
     future::ResponseFuture,
-    grpc::{Encoding, UnaryResponse, drain_for, grpc_timeout},
+    grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},
     key::IdempotencyKey,
     rejection::Rejection,
     store::CallSession,
@@ -78,8 +78,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match route(&self.shared, &request) {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let route = route(&self.shared, &request);
+        if !matches!(route, Route::Protect { .. }) {
+            // It may be large, and is not compared.
+            request.extensions_mut().remove::<WrittenMessage>();
+        }
+        match route {
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
             Route::Protect { engine, protected, key, caller, admitted } => {
                 let read = (request, self.shared.request_limits);

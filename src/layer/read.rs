@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::Request;
-use protobuf_canonical::{CanonicalError, CanonicalErrorKind, RequestHash};
+use protobuf_canonical::{Canonical, CanonicalError, CanonicalErrorKind, RequestHashes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     blocking::read_message,
     engine::{admission::Admitted, call::Call},
-    grpc::{RequestError, UnaryRequest, WireError, buffer},
+    grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer},
     key::IdempotencyKey,
     policy::{DisconnectPolicy, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
@@ -39,7 +39,7 @@ pub(super) async fn read(
     let Protected { procedure, canonical: _, accepted } = &*protected;
     let reading = UnaryRequest::read(request, limits.bytes, accepted);
     let mut request = within(limits.time, reading).await.map_err(|error| refused(&protected, error))?;
-    let request_hash = hash(&protected, request.message()).await?;
+    let request_hashes = Hashing::of(&mut request).run(&protected).await?;
     admitted.set_bytes(request.message().len());
     request.extensions_mut().insert(key);
     let KnownCaller { caller, owner, session } = caller;
@@ -49,7 +49,7 @@ pub(super) async fn read(
         reservation: Reservation::new(owner, key),
         caller: Some(caller),
         session,
-        request_hash,
+        request_hashes,
         request: policies.reconciles().then(|| request.message().clone()),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
@@ -67,11 +67,36 @@ pub(super) async fn read_without_key(
     within(limits.time, buffer(request, limits.bytes)).await.map_err(|error| refused(protected, error))
 }
 
-async fn hash(protected: &Arc<Protected>, message: &Bytes) -> Result<RequestHash, Status> {
-    let (encoder, message) = (Arc::clone(protected), message.clone());
-    let hash = read_message(message.len(), move || encoder.canonical.hash(&message)).await;
-    let hash = hash.map_err(|interrupted| Status::internal(interrupted.to_string()))?;
-    hash.map_err(|error| reject(&protected.procedure, not_hashed(error)))
+/// The message whose hashes are computed.
+struct Hashing {
+    message: Bytes,
+    /// The message as its client wrote it in JSON.
+    json: Option<Bytes>,
+}
+
+impl Hashing {
+    fn of(request: &mut UnaryRequest) -> Self {
+        let message = request.message().clone();
+        let written: Option<WrittenMessage> = request.extensions_mut().remove();
+        // A layer in between may have changed the message.
+        let json = written.filter(|written| written.message == message).map(|written| written.json);
+        Self { message, json }
+    }
+
+    async fn run(self, protected: &Arc<Protected>) -> Result<RequestHashes, Status> {
+        let encoder = Arc::clone(protected);
+        let hashes = read_message(self.message.len(), move || self.hashes(&encoder.canonical)).await;
+        let hashes = hashes.map_err(|interrupted| Status::internal(interrupted.to_string()))?;
+        hashes.map_err(|error| reject(&protected.procedure, not_hashed(error)))
+    }
+
+    fn hashes(&self, canonical: &Canonical) -> Result<RequestHashes, CanonicalError> {
+        match &self.json {
+            #[cfg(feature = "connect")]
+            Some(json) => canonical.hashes_of_json(&self.message, json),
+            _ => canonical.hashes(&self.message),
+        }
+    }
 }
 
 fn not_hashed(error: CanonicalError) -> Rejection {

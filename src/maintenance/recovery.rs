@@ -198,7 +198,7 @@ impl Recovery {
             reservation: Reservation::new(abandoned.owner, abandoned.key),
             caller: None,
             session: CallSession::of_owner(abandoned.owner),
-            request_hash: abandoned.request_hash,
+            request_hashes: abandoned.request,
             request: None,
             deadline: None,
             disconnected: None,

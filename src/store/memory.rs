@@ -19,7 +19,7 @@ use crate::{
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
 };
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::RequestHashes;
 
 /// A store that keeps records in this process, for tests and first steps. They are lost when the process ends, and
 /// other processes cannot see them. Clones share their records.
@@ -74,7 +74,7 @@ impl Store for MemoryStore {
             entry.insert(Record::reserved(claim, now));
             return Ok(ClaimOutcome::Acquired);
         }
-        if let Some(mismatch) = claim.mismatch(&entry.get().procedure, entry.get().request_hash.as_bytes()) {
+        if let Some(mismatch) = claim.mismatch(&entry.get().procedure, Some(&entry.get().request)) {
             return Ok(ClaimOutcome::Mismatch(mismatch));
         }
         let record = entry.get_mut();
@@ -177,7 +177,7 @@ impl Store for MemoryStore {
             owner,
             key,
             procedure: record.procedure.clone(),
-            request_hash: record.request_hash,
+            request: record.request.clone(),
         });
         Ok(found.collect())
     }
@@ -208,7 +208,7 @@ struct State {
 struct Record {
     token: Uuid,
     procedure: String,
-    request_hash: RequestHash,
+    request: RequestHashes,
     attempts: u32,
     created: Instant,
     /// `None` after a release or an abandonment.
@@ -224,7 +224,7 @@ impl Record {
         Self {
             token: claim.reservation.token,
             procedure: claim.procedure.clone(),
-            request_hash: claim.request_hash,
+            request: claim.request.clone(),
             attempts: 1,
             created: now,
             lease_expires: Some(now + claim.lease),
@@ -236,7 +236,8 @@ impl Record {
 
     fn take_over(&mut self, claim: &Claim, now: Instant) {
         let Self { attempts, created, unknown, .. } = *self;
-        *self = Self { attempts: attempts + 1, created, unknown, ..Self::reserved(claim, now) };
+        let request = self.request.clone();
+        *self = Self { attempts: attempts + 1, created, unknown, request, ..Self::reserved(claim, now) };
     }
 
     /// Decides a claim of the same request while there is no outcome.

@@ -20,7 +20,7 @@ mod store;
 mod transaction;
 mod types;
 
-pub use protobuf_canonical::RequestHash;
+pub use protobuf_canonical::{RequestHash, RequestHashes};
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{

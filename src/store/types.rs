@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::RequestHashes;
 use uuid::Uuid;
 
 use super::CallSession;
@@ -25,8 +25,8 @@ pub struct Claim {
     pub session: CallSession,
     /// The path of the procedure: `/package.Service/Method`.
     pub procedure: String,
-    /// The hash of the request.
-    pub request_hash: RequestHash,
+    /// The hashes of the request.
+    pub request: RequestHashes,
     /// How long the reservation is valid, from now, unless it is renewed.
     pub lease: Duration,
     /// How long the record of the reservation lives, from now; if the lease is longer, it lives as long as the lease. A
@@ -47,12 +47,13 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Compares the claim with the recorded call. Returns the first difference; `None` if it is the same call.
-    pub fn mismatch(&self, recorded_procedure: &str, recorded_hash: &[u8]) -> Option<Mismatch> {
+    /// Compares the claim with the recorded call. Returns the first difference; `None` if it is the same call. A request
+    /// without hashes is another one.
+    pub fn mismatch(&self, recorded_procedure: &str, recorded: Option<&RequestHashes>) -> Option<Mismatch> {
         if recorded_procedure != self.procedure {
             return Some(Mismatch::Procedure);
         }
-        if !self.request_hash.matches(recorded_hash) {
+        if !recorded.is_some_and(|recorded| self.request.same_request(recorded)) {
             return Some(Mismatch::Request);
         }
         None
@@ -230,8 +231,8 @@ pub struct AbandonedKey {
     pub key: IdempotencyKey,
     /// The path of the procedure.
     pub procedure: String,
-    /// The hash of the request.
-    pub request_hash: RequestHash,
+    /// The hashes of the request.
+    pub request: RequestHashes,
 }
 
 /// The outcome of a completion.

@@ -95,7 +95,7 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
         reservation: Reservation::new(OwnerId::new(ALICE), IdempotencyKey::from(key)),
         session: CallSession { user: Some(ALICE), settings: None },
         procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
-        request_hash: RequestHash::from([7; 32]),
+        request: RequestHash::from([7; 32]).into(),
         lease: MINUTES,
         retention: DAY,
         on_lease_ended: LeasePolicy::Rerun,

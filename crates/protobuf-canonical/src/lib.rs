@@ -23,6 +23,10 @@
 //!
 //! The encoding depends on the extensions in the descriptor pool: servers that share a table need the same extensions.
 //!
+//! It depends on the version of the schema, too: where the sender has a field that the server does not know, or knows
+//! as a member of a oneof or as a map, the same bytes are rewritten into different ones. [`RequestHashes`] are what two
+//! servers with different versions agree on.
+//!
 //! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
 //! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
 //! the wire bytes, are sorted and written out; map entries that are canonical by themselves are copied.
@@ -39,6 +43,7 @@ mod check;
 mod entry;
 mod error;
 mod features;
+mod hash;
 mod output;
 mod raw;
 mod reader;
@@ -52,11 +57,12 @@ mod valid;
 use std::{borrow::Cow, fmt};
 
 use prost_reflect::MessageDescriptor;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
-pub use self::error::{CanonicalError, CanonicalErrorKind};
-use self::schema::Schema;
+pub use self::{
+    error::{CanonicalError, CanonicalErrorKind},
+    hash::{RequestHash, RequestHashes},
+};
+use self::{hash::Hasher, schema::Schema};
 
 /// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
 /// decoder.
@@ -110,13 +116,38 @@ impl Canonical {
     ///
     /// The same as [`encode`](Self::encode).
     pub fn hash(&self, wire: &[u8]) -> Result<RequestHash, CanonicalError> {
-        let mut hash = Sha256::new();
+        if check::is_canonical(&self.schema, wire)? { Ok(RequestHash::of(wire)) } else { self.rewritten(wire) }
+    }
+
+    /// Returns the request hash, and the hash of the message as it arrived if that is another.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`encode`](Self::encode).
+    pub fn hashes(&self, wire: &[u8]) -> Result<RequestHashes, CanonicalError> {
         if check::is_canonical(&self.schema, wire)? {
-            hash.update(wire);
-        } else {
-            rewrite::rewrite(&self.schema, wire)?.segments().for_each(|segment| hash.update(segment));
+            return Ok(RequestHash::of(wire).into());
         }
-        Ok(RequestHash(hash.finalize().into()))
+        Ok(RequestHashes::new(self.rewritten(wire)?, Some(RequestHash::of(wire))))
+    }
+
+    /// Returns the hashes of a message that arrived in JSON: `wire` is the message as [`Json`](json::Json) decodes `json`.
+    ///
+    /// As the message arrived, it was JSON: the second hash is of `json`, after a prefix that no message in binary begins
+    /// with.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`encode`](Self::encode).
+    #[cfg(feature = "json")]
+    pub fn hashes_of_json(&self, wire: &[u8], json: &[u8]) -> Result<RequestHashes, CanonicalError> {
+        Ok(RequestHashes::new(self.hash(wire)?, Some(RequestHash::of_json(json))))
+    }
+
+    fn rewritten(&self, wire: &[u8]) -> Result<RequestHash, CanonicalError> {
+        let mut hash = Hasher::default();
+        rewrite::rewrite(&self.schema, wire)?.segments().for_each(|segment| hash.update(segment));
+        Ok(hash.finish())
     }
 }
 
@@ -125,33 +156,3 @@ impl fmt::Debug for Canonical {
         f.debug_struct("Canonical").field("message", &self.name).finish_non_exhaustive()
     }
 }
-
-/// SHA-256 of the canonical encoding of a request message. Comparisons take constant time.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestHash([u8; 32]);
-
-impl RequestHash {
-    /// Returns the bytes of the hash, as stored in the table.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// Returns whether this hash equals the stored one.
-    pub fn matches(&self, stored: &[u8]) -> bool {
-        self.0.as_slice().ct_eq(stored).into()
-    }
-}
-
-impl From<[u8; 32]> for RequestHash {
-    fn from(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-}
-
-impl PartialEq for RequestHash {
-    fn eq(&self, other: &Self) -> bool {
-        self.matches(&other.0)
-    }
-}
-
-impl Eq for RequestHash {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -56,7 +56,7 @@ pub async fn acquires_a_key_whose_record_expired(harness: &impl Harness) {
     let resource = harness.resource(&store, &fixture, None).await;
     complete(&store, &first, &Completion { resource: Some(resource), retention: NONE, ..completion(b"first") }).await;
 
-    let other = Claim { request_hash: RequestHash::from([8; 32]), ..again(&first) };
+    let other = Claim { request: RequestHash::from([8; 32]).into(), ..again(&first) };
     acquire(&store, &other).await;
     complete(&store, &other, &completion(b"second")).await;
     let replay = replay(&store, &again(&other)).await;
@@ -92,9 +92,59 @@ pub async fn does_not_acquire_a_key_of_another_request(harness: &impl Harness) {
     let first = claim();
     acquire(&store, &first).await;
     complete(&store, &first, &completion(b"first")).await;
-    let request_hash = RequestHash::from([8; 32]);
-    let outcome = claimed(&store, &Claim { request_hash, ..again(&first) }).await;
+    let request = RequestHash::from([8; 32]).into();
+    let outcome = claimed(&store, &Claim { request, ..again(&first) }).await;
     assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
+}
+
+/// A call is the same request as the first one if any hash of the one equals any of the other, while the first call runs, and
+/// after it.
+pub async fn knows_a_request_by_either_of_its_hashes(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    for first in [hashes(7, None), hashes(7, Some(1))] {
+        let first = Claim { request: first, ..claim() };
+        acquire(&store, &first).await;
+        for same in same_as(&first.request) {
+            assert_in_flight(&store, &Claim { request: same, ..again(&first) }).await;
+        }
+        complete(&store, &first, &completion(b"first")).await;
+        for same in same_as(&first.request) {
+            let replay = replay(&store, &Claim { request: same, ..again(&first) }).await;
+            assert_eq!(replay.response, StoredResponse::message("first"));
+        }
+    }
+}
+
+/// A claim whose hashes all differ from those of the first call is a mismatch.
+pub async fn does_not_know_a_request_by_none_of_its_hashes(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    for first in [hashes(7, None), hashes(7, Some(1))] {
+        let first = Claim { request: first, ..claim() };
+        acquire(&store, &first).await;
+        complete(&store, &first, &completion(b"first")).await;
+        for request in [hashes(8, None), hashes(8, Some(2))] {
+            let outcome = claimed(&store, &Claim { request, ..again(&first) }).await;
+            assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{first:?}: {outcome:?}");
+        }
+    }
+}
+
+fn hashes(canonical: u8, as_arrived: Option<u8>) -> RequestHashes {
+    RequestHashes::new([canonical; 32].into(), as_arrived.map(|byte| [byte; 32].into()))
+}
+
+/// Returns all forms of hashes of the same request.
+fn same_as(first: &RequestHashes) -> Vec<RequestHashes> {
+    let known = [Some(first.canonical()), first.as_arrived()].into_iter().flatten().copied();
+    known
+        .flat_map(|known| {
+            [
+                known.into(),
+                RequestHashes::new(known, Some([9; 32].into())),
+                RequestHashes::new([9; 32].into(), Some(known)),
+            ]
+        })
+        .collect()
 }
 
 /// A claim with another request is a mismatch while the first call is running, and after its lease has ended.
@@ -103,8 +153,8 @@ pub async fn tells_a_mismatch_before_anything_else(harness: &impl Harness) {
         let (store, _fixture) = harness.store().await;
         let first = Claim { lease, ..claim() };
         acquire(&store, &first).await;
-        let request_hash = RequestHash::from([8; 32]);
-        let outcome = claimed(&store, &Claim { request_hash, ..again(&first) }).await;
+        let request = RequestHash::from([8; 32]).into();
+        let outcome = claimed(&store, &Claim { request, ..again(&first) }).await;
         assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
         complete(&store, &first, &completion(b"untouched")).await;
     }

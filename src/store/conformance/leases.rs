@@ -1,5 +1,7 @@
 //! Takeover after the end of a lease, and extension of leases.
 
+use protobuf_canonical::RequestHashes;
+
 use super::{
     Harness,
     support::{
@@ -9,6 +11,7 @@ use super::{
 };
 use crate::{
     policy::LeasePolicy,
+    rejection::Mismatch,
     store::{AbandonOutcome, Claim, ClaimOutcome, ExtendOutcome, ReleaseOutcome},
 };
 
@@ -34,6 +37,23 @@ pub async fn takes_over_a_key_again_with_the_token_that_holds_it(harness: &impl 
     let owner = Claim { lease: HOUR, ..again(&first) };
     take_over(&store, &owner).await;
     take_over(&store, &owner).await;
+}
+
+/// A claim takes over by either of the hashes of the request. The record keeps those of the first call.
+pub async fn takes_over_a_request_by_either_of_its_hashes(harness: &impl Harness) {
+    let hashes = |canonical, as_arrived| RequestHashes::new([canonical; 32].into(), Some([as_arrived; 32].into()));
+    let (store, _fixture) = harness.store().await;
+    let first = Claim { lease: NONE, request: hashes(7, 1), ..claim() };
+    acquire(&store, &first).await;
+    let outcome = claimed(&store, &Claim { request: hashes(8, 2), ..again(&first) }).await;
+    assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
+
+    let second = Claim { lease: NONE, request: hashes(8, 1), ..again(&first) };
+    take_over(&store, &second).await;
+    let owner = Claim { request: hashes(7, 2), lease: HOUR, ..again(&first) };
+    take_over(&store, &owner).await;
+    assert_in_flight(&store, &again(&first)).await;
+    complete(&store, &owner, &completion(b"owner")).await;
 }
 
 /// With [`LeasePolicy::Refuse`], a claim does not take over, and the first call can still complete.

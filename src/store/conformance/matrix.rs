@@ -36,7 +36,7 @@ pub async fn full_matrix(harness: &impl Harness) {
                 let second = Claim { on_lease_ended: policy, ..again(&first) };
                 let second = match same_request {
                     true => second,
-                    false => Claim { request_hash: RequestHash::from([8; 32]), ..second },
+                    false => Claim { request: RequestHash::from([8; 32]).into(), ..second },
                 };
 
                 let outcome = claimed(&store, &second).await;

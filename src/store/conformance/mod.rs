@@ -79,10 +79,13 @@ macro_rules! __conformance_tests {
             acquires_a_key_whose_record_expired
             takes_over_a_key_whose_lease_ended
             takes_over_a_key_again_with_the_token_that_holds_it
+            takes_over_a_request_by_either_of_its_hashes
             does_not_take_over_a_key_whose_lease_ended_with_refuse
             does_not_acquire_a_key_in_flight
             does_not_acquire_a_key_of_another_procedure
             does_not_acquire_a_key_of_another_request
+            knows_a_request_by_either_of_its_hashes
+            does_not_know_a_request_by_none_of_its_hashes
             tells_a_mismatch_before_anything_else
             keeps_the_keys_of_two_owners_apart
             completes_a_reservation_held_by_the_caller

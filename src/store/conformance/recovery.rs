@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use protobuf_canonical::RequestHashes;
+
 use super::{
     Harness,
     support::{
@@ -62,12 +64,14 @@ pub async fn finds_abandoned_reservations_oldest_first(harness: &impl Harness) {
     let mut expected = Vec::new();
     for number in 0..3 {
         let claim = Claim { lease: if number == 1 { HOUR } else { NONE }, ..claim() };
+        let as_arrived = (number == 2).then(|| [1; 32].into());
+        let claim = Claim { request: RequestHashes::new(*claim.request.canonical(), as_arrived), ..claim };
         acquire(&store, &claim).await;
         if number == 1 {
             assert_eq!(abandoned(&store, &claim).await, AbandonOutcome::Abandoned);
         }
-        let Claim { reservation: Reservation { owner, key, .. }, procedure, request_hash, .. } = claim;
-        expected.push(AbandonedKey { owner, key, procedure, request_hash });
+        let Claim { reservation: Reservation { owner, key, .. }, procedure, request, .. } = claim;
+        expected.push(AbandonedKey { owner, key, procedure, request });
         // Stores may order by milliseconds.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

@@ -24,7 +24,7 @@ pub(super) fn claim() -> Claim {
         reservation: Reservation::new(OwnerId::new(Uuid::new_v4()), IdempotencyKey::from(Uuid::new_v4())),
         session: CallSession::default(),
         procedure: "/organization.v1.ProjectService/CreateProject".to_owned(),
-        request_hash: RequestHash::from([7; 32]),
+        request: RequestHash::from([7; 32]).into(),
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,

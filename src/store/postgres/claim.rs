@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    columns::{on_foreign_reservation, on_lease_ended, settings},
+    columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
     operation::{Attempt, Operation},
     query::only_row,
@@ -24,7 +24,8 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
             (claim.reservation.key.as_uuid(), Type::UUID),
             (&claim.reservation.token, Type::UUID),
             (&claim.procedure, Type::TEXT),
-            (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
+            (&request_hash(&claim.request), Type::BYTEA),
+            (&arrival_hash(&claim.request), Type::BYTEA),
             (&claim.lease.as_secs_f64(), Type::FLOAT8),
             (&claim.retention.as_secs_f64(), Type::FLOAT8),
             (&on_lease_ended(claim), Type::TEXT),
@@ -59,6 +60,7 @@ pub(super) async fn look(
 pub(super) struct Begin<'a> {
     claim: &'a Claim,
     request_hash: &'a [u8],
+    arrival_hash: Option<&'a [u8]>,
     lease: f64,
     idle: f64,
     on_lease_ended: &'static str,
@@ -73,7 +75,8 @@ impl<'a> Begin<'a> {
     pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt) -> Self {
         Self {
             claim,
-            request_hash: claim.request_hash.as_bytes(),
+            request_hash: request_hash(&claim.request),
+            arrival_hash: arrival_hash(&claim.request),
             lease: claim.lease.as_secs_f64(),
             idle: options.idle.as_secs_f64(),
             on_lease_ended: on_lease_ended(claim),
@@ -83,13 +86,14 @@ impl<'a> Begin<'a> {
         }
     }
 
-    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 12] {
+    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 13] {
         [
             (self.claim.reservation.owner.as_uuid(), Type::UUID),
             (self.claim.reservation.key.as_uuid(), Type::UUID),
             (&self.claim.reservation.token, Type::UUID),
             (&self.claim.procedure, Type::TEXT),
             (&self.request_hash, Type::BYTEA),
+            (&self.arrival_hash, Type::BYTEA),
             (&self.lease, Type::FLOAT8),
             (&self.idle, Type::FLOAT8),
             (&self.on_lease_ended, Type::TEXT),

@@ -1,5 +1,6 @@
 //! Converts values into the parameters of the SQL functions.
 
+use protobuf_canonical::{RequestHash, RequestHashes};
 use uuid::Uuid;
 
 use crate::{
@@ -35,6 +36,16 @@ pub(super) fn resource_column<'a>(
 ) -> Option<(&'a str, Uuid)> {
     let resource = completion.resource.as_ref()?;
     Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+}
+
+/// Returns the hash of the canonical encoding.
+pub(super) fn request_hash(request: &RequestHashes) -> &[u8] {
+    request.canonical().as_bytes()
+}
+
+/// Returns the hash of the request as it arrived, if that is another.
+pub(super) fn arrival_hash(request: &RequestHashes) -> Option<&[u8]> {
+    request.as_arrived().map(|hash| RequestHash::as_bytes(hash).as_slice())
 }
 
 /// Returns the names and values of the application's settings, in turn.

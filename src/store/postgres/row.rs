@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio_postgres::{Row, types::FromSql};
 use uuid::Uuid;
 
@@ -29,7 +29,8 @@ pub(super) fn claim_outcome(claim: &Claim, row: &Row, with_status: bool) -> Resu
         "taken_over" => return Ok(ClaimOutcome::TakenOver),
         _ => {}
     }
-    if let Some(mismatch) = claim.mismatch(column(row, "recorded_procedure")?, column(row, "recorded_hash")?) {
+    let recorded = request_hashes(row, "recorded_hash", "recorded_arrival")?;
+    if let Some(mismatch) = claim.mismatch(column(row, "recorded_procedure")?, recorded.as_ref()) {
         return Ok(ClaimOutcome::Mismatch(mismatch));
     }
     match state {
@@ -70,14 +71,21 @@ fn replay(row: &Row, response: StoredResponse) -> Result<Replay, StoreError> {
 }
 
 pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
-    let hash: &[u8] = column(row, "request_hash")?;
-    let hash: [u8; 32] = hash.try_into().map_err(corrupt)?;
+    let request = request_hashes(row, "request_hash", "arrival_hash")?;
     Ok(AbandonedKey {
         owner: OwnerId::new(column(row, "user_id")?),
         key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
         procedure: column(row, "procedure")?,
-        request_hash: RequestHash::from(hash),
+        request: request.ok_or_else(|| corrupt("a request hash is not of 32 bytes"))?,
     })
+}
+
+/// Returns the hashes of a recorded request; `None` if another system made them in another way.
+fn request_hashes(row: &Row, canonical: &str, as_arrived: &str) -> Result<Option<RequestHashes>, StoreError> {
+    let (canonical, as_arrived): (&[u8], Option<&[u8]>) = (column(row, canonical)?, column(row, as_arrived)?);
+    let Ok(canonical) = RequestHash::try_from(canonical) else { return Ok(None) };
+    let as_arrived = as_arrived.map(RequestHash::try_from).transpose().map_err(corrupt)?;
+    Ok(Some(RequestHashes::new(canonical, as_arrived)))
 }
 
 /// Converts the time left; zero if it is over.

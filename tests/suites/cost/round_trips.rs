@@ -97,7 +97,7 @@ impl Service {
             reservation: Reservation::new(OwnerId::new(self.user), IdempotencyKey::from(self.key)),
             session: CallSession::default(),
             procedure: CREATE_PROJECT.to_owned(),
-            request_hash: Canonical::new(&message).hash(&self.project.encode_to_vec()).expect("a message"),
+            request: Canonical::new(&message).hashes(&self.project.encode_to_vec()).expect("a message"),
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
             effect: EffectPolicy::Anywhere,

@@ -185,7 +185,7 @@ impl Shop {
             ),
             session: CallSession::default(),
             procedure: procedure.to_owned(),
-            request_hash: canonical.hash(&message).expect("a message"),
+            request: canonical.hashes(&message).expect("a message"),
             lease: Duration::ZERO,
             retention: Duration::from_secs(3600),
             on_lease_ended: LeasePolicy::Refuse,

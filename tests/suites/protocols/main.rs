@@ -2,6 +2,7 @@
 
 mod compression;
 mod deadlines;
+mod deploy;
 mod different;
 mod disconnect;
 mod duplicates;

@@ -1,6 +1,6 @@
 //! What a call learns of the transaction that holds its key.
 
-use protobuf_canonical::RequestHash;
+use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
@@ -13,14 +13,14 @@ use uuid::Uuid;
 use crate::record::{acquire, again, claim};
 
 fn of_another_request(claim: &Claim) -> Claim {
-    Claim { request_hash: RequestHash::from([8; 32]), ..again(claim) }
+    Claim { request: RequestHash::from([8; 32]).into(), ..again(claim) }
 }
 
 /// Begins a transaction for a claim, as a server does, and leaves it open. Returns the state.
 async fn begin(client: &Client, claim: &Claim) -> String {
     client.batch_execute("BEGIN").await.expect("a transaction");
     let statement =
-        "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, 60, 60, 'rerun', 'in_progress', NULL, NULL,
+        "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, $6, 60, 60, 'rerun', 'in_progress', NULL, NULL,
              NULL)";
     let row = client
         .query_typed_one(
@@ -30,7 +30,8 @@ async fn begin(client: &Client, claim: &Claim) -> String {
                 (claim.reservation.key.as_uuid(), Type::UUID),
                 (&claim.reservation.token, Type::UUID),
                 (&claim.procedure, Type::TEXT),
-                (&claim.request_hash.as_bytes().as_slice(), Type::BYTEA),
+                (&claim.request.canonical().as_bytes().as_slice(), Type::BYTEA),
+                (&claim.request.as_arrived().map(|hash| hash.as_bytes().as_slice()), Type::BYTEA),
             ],
         )
         .await
@@ -56,6 +57,56 @@ async fn is_a_mismatch_while_the_handler_of_another_request_or_procedure_runs() 
     let outcome = refused(&store, &Claim { procedure: "/a.B/C".to_owned(), ..again(&running) }).await;
     assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
     let outcome = refused(&store, &again(&running)).await;
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+/// The hashes of a request that arrived in another form than the canonical one.
+fn hashes(canonical: u8, as_arrived: u8) -> RequestHashes {
+    RequestHashes::new(RequestHash::from([canonical; 32]), Some(RequestHash::from([as_arrived; 32])))
+}
+
+/// A server with another version of the schema knows the request by the hash of its bytes.
+#[tokio::test]
+async fn is_in_progress_while_the_handler_of_the_same_request_runs_under_either_of_its_hashes() {
+    for (running, retry) in [
+        (hashes(7, 1), hashes(2, 1)),
+        (hashes(7, 1), hashes(7, 2)),
+        (hashes(7, 1), RequestHash::from([1; 32]).into()),
+        (RequestHash::from([7; 32]).into(), hashes(2, 7)),
+    ] {
+        let database = Database::new().await;
+        let (store, other) = (database.store(), database.api().await);
+        let running = Claim { request: running, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+        assert_eq!(begin(&other, &running).await, "acquired");
+        let outcome = refused(&store, &Claim { request: retry.clone(), ..again(&running) }).await;
+        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{running:?} {retry:?}: {outcome:?}");
+        let outcome = refused(&store, &Claim { request: hashes(3, 4), ..again(&running) }).await;
+        assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{running:?}: {outcome:?}");
+        let other_procedure = Claim { procedure: "/a.B/C".to_owned(), request: retry, ..again(&running) };
+        let outcome = refused(&store, &other_procedure).await;
+        assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{running:?}: {outcome:?}");
+    }
+}
+
+/// A transaction tells its request by one lock for each hash, one after the other.
+#[tokio::test]
+async fn is_in_progress_while_only_one_of_two_hashes_is_told() {
+    let database = Database::new().await;
+    let (store, other) = (database.store(), database.api().await);
+    let claim = Claim { request: hashes(7, 1), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let tell = "SELECT pg_advisory_xact_lock(lock),
+                       pg_advisory_xact_lock_shared((lock >> 32)::integer, (tenant.idempotency_request_ids($3, $4, $5))[1])
+                FROM tenant.idempotency_lock_id($1, $2) AS l (lock)";
+    other.batch_execute("BEGIN").await.expect("a transaction");
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
+        (claim.reservation.user.as_uuid(), Type::UUID),
+        (claim.reservation.key.as_uuid(), Type::UUID),
+        (&claim.procedure, Type::TEXT),
+        (&[7_u8; 32].as_slice(), Type::BYTEA),
+        (&[1_u8; 32].as_slice(), Type::BYTEA),
+    ];
+    other.query_typed(tell, parameters).await.expect("the locks");
+    let outcome = refused(&store, &Claim { request: hashes(2, 1), ..again(&claim) }).await;
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 

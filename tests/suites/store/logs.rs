@@ -40,7 +40,7 @@ fn shown(secret: &[u8]) -> [String; 4] {
 }
 
 fn secret(user: Uuid) -> Claim {
-    Claim { request_hash: RequestHash::from(HASH), ..claim(user, Uuid::new_v4()) }
+    Claim { request: RequestHash::from(HASH).into(), ..claim(user, Uuid::new_v4()) }
 }
 
 async fn every_statement(store: &PostgresStore, user: Uuid) -> Vec<Uuid> {

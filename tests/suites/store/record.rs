@@ -30,7 +30,7 @@ pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
         reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(key)),
         session: CallSession { user: Some(user), settings: None },
         procedure: PROCEDURE.to_owned(),
-        request_hash: RequestHash::from(HASH),
+        request: RequestHash::from(HASH).into(),
         lease: HOUR,
         retention: HOUR,
         on_lease_ended: LeasePolicy::Rerun,

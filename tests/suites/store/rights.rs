@@ -176,7 +176,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
         SetupProblem::NoRowLevelSecurity,
-        SetupProblem::OtherVersion { found: Some(999), needed: 1 },
+        SetupProblem::OtherVersion { found: Some(999), needed: 2 },
         unregistered,
     ];
     assert_eq!(wrong, expected);
@@ -213,7 +213,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
 
     let empty = Database::empty().await;
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
-    let expected = [SetupProblem::MissingTable, SetupProblem::OtherVersion { found: None, needed: 1 }];
+    let expected = [SetupProblem::MissingTable, SetupProblem::OtherVersion { found: None, needed: 2 }];
     assert_eq!(problems(&store).await, expected);
 
     // The owner of an adopted table is exempt, unless row-level security is forced.

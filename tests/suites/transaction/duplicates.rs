@@ -89,7 +89,7 @@ fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
         reservation: store::Reservation::new(owner, key),
         session: store::CallSession::default(),
         procedure: crate::harness::CREATE_PROJECT.to_owned(),
-        request_hash: RequestHash::from([7; 32]),
+        request: RequestHash::from([7; 32]).into(),
         lease: std::time::Duration::from_secs(60),
         retention: std::time::Duration::from_secs(60),
         on_lease_ended: tonic_idempotency::policy::LeasePolicy::Rerun,

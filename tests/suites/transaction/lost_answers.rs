@@ -52,7 +52,7 @@ async fn open(store: &PostgresStore, user: Uuid) -> Box<dyn StoreTransaction> {
         reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(Uuid::new_v4())),
         session: CallSession { user: Some(user), settings: None },
         procedure: CREATE_PROJECT.to_owned(),
-        request_hash: RequestHash::from([7; 32]),
+        request: RequestHash::from([7; 32]).into(),
         lease: Duration::from_secs(60),
         retention: Duration::from_secs(60),
         on_lease_ended: LeasePolicy::Rerun,

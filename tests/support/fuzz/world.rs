@@ -109,7 +109,7 @@ impl World {
             reservation: Reservation::new(Caller::new(self.user.clone()).owner(), self.key),
             session: CallSession::default(),
             procedure: PROCEDURE.to_owned(),
-            request_hash: RequestHash::from([0; 32]),
+            request: RequestHash::from([0; 32]).into(),
             lease: Duration::from_secs(60),
             retention: Duration::from_secs(60),
             on_lease_ended: LeasePolicy::Refuse,

@@ -5,6 +5,7 @@
 //! one value of a duplicate field. This reader accepts the same JSON as protobuf-go's protojson and gives it the same
 //! meaning; `tests/canonical/json.rs` lists the exceptions and the reasons.
 
+mod any_json;
 mod duration;
 mod error;
 mod field_mask;
@@ -14,6 +15,7 @@ mod parser;
 mod scalar;
 mod seen;
 mod serializer;
+mod text;
 mod timestamp;
 mod well_known;
 
@@ -103,6 +105,11 @@ mod tests {
             ("google.protobuf.Value", r#""a""#, b"\x1a\x01a"),
             ("google.protobuf.ListValue", "[true, []]", b"\x0a\x02\x20\x01\x0a\x02\x32\0"),
             ("google.protobuf.Struct", r#"{"a": null}"#, b"\x0a\x07\x0a\x01a\x12\x02\x08\0"),
+            ("google.protobuf.Struct", " { } ", b""),
+            ("google.protobuf.Value", "-0", b"\x11\0\0\0\0\0\0\0\x80"),
+            ("google.protobuf.Value", "1E1", b"\x11\0\0\0\0\0\0\x24\x40"),
+            ("google.protobuf.Value", r#""\u0061\"\\""#, b"\x1a\x03a\"\\"),
+            ("google.protobuf.Value", "\"\u{2713}\"", b"\x1a\x03\xe2\x9c\x93"),
             ("google.protobuf.Any", "{}", b""),
             (
                 "google.protobuf.Any",
@@ -128,6 +135,29 @@ mod tests {
         ] {
             let error = read("google.protobuf.Field", json).expect_err("an error");
             assert!(error.contains(expected) && error.contains("at line 1 column"), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn refuses_any_json_that_is_no_value() {
+        for (message, json) in [
+            ("google.protobuf.Value", "1e999"),
+            ("google.protobuf.Value", "01"),
+            ("google.protobuf.Value", "1."),
+            ("google.protobuf.Value", "NaN"),
+            ("google.protobuf.Value", "nul"),
+            ("google.protobuf.Value", "[1,]"),
+            ("google.protobuf.Value", "[1 2]"),
+            ("google.protobuf.Value", "[1"),
+            ("google.protobuf.Value", r#""\ud800""#),
+            ("google.protobuf.Value", r#""\"#),
+            ("google.protobuf.Value", r#"{"a": 1, "\u0061": 2}"#),
+            ("google.protobuf.Value", "1 1"),
+            ("google.protobuf.Struct", "[]"),
+            ("google.protobuf.Struct", "{1: 1}"),
+            ("google.protobuf.ListValue", "{}"),
+        ] {
+            assert!(read(message, json).is_err(), "{message} {json}");
         }
     }
 

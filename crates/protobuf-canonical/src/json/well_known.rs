@@ -4,12 +4,10 @@ use std::{borrow::Cow, fmt};
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::{Kind, MessageDescriptor};
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed as _, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::MAX_DEPTH;
-
-use super::{duration, field_mask, parser::MessageParser, scalar, seen::Seen, timestamp};
+use super::{any_json, duration, field_mask, parser::MessageParser, scalar, timestamp};
 
 /// The member of an `Any` that names its type.
 pub(super) const TYPE: &str = "@type";
@@ -59,7 +57,7 @@ impl WellKnownType {
 
     /// Returns the binary encoding of `null` if it is a value of this type.
     pub(super) fn null(self) -> Option<&'static [u8]> {
-        matches!(self, Self::Value).then_some(NULL)
+        matches!(self, Self::Value).then_some(any_json::NULL)
     }
 
     /// Parses a message of this type into its binary encoding.
@@ -79,10 +77,10 @@ impl WellKnownType {
                 let paths = field_mask::read(text)?;
                 Some(paths.iter().flat_map(|path| field_of(1, &Kind::String, path.as_bytes())).collect())
             }),
-            Self::List => deserializer.deserialize_seq(AnyJson::new(message, true)),
-            Self::Struct => deserializer.deserialize_map(AnyJson::new(message, true)),
+            Self::List => any_json(message, deserializer, any_json::list),
+            Self::Struct => any_json(message, deserializer, any_json::object),
             Self::Timestamp => text(deserializer, |text| timestamp::read(text).map(seconds_and_nanos)),
-            Self::Value => deserializer.deserialize_any(AnyJson::new(message, false)),
+            Self::Value => any_json(message, deserializer, any_json::value),
             Self::Wrapper => {
                 let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
                 let Some(field) = message.descriptor.get_field(1) else { return Err(D::Error::custom("no value")) };
@@ -101,6 +99,16 @@ fn text<'de, D: Deserializer<'de>>(
     let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
     let text = scalar::string(json.get()).map_err(D::Error::custom)?;
     read(&text).ok_or_else(|| D::Error::custom(format_args!("{text:?} is malformed or out of range")))
+}
+
+/// Parses a type whose JSON form is any JSON.
+fn any_json<'de, D: Deserializer<'de>>(
+    message: MessageParser<'_>,
+    deserializer: D,
+    read: impl FnOnce(&str, u32) -> Result<Vec<u8>, String>,
+) -> Result<Vec<u8>, D::Error> {
+    let json: &RawValue = serde::Deserialize::deserialize(deserializer)?;
+    read(json.get(), message.depth).map_err(D::Error::custom)
 }
 
 /// Encodes a `Timestamp` or a `Duration`.
@@ -192,101 +200,8 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// `null` as a `Value`.
-const NULL: &[u8] = &[0x08, 0x00];
-
-/// Parses any JSON as a `Value`; with `only`, parses an object or a list as a bare `Struct` or `ListValue`.
-#[derive(Clone, Copy)]
-struct AnyJson {
-    only: bool,
-    depth: u32,
-}
-
-impl AnyJson {
-    fn new(message: MessageParser<'_>, only: bool) -> Self {
-        Self { only, depth: message.depth }
-    }
-
-    /// Returns a parser for the values in an object or a list. Inside a `Value`, that container is a message of its
-    /// own.
-    fn inner<E: Error>(self) -> Result<Self, E> {
-        let container = Self { only: true, depth: self.depth + u32::from(!self.only) }.checked()?;
-        Ok(Self { only: false, depth: container.depth + 1 })
-    }
-
-    fn checked<E: Error>(self) -> Result<Self, E> {
-        if self.depth > MAX_DEPTH { Err(E::custom("nested more than 100 levels deep")) } else { Ok(self) }
-    }
-
-    /// Returns the bytes as a field of `Value`, or with `only` unchanged.
-    fn wrap(self, number: u32, bytes: Vec<u8>) -> Vec<u8> {
-        if self.only { bytes } else { field_of(number, &Kind::Bytes, &bytes) }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for AnyJson {
-    type Value = Vec<u8>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
-        deserializer.deserialize_any(self.checked()?)
-    }
-}
-
-impl<'de> Visitor<'de> for AnyJson {
-    type Value = Vec<u8>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Vec<u8>, E> {
-        Ok(NULL.to_vec())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Vec<u8>, E> {
-        Ok(field_of(2, &Kind::Double, &value.to_le_bytes()))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Vec<u8>, E> {
-        self.visit_f64(value as f64)
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Vec<u8>, E> {
-        self.visit_f64(value as f64)
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Vec<u8>, E> {
-        Ok(field_of(3, &Kind::String, value.as_bytes()))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Vec<u8>, E> {
-        Ok(field_of(4, &Kind::Bool, &[value.into()]))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
-        let (inner, mut fields, mut seen) = (self.inner()?, Vec::new(), Seen::default());
-        while let Some(name) = map.next_key::<String>()? {
-            let mut entry = field_of(1, &Kind::String, name.as_bytes());
-            entry.extend(field_of(2, &Kind::Bytes, &map.next_value_seed(inner)?));
-            fields.extend(field_of(1, &Kind::Bytes, &entry));
-            if !seen.insert(&name) {
-                return Err(A::Error::custom(format_args!("duplicate field {name:?}")));
-            }
-        }
-        Ok(self.wrap(5, fields))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u8>, A::Error> {
-        let (inner, mut values) = (self.inner()?, Vec::new());
-        while let Some(value) = list.next_element_seed(inner)? {
-            values.extend(field_of(1, &Kind::Bytes, &value));
-        }
-        Ok(self.wrap(6, values))
-    }
-}
-
 /// Encodes a field: its tag, its length if it is length-delimited, and its value.
-fn field_of(number: u32, kind: &Kind, value: &[u8]) -> Vec<u8> {
+pub(super) fn field_of(number: u32, kind: &Kind, value: &[u8]) -> Vec<u8> {
     let (mut bytes, wire_type) = (Vec::with_capacity(value.len() + 6), scalar::wire_type(kind));
     encode_key(number, wire_type, &mut bytes);
     if wire_type == WireType::LengthDelimited {

@@ -1,6 +1,7 @@
 //! The canonical encoding, compared with protobuf-go's output and checked for its own properties on random messages.
 
 mod bad_input;
+mod evolution;
 mod json;
 mod properties;
 mod random;
@@ -8,3 +9,4 @@ mod reencode;
 mod rules;
 mod schema;
 mod vectors;
+mod versions;

@@ -150,7 +150,8 @@ pub(crate) fn fit(kind: &Kind, raw: u64) -> u64 {
         Kind::Bool => raw & 1,
         Kind::Enum(_) | Kind::Int32 => i64::from(raw as i32) as u64,
         Kind::Fixed32 | Kind::Sfixed32 | Kind::Sint32 | Kind::Uint32 => u64::from(raw as u32),
-        // Never a NaN: some NaNs are written as others.
+        // Never a NaN: some NaNs are written as others, and none equals itself.
+        Kind::Double => raw & 0xbfff_ffff_ffff_ffff,
         Kind::Float => u64::from(raw as u32 & 0xbfff_ffff),
         _ => raw,
     }

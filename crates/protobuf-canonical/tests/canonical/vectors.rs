@@ -48,7 +48,7 @@ fn check(vector: &Vector, canonical: &Canonical) -> Result<(), String> {
         return Err("its own encoding is not recognised as canonical".to_owned());
     }
     let hash = canonical.hash(&vector.input).map_err(|error| format!("not hashed: {error}"))?;
-    if !hash.matches(&vector.sha256) {
+    if hash.as_bytes().as_slice() != vector.sha256 {
         return Err("the hash differs".to_owned());
     }
     Ok(())

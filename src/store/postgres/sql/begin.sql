@@ -1,1 +1,1 @@
-SELECT * FROM tenant.idempotency_begin($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+SELECT * FROM tenant.idempotency_begin($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)

@@ -21,7 +21,9 @@ use crate::{
         postgres::{
             asked::{Asked, Failure, Reset},
             claim::{Begin, look},
-            columns::{Columns, on_foreign_reservation, on_lease_ended, resource_column, settings},
+            columns::{
+                Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings,
+            },
             connection::Connections,
             fault::Fault,
             operation::{Attempt, Operation},
@@ -248,18 +250,18 @@ impl Claimed {
         statements: Statements,
         completion: &Completion,
     ) -> Result<(), Error> {
-        let Claim { reservation, procedure, request_hash, lease, .. } = &self.claim;
+        let Claim { reservation, procedure, request, lease, .. } = &self.claim;
         let outcome = Columns::of(&completion.response);
         let resource = resource_column(&self.resource_types, completion);
         let (column, id) = resource.unzip();
-        let (request_hash, lease, retention) =
-            (request_hash.as_bytes().as_slice(), lease.as_secs_f64(), completion.retention.as_secs_f64());
+        let (lease, retention) = (lease.as_secs_f64(), completion.retention.as_secs_f64());
         let parameters: Parameters<'_> = &[
             (reservation.owner.as_uuid(), Type::UUID),
             (reservation.key.as_uuid(), Type::UUID),
             (&reservation.token, Type::UUID),
             (procedure, Type::TEXT),
-            (&request_hash, Type::BYTEA),
+            (&request_hash(request), Type::BYTEA),
+            (&arrival_hash(request), Type::BYTEA),
             (&lease, Type::FLOAT8),
             (&on_lease_ended(&self.claim), Type::TEXT),
             (&on_foreign_reservation(&self.claim), Type::TEXT),
