@@ -163,4 +163,9 @@ mod user;
 
 #[cfg(feature = "postgres")]
 pub use self::store::postgres::Transaction;
-pub use self::{execution::Execution, key::IdempotencyKey, layer::layer::IdempotencyLayer, user::UserId};
+pub use self::{
+    execution::Execution,
+    key::{IdempotencyKey, KeyId},
+    layer::layer::IdempotencyLayer,
+    user::UserId,
+};

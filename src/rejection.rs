@@ -197,7 +197,7 @@ pub(crate) enum Rejection {
     InProgress { lease_left: Duration },
     #[error(transparent)]
     KeyInvalid(InvalidKey),
-    #[error("this procedure requires an idempotency-key header; send a UUID, and the same UUID with each retry")]
+    #[error("this procedure requires an idempotency-key header; send a new UUID, and the same one with each retry")]
     KeyRequired,
     #[error("this idempotency key was used with another {}; use a new key for a new operation", .0.as_str())]
     KeyReused(Mismatch),

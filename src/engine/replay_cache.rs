@@ -13,7 +13,7 @@ use quick_cache::{
 };
 
 use super::{call::Call, clock_reading::ClockReading, recorded::Recorded};
-use crate::{key::IdempotencyKey, policy::Procedure, user::UserId};
+use crate::{key::KeyId, policy::Procedure, user::UserId};
 
 /// The shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) struct ReplayCache {
     max_age: Duration,
 }
 
-type Id = (UserId, IdempotencyKey);
+type Id = (UserId, KeyId);
 
 /// A replay, and the call that it belongs to.
 struct Entry {

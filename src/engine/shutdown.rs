@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::Call;
-use crate::{key::IdempotencyKey, policy::Mode, user::UserId};
+use crate::{key::KeyId, policy::Mode, user::UserId};
 
 /// The report of [`IdempotencyLayer::shutdown`](crate::IdempotencyLayer::shutdown).
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,8 @@ pub struct UnfinishedCall {
     pub procedure: String,
     /// Its user.
     pub user: UserId,
-    /// Its key. In reserved mode it stays reserved until its lease ends; of a transactional call nothing is left.
-    pub key: IdempotencyKey,
+    /// Its key, as it is stored. In reserved mode it stays reserved until its lease ends; of a transactional call nothing is left.
+    pub key: KeyId,
     /// The mode of its procedure.
     pub mode: Mode,
     /// Its stage when the time was up.

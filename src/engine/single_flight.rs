@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{call::Call, recorded::Recorded};
-use crate::{key::IdempotencyKey, user::UserId};
+use crate::{key::KeyId, user::UserId};
 
 /// The leaders of this process, by user, key, hash of the request, and path of the procedure.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct SingleFlight {
 /// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
 type Published = Option<Arc<Recorded>>;
 
-type Id = (UserId, IdempotencyKey, [u8; 32], Arc<str>);
+type Id = (UserId, KeyId, [u8; 32], Arc<str>);
 
 /// The role of a call among those that are identical to it.
 pub(super) enum Role {

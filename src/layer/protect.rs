@@ -24,8 +24,8 @@ use crate::{
     },
     future::ResponseFuture,
     grpc::{Encoding, UnaryResponse, drain_for, grpc_timeout},
+    key::IdempotencyKey,
     rejection::Rejection,
-    store::Reservation,
     user::UserId,
 };
 
@@ -82,9 +82,8 @@ where
         match route(&self.shared, &request) {
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
             Route::Protect { engine, protected, key, user, admitted } => {
-                let reservation = Reservation::new(user, key);
                 let read = (request, self.shared.request_limits);
-                ResponseFuture::boxed(protect(engine, protected, reservation, admitted, read, self.take_inner()))
+                ResponseFuture::boxed(protect(engine, protected, (user, key), admitted, read, self.take_inner()))
             }
             Route::Reject(rejection) => ResponseFuture::boxed(reject(rejection, request, self.shared.request_limits)),
             Route::WithoutKey { engine, protected, user, admitted } => {
@@ -99,7 +98,7 @@ where
 fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
-    reservation: Reservation,
+    owned: (UserId, IdempotencyKey),
     admitted: Admitted,
     (mut request, limits): (Request<Body>, RequestLimits),
     service: S,
@@ -117,7 +116,7 @@ where
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
     // Boxed, so that its memory is freed before the handler runs.
-    let read = Box::pin(read(protected, reservation, deadline, request, limits, admitted));
+    let read = Box::pin(read(protected, owned, deadline, request, limits, admitted));
     async move {
         let (call, request, admitted) = match read.await {
             Ok(read) => read,

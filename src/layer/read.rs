@@ -17,16 +17,18 @@ use crate::{
     blocking::read_message,
     engine::{admission::Admitted, call::Call},
     grpc::{RequestError, UnaryRequest, WireError, buffer},
+    key::IdempotencyKey,
     policy::{DisconnectPolicy, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
+    user::UserId,
 };
 
 /// Reads and hashes a request within the limits. Returns the call to claim with, the request for the handler, and the
 /// admission, which knows the size of the request then.
 pub(super) async fn read(
     protected: Arc<Protected>,
-    reservation: Reservation,
+    (user, key): (UserId, IdempotencyKey),
     deadline: Option<Instant>,
     request: Request<Body>,
     limits: RequestLimits,
@@ -37,7 +39,8 @@ pub(super) async fn read(
     let mut request = within(limits.time, reading).await.map_err(|error| refused(&protected, error))?;
     let request_hash = hash(&protected, request.message()).await?;
     admitted.set_bytes(request.message().len());
-    request.extensions_mut().insert(reservation.key);
+    let reservation = Reservation::new(user, key.id());
+    request.extensions_mut().insert(key);
     let policies = procedure.policies();
     let call = Arc::new(Call {
         procedure: Arc::clone(procedure),

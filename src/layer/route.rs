@@ -8,7 +8,7 @@ use super::shared::{Protected, Shared};
 use crate::{
     engine::{admission::Admitted, state::Engine},
     grpc::is_grpc,
-    key::IdempotencyKey,
+    key::{IdempotencyKey, InvalidKey, KeyFormat},
     policy::{KeyPolicy, Mode, Procedure, UserPolicy},
     rejection::{MalformedRequest, Rejection},
     telemetry::Unprotected,
@@ -59,11 +59,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return Route::PassThrough;
     };
     let (procedure, policies) = (&protected.procedure, protected.procedure.policies());
-    let key = match request.extensions().get().copied() {
-        Some(key) => Ok(Some(key)),
-        None => IdempotencyKey::from_headers(request.headers()),
-    };
-    let key = match key {
+    let key = match key(request, policies.key_format) {
         Ok(None) if policies.key_policy == KeyPolicy::Required => return reject(procedure, Rejection::KeyRequired),
         Ok(key) => key,
         Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
@@ -98,6 +94,14 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     match (key, user) {
         (Some(key), Some(user)) => Route::Protect { engine, protected, key, user, admitted },
         (_, user) => Route::WithoutKey { engine, protected, user, admitted },
+    }
+}
+
+/// Returns the key in the head of a request: the one that an interceptor in front of the layer has parsed, or else the header's.
+fn key<B>(request: &Request<B>, format: KeyFormat) -> Result<Option<IdempotencyKey>, InvalidKey> {
+    match request.extensions().get::<IdempotencyKey>() {
+        Some(key) => key.checked(format).map(Some),
+        None => IdempotencyKey::from_headers(request.headers(), format),
     }
 }
 

@@ -34,6 +34,7 @@ pub use self::{
     resource_id::ResponseError,
 };
 pub(crate) use self::{option::read_options, replayed_metadata::InvalidMetadataName, resolve::resolve};
+pub use crate::key::KeyFormat;
 use crate::telemetry::ProcedureTelemetry;
 
 /// A procedure that takes idempotency keys.
@@ -147,6 +148,7 @@ pub struct ProcedureBuilder {
     effect: Option<EffectPolicy>,
     final_errors: Option<Vec<Code>>,
     isolation: Option<Isolation>,
+    key_format: Option<KeyFormat>,
     key_policy: Option<KeyPolicy>,
     lease: Option<Duration>,
     max_wait: Option<Duration>,
@@ -218,6 +220,12 @@ impl ProcedureBuilder {
     /// Sets the policy for a call whose key is in use by a call that is still running.
     pub fn on_in_progress(mut self, policy: InProgressPolicy) -> Self {
         self.on_in_progress = Some(policy);
+        self
+    }
+
+    /// Sets the form of the keys.
+    pub fn key_format(mut self, format: KeyFormat) -> Self {
+        self.key_format = Some(format);
         self
     }
 

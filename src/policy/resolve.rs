@@ -52,6 +52,7 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
         effect: described.effect.unwrap_or(defaults.effect),
         final_errors,
         isolation: described.isolation.unwrap_or(defaults.isolation),
+        key_format: described.key_format.unwrap_or(defaults.key_format),
         key_policy: described.key_policy.unwrap_or(defaults.key_policy),
         lease: bounded(path, "lease", described.lease.unwrap_or(defaults.lease), MAX_DURATION)?,
         max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,

@@ -14,7 +14,7 @@ use super::{
     ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
 };
 use crate::{
-    key::IdempotencyKey,
+    key::KeyId,
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
     user::UserId,
@@ -200,7 +200,7 @@ impl Store for MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    records: HashMap<(UserId, IdempotencyKey), Record>,
+    records: HashMap<(UserId, KeyId), Record>,
     statuses: HashMap<Uuid, OutboxStatus>,
 }
 

@@ -7,7 +7,7 @@ use protobuf_canonical::RequestHash;
 use uuid::Uuid;
 
 use crate::{
-    key::IdempotencyKey,
+    key::KeyId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Mismatch,
     status::{OutboxStatus, Resource, UnknownOutboxStatus},
@@ -63,14 +63,14 @@ pub struct Reservation {
     /// The user.
     pub user: UserId,
     /// The user's key.
-    pub key: IdempotencyKey,
+    pub key: KeyId,
     /// The fencing token: a new one for each claim.
     pub token: Uuid,
 }
 
 impl Reservation {
     /// Makes a reservation with a new random token.
-    pub fn new(user: UserId, key: IdempotencyKey) -> Self {
+    pub fn new(user: UserId, key: KeyId) -> Self {
         Self { user, key, token: Uuid::new_v4() }
     }
 }
@@ -224,7 +224,7 @@ pub struct AbandonedKey {
     /// The user.
     pub user: UserId,
     /// The user's key.
-    pub key: IdempotencyKey,
+    pub key: KeyId,
     /// The path of the procedure.
     pub procedure: String,
     /// The hash of the request.

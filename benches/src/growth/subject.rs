@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use organization::ALICE;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    IdempotencyKey, UserId,
+    KeyId, UserId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
 };
@@ -92,7 +92,7 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
     const MINUTES: Duration = Duration::from_secs(5 * 60);
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let claim = Claim {
-        reservation: Reservation::new(UserId::new(ALICE), IdempotencyKey::from(key)),
+        reservation: Reservation::new(UserId::new(ALICE), KeyId::new(key)),
         procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: MINUTES,

@@ -6,7 +6,7 @@ use protobuf_canonical::RequestHash;
 use uuid::Uuid;
 
 use crate::{
-    key::IdempotencyKey,
+    key::KeyId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         AbandonOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Replay,
@@ -21,7 +21,7 @@ pub(super) const NONE: Duration = Duration::ZERO;
 
 pub(super) fn claim() -> Claim {
     Claim {
-        reservation: Reservation::new(UserId::new(Uuid::new_v4()), IdempotencyKey::from(Uuid::new_v4())),
+        reservation: Reservation::new(UserId::new(Uuid::new_v4()), KeyId::new(Uuid::new_v4())),
         procedure: "/organization.v1.ProjectService/CreateProject".to_owned(),
         request_hash: RequestHash::from([7; 32]),
         lease: HOUR,

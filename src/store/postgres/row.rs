@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use protobuf_canonical::RequestHash;
 use tokio_postgres::{Row, types::FromSql};
-use uuid::Uuid;
 
 use crate::{
-    key::IdempotencyKey,
+    key::KeyId,
     rejection::Mismatch,
     status::OutboxStatus,
     store::{
@@ -74,7 +73,7 @@ pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
     let hash: [u8; 32] = hash.try_into().map_err(corrupt)?;
     Ok(AbandonedKey {
         user: UserId::new(column(row, "user_id")?),
-        key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
+        key: KeyId::new(column(row, "idempotency_key")?),
         procedure: column(row, "procedure")?,
         request_hash: RequestHash::from(hash),
     })

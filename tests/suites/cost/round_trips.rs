@@ -14,7 +14,7 @@ use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, UserId,
+    IdempotencyLayer, KeyId, UserId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
     store::{BeginOutcome, Claim, ClaimOutcome, PostgresStore, Reservation, Store as _, TransactionOptions},
@@ -82,7 +82,7 @@ impl Service {
         let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
         let message = pool.get_message_by_name("organization.v1.CreateProjectRequest").expect("the message");
         Claim {
-            reservation: Reservation::new(UserId::new(self.user), IdempotencyKey::from(self.key)),
+            reservation: Reservation::new(UserId::new(self.user), KeyId::new(self.key)),
             procedure: CREATE_PROJECT.to_owned(),
             request_hash: Canonical::new(&message).hash(&self.project.encode_to_vec()).expect("a message"),
             lease: Duration::from_secs(60),

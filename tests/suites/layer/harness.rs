@@ -14,7 +14,7 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, UserId,
+    IdempotencyLayer, KeyId, UserId,
     layer::{CompressionEncoding, IdempotencyLayerBuilder},
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
@@ -181,7 +181,7 @@ impl Shop {
         Claim {
             reservation: Reservation::new(
                 UserId::new(self.user.expect("a user")),
-                IdempotencyKey::from(self.key.expect("a key")),
+                KeyId::new(self.key.expect("a key")),
             ),
             procedure: procedure.to_owned(),
             request_hash: canonical.hash(&message).expect("a message"),

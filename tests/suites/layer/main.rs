@@ -8,6 +8,7 @@ mod degradation;
 mod duplicates;
 mod encoding;
 mod final_errors;
+mod free_form;
 mod harness;
 mod leases;
 mod life;

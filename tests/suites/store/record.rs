@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    IdempotencyKey, UserId,
+    KeyId, UserId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredResponse},
 };
@@ -24,7 +24,7 @@ pub(crate) fn patient(pool: Pool) -> PostgresStore {
 
 pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     Claim {
-        reservation: Reservation::new(UserId::new(user), IdempotencyKey::from(key)),
+        reservation: Reservation::new(UserId::new(user), KeyId::new(key)),
         procedure: PROCEDURE.to_owned(),
         request_hash: RequestHash::from(HASH),
         lease: HOUR,

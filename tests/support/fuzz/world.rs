@@ -106,7 +106,7 @@ impl World {
     /// Whether the key is free. Reserves it.
     pub(super) async fn key_is_free(&self) -> bool {
         let claim = Claim {
-            reservation: Reservation::new(self.user, self.key),
+            reservation: Reservation::new(self.user, self.key.id()),
             procedure: PROCEDURE.to_owned(),
             request_hash: RequestHash::from([0; 32]),
             lease: Duration::from_secs(60),
