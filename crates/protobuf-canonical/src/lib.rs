@@ -35,6 +35,7 @@ pub mod json;
 mod check;
 mod entry;
 mod error;
+mod field_path;
 mod output;
 mod raw;
 mod reader;
@@ -51,8 +52,11 @@ use prost_reflect::MessageDescriptor;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-pub use self::error::{CanonicalError, CanonicalErrorKind};
 use self::schema::Schema;
+pub use self::{
+    error::{CanonicalError, CanonicalErrorKind},
+    field_path::FieldPath,
+};
 
 /// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
 /// decoder.

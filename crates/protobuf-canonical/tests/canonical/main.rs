@@ -1,6 +1,7 @@
 //! The canonical encoding, compared with protobuf-go's output and checked for its own properties on random messages.
 
 mod bad_input;
+mod field_path;
 mod json;
 mod properties;
 mod random;
