@@ -17,6 +17,14 @@ use crate::{
 
 /// The route of a call.
 pub(super) enum Route {
+    /// Reads the call, whose key may be in its message, and [decides](decide) then.
+    FindKey {
+        engine: Arc<Engine>,
+        protected: Arc<Protected>,
+        key: Option<IdempotencyKey>,
+        user: Option<UserId>,
+        admitted: Admitted,
+    },
     /// Passes the call through as if the layer were not installed.
     PassThrough,
     /// Runs the call with its key.
@@ -42,15 +50,14 @@ pub(super) enum Route {
 /// | the call | its route |
 /// |---|---|
 /// | without a store, or to a procedure that is not opted in | passed through |
-/// | with a malformed key, or without a required key | refused |
-/// | without a key, to a reserved procedure | passed through |
+/// | with a malformed key in its head | refused |
+/// | without a key, unless its message may have one | refused if the key is required; passed through if the procedure is reserved |
 /// | during a shutdown of the layer | refused |
 /// | in a protocol that the layer cannot read | refused |
-/// | without a key, to a transactional procedure | in a transaction without a record |
-/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
-/// | with a key and a user | protected |
+/// | to a procedure with a key field | read, and decided then |
+/// | any other | as [`decide`] says |
 ///
-/// A call that would be protected, or run in a transaction, is refused beyond the limits of calls in flight.
+/// A call that would be read is refused beyond the limits of calls in flight.
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
         return Route::PassThrough;
@@ -58,14 +65,18 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(protected) = shared.procedures.get(request.uri().path()) else {
         return Route::PassThrough;
     };
-    let (procedure, policies) = (&protected.procedure, protected.procedure.policies());
-    let key = match key(request, policies.key_format) {
-        Ok(None) if policies.key_policy == KeyPolicy::Required => return reject(procedure, Rejection::KeyRequired),
+    let procedure = &protected.procedure;
+    let key = match key(request, procedure.policies().key_format) {
         Ok(key) => key,
         Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
     };
-    if key.is_none() && policies.mode == Mode::Reserved {
-        return Route::PassThrough;
+    let has_key_field = procedure.key_field().is_some();
+    if key.is_none() && !has_key_field {
+        match without_key(procedure) {
+            Some(Decision::Reject(rejection)) => return Route::Reject(rejection),
+            Some(_) => return Route::PassThrough,
+            None => {}
+        }
     }
     if engine.tracker.shutting_down().is_cancelled() {
         return reject(procedure, Rejection::ShuttingDown);
@@ -75,25 +86,73 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return reject(procedure, Rejection::RequestMalformed(MalformedRequest::Protocol));
     }
     let user = shared.user_resolver.user(request.headers(), request.extensions());
-    if key.is_some() && user.is_none() {
-        if policies.on_no_user == UserPolicy::Reject {
-            return reject(procedure, Rejection::NoUser);
-        }
-        let error = "no authenticated user in the request; put the authentication interceptor in front of the \
-                     idempotency layer, and insert a UserId into the request's extensions there";
-        procedure.telemetry().unprotected(Unprotected::NoUser, &error);
-        if policies.mode == Mode::Reserved {
-            return Route::PassThrough;
-        }
+    let decision = if has_key_field { None } else { Some(decide(procedure, key.clone(), user)) };
+    match decision {
+        Some(Decision::PassThrough) => return Route::PassThrough,
+        Some(Decision::Reject(rejection)) => return Route::Reject(rejection),
+        _ => {}
     }
     let admitted = match engine.admission.admit(user) {
         Ok(admitted) => admitted,
         Err(limit) => return Route::Reject(limit.reject(procedure)),
     };
     let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
-    match (key, user) {
-        (Some(key), Some(user)) => Route::Protect { engine, protected, key, user, admitted },
-        (_, user) => Route::WithoutKey { engine, protected, user, admitted },
+    match decision {
+        Some(Decision::Protect(key, user)) => Route::Protect { engine, protected, key, user, admitted },
+        None => Route::FindKey { engine, protected, key, user, admitted },
+        _ => Route::WithoutKey { engine, protected, user, admitted },
+    }
+}
+
+/// The decision on a call whose key is known, if it has one.
+pub(super) enum Decision {
+    PassThrough,
+    Protect(IdempotencyKey, UserId),
+    Reject(Rejection),
+    WithoutKey(Option<UserId>),
+}
+
+/// Decides on a call whose key is known, if it has one.
+///
+/// | the call | |
+/// |---|---|
+/// | without a required key | refused |
+/// | without a key, to a reserved procedure | passed through |
+/// | without a key, to a transactional procedure | in a transaction without a record |
+/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
+/// | with a key and a user | protected |
+pub(super) fn decide(procedure: &Procedure, key: Option<IdempotencyKey>, user: Option<UserId>) -> Decision {
+    let Some(key) = key else {
+        return without_key(procedure).unwrap_or(Decision::WithoutKey(user));
+    };
+    if let Some(user) = user {
+        return Decision::Protect(key, user);
+    }
+    if procedure.policies().on_no_user == UserPolicy::Reject {
+        return Decision::Reject(counted(procedure, Rejection::NoUser));
+    }
+    let error = "no authenticated user in the request; put the authentication interceptor in front of the idempotency \
+                 layer, and insert a UserId into the request's extensions there";
+    procedure.telemetry().unprotected(Unprotected::NoUser, &error);
+    match procedure.policies().mode {
+        Mode::Reserved => Decision::PassThrough,
+        Mode::Transactional => Decision::WithoutKey(None),
+    }
+}
+
+/// Decides on a call without a key; `None` if it is to run in a transaction.
+fn without_key(procedure: &Procedure) -> Option<Decision> {
+    let policies = procedure.policies();
+    match (policies.key_policy, policies.mode) {
+        (KeyPolicy::Required, _) => {
+            let rejection = match procedure.key_field() {
+                Some(field) => Rejection::KeyFieldRequired { field: field.to_owned() },
+                None => Rejection::KeyRequired,
+            };
+            Some(Decision::Reject(counted(procedure, rejection)))
+        }
+        (KeyPolicy::Optional, Mode::Reserved) => Some(Decision::PassThrough),
+        (KeyPolicy::Optional, Mode::Transactional) => None,
     }
 }
 
@@ -114,14 +173,19 @@ impl Shared {
         }
         let Some(protected) = self.procedures.get(request.uri().path()) else { return false };
         let policies = protected.procedure.policies();
-        let has_key = request.headers().contains_key(IdempotencyKey::HEADER)
-            || request.extensions().get::<IdempotencyKey>().is_some();
-        (has_key || policies.key_policy == KeyPolicy::Required || policies.mode == Mode::Transactional)
+        let may_have_key = request.headers().contains_key(IdempotencyKey::HEADER)
+            || request.extensions().get::<IdempotencyKey>().is_some()
+            || protected.procedure.key_field().is_some();
+        (may_have_key || policies.key_policy == KeyPolicy::Required || policies.mode == Mode::Transactional)
             && self.translator.translates(request)
     }
 }
 
 fn reject(procedure: &Procedure, rejection: Rejection) -> Route {
+    Route::Reject(counted(procedure, rejection))
+}
+
+fn counted(procedure: &Procedure, rejection: Rejection) -> Rejection {
     procedure.telemetry().rejected(rejection.reason().as_str());
-    Route::Reject(rejection)
+    rejection
 }

@@ -54,6 +54,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::Isolation::RepeatableRead => Some(Isolation::RepeatableRead),
         v1::Isolation::Serializable => Some(Isolation::Serializable),
     };
+    procedure.key_field = Some(option.key_field).filter(|field| !field.is_empty());
     procedure.key_format = match v1::KeyFormat::try_from(option.key_format).map_err(|_| unknown("key_format"))? {
         v1::KeyFormat::Unspecified => None,
         v1::KeyFormat::Any => Some(KeyFormat::Any),

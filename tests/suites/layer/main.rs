@@ -10,6 +10,7 @@ mod encoding;
 mod final_errors;
 mod free_form;
 mod harness;
+mod key_field;
 mod leases;
 mod life;
 mod limits;
