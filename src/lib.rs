@@ -168,6 +168,6 @@ pub use self::store::postgres::Transaction;
 pub use self::{
     caller::{Caller, OwnerId, Scope, UserId},
     execution::Execution,
-    key::IdempotencyKey,
+    key::{IdempotencyKey, KeyId},
     layer::layer::IdempotencyLayer,
 };

@@ -25,8 +25,8 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_CALLER_INVALID` | `INTERNAL` | the application's caller resolver failed, or gave an id that is too long; or a session setting is invalid | |
 /// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call conflicted with another call and had no effect | `RetryInfo` |
 /// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call is still running | `RetryInfo` |
-/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header |
-/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header |
+/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header, or the field; metadata `mismatch` = `key_field` if the keys in both differ |
+/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header, or the field |
 /// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
 /// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
 /// | `IDEMPOTENCY_NO_SCOPE` | `UNAUTHENTICATED` | the caller is in no scope, such as a tenant, and the policy is to refuse | |
@@ -207,9 +207,20 @@ pub(crate) enum Rejection {
     Conflict,
     #[error("the first call with this idempotency key is still running; retry with the same key")]
     InProgress { lease_left: Duration },
+    #[error("{field}: {key}")]
+    KeyFieldInvalid {
+        /// The path of the field.
+        field: String,
+        key: InvalidKey,
+    },
+    #[error("this procedure requires an idempotency key; set the field {field}, and send the same key with each retry")]
+    KeyFieldRequired {
+        /// The path of the field.
+        field: String,
+    },
     #[error(transparent)]
     KeyInvalid(InvalidKey),
-    #[error("this procedure requires an idempotency-key header; send a UUID, and the same UUID with each retry")]
+    #[error("this procedure requires an idempotency-key header; send a new UUID, and the same one with each retry")]
     KeyRequired,
     #[error("this idempotency key was used with another {}; use a new key for a new operation", .0.as_str())]
     KeyReused(Mismatch),
@@ -309,8 +320,8 @@ impl Rejection {
             Self::CallerInvalid => Reason::CallerInvalid,
             Self::Conflict => Reason::Conflict,
             Self::InProgress { .. } => Reason::InProgress,
-            Self::KeyInvalid(_) => Reason::KeyInvalid,
-            Self::KeyRequired => Reason::KeyRequired,
+            Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => Reason::KeyInvalid,
+            Self::KeyFieldRequired { .. } | Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
             Self::NotCommitted => Reason::NotCommitted,
             Self::NotStored { .. } => Reason::NotStored,
@@ -331,7 +342,11 @@ impl Rejection {
     fn code(&self) -> Code {
         match self {
             Self::Conflict | Self::InProgress { .. } => Code::Aborted,
-            Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyReused(_) => Code::InvalidArgument,
+            Self::KeyFieldInvalid { .. }
+            | Self::KeyFieldRequired { .. }
+            | Self::KeyInvalid(_)
+            | Self::KeyRequired
+            | Self::KeyReused(_) => Code::InvalidArgument,
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
@@ -351,6 +366,15 @@ impl Rejection {
             }
             Self::InProgress { lease_left } => {
                 details.set_retry_info(Some(RETRY_IN_PROGRESS.min(*lease_left)));
+            }
+            Self::KeyFieldInvalid { field, key } => {
+                details.add_bad_request_violation(field, self.to_string());
+                if *key == InvalidKey::Mismatch {
+                    metadata.push(("mismatch".to_owned(), "key_field".to_owned()));
+                }
+            }
+            Self::KeyFieldRequired { field } => {
+                details.add_bad_request_violation(field, self.to_string());
             }
             Self::KeyInvalid(_) | Self::KeyRequired => {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
@@ -412,11 +436,16 @@ mod tests {
     #[test]
     fn full_matrix() {
         let resource = Uuid::from_u128(7);
+        let field = || "client.request_id".to_owned();
+        let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
         let rows = [
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
+            (in_field(InvalidKey::NotAUuid), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
+            (in_field(InvalidKey::Mismatch), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
+            (Rejection::KeyFieldRequired { field: field() }, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
             (Rejection::KeyInvalid(InvalidKey::Empty), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (Rejection::KeyRequired, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
             (Rejection::KeyReused(Mismatch::Procedure), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
@@ -454,7 +483,11 @@ mod tests {
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
-            let bad_request = matches!(rejection, Rejection::KeyInvalid(_) | Rejection::KeyRequired);
+            let bad_request = match &rejection {
+                Rejection::KeyInvalid(_) | Rejection::KeyRequired => Some("idempotency-key"),
+                Rejection::KeyFieldInvalid { .. } | Rejection::KeyFieldRequired { .. } => Some("client.request_id"),
+                _ => None,
+            };
             let retry = matches!(
                 rejection,
                 Rejection::Conflict
@@ -465,6 +498,9 @@ mod tests {
                     | Rejection::UserLimit
             );
             let metadata: Vec<_> = match &rejection {
+                Rejection::KeyFieldInvalid { key: InvalidKey::Mismatch, .. } => {
+                    vec![("mismatch", "key_field".to_owned())]
+                }
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
                 Rejection::NotStored { .. } => vec![("resource_id", resource.to_string())],
@@ -484,9 +520,9 @@ mod tests {
                 assert_eq!(info.metadata.get(name), Some(&value), "{case}");
             }
             assert_eq!(details.retry_info().is_some(), retry, "{case}");
-            let fields: Vec<_> = details.bad_request().iter().flat_map(|bad| &bad.field_violations).collect();
-            assert_eq!(fields.len(), usize::from(bad_request), "{case}");
-            assert!(fields.iter().all(|field| field.field == "idempotency-key"), "{case}");
+            let violations: Vec<_> = details.bad_request().iter().flat_map(|bad| &bad.field_violations).collect();
+            let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
+            assert_eq!(fields, bad_request.as_slice(), "{case}");
         }
     }
 

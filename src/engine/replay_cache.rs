@@ -13,7 +13,7 @@ use quick_cache::{
 };
 
 use super::{call::Call, clock_reading::ClockReading, recorded::Recorded};
-use crate::{caller::OwnerId, key::IdempotencyKey, policy::Procedure};
+use crate::{caller::OwnerId, key::KeyId, policy::Procedure};
 
 /// The shards, each with its own lock and its own part of the capacity.
 const SHARDS: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) struct ReplayCache {
     max_age: Duration,
 }
 
-type Id = (OwnerId, IdempotencyKey);
+type Id = (OwnerId, KeyId);
 
 /// A replay, and the call that it belongs to.
 struct Entry {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::Call;
-use crate::{caller::OwnerId, key::IdempotencyKey, policy::Mode};
+use crate::{caller::OwnerId, key::KeyId, policy::Mode};
 
 /// The report of [`IdempotencyLayer::shutdown`](crate::IdempotencyLayer::shutdown).
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct UnfinishedCall {
     /// The owner of its record.
     pub owner: OwnerId,
     /// Its key. In reserved mode it stays reserved until its lease ends; of a transactional call nothing is left.
-    pub key: IdempotencyKey,
+    pub key: KeyId,
     /// The mode of its procedure.
     pub mode: Mode,
     /// Its stage when the time was up.

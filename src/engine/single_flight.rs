@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{call::Call, recorded::Recorded};
-use crate::{caller::OwnerId, key::IdempotencyKey};
+use crate::{caller::OwnerId, key::KeyId};
 
 /// The leaders of this process, by owner, key, hash of the request, and path of the procedure. All know the same schema, so
 /// that the canonical hash is enough.
@@ -20,7 +20,7 @@ pub(crate) struct SingleFlight {
 /// The record of a leader, once there is one. Shared, so that a leader without followers stays small.
 type Published = Option<Arc<Recorded>>;
 
-type Id = (OwnerId, IdempotencyKey, [u8; 32], Arc<str>);
+type Id = (OwnerId, KeyId, [u8; 32], Arc<str>);
 
 /// The role of a call among those that are identical to it.
 pub(super) enum Role {

@@ -60,15 +60,22 @@ impl UnaryRequest {
     /// Returns the uncompressed request for the handler. It accepts only enabled encodings, so that the layer can
     /// decompress the response and store it uncompressed.
     pub(crate) fn into_request(self) -> Result<Request<Body>, WireError> {
-        let Self { mut parts, message, body } = self;
-        parts.headers.remove(GRPC_ENCODING);
-        if !Encoding::all_enabled(&parts.headers) {
-            let accepted = Encoding::names(Encoding::accepted(&parts.headers));
-            parts.headers.remove(GRPC_ACCEPT_ENCODING);
+        let mut request = self.into_unprotected()?;
+        let headers = request.headers_mut();
+        if !Encoding::all_enabled(headers) {
+            let accepted = Encoding::names(Encoding::accepted(headers));
+            headers.remove(GRPC_ACCEPT_ENCODING);
             if let Some(accepted) = accepted {
-                parts.headers.insert(GRPC_ACCEPT_ENCODING, accepted);
+                headers.insert(GRPC_ACCEPT_ENCODING, accepted);
             }
         }
+        Ok(request)
+    }
+
+    /// Returns the uncompressed request for a handler whose response the layer does not read.
+    pub(crate) fn into_unprotected(self) -> Result<Request<Body>, WireError> {
+        let Self { mut parts, message, body } = self;
+        parts.headers.remove(GRPC_ENCODING);
         let body = match body {
             Some(body) => body,
             None => {

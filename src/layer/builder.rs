@@ -286,7 +286,8 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets the time in which the request message of a call has to arrive, from the moment at which its head has: of a call
-    /// with a key, and of a call without one to a transactional procedure. A slower call is refused with
+    /// with a key, and of a call without one to a procedure that is transactional or has a
+    /// [key field](crate::policy::ProcedureBuilder::key_field). A slower call is refused with
     /// `DEADLINE_EXCEEDED`, `IDEMPOTENCY_REQUEST_TIMEOUT`. Until its message is there, it holds neither its key nor a
     /// connection to the store, but it counts as [in flight](Self::max_in_flight). Over HTTP/1 the time also bounds how
     /// long the body of a refused call is read. Defaults to 30 seconds.
@@ -322,7 +323,8 @@ impl IdempotencyLayerBuilder {
     /// Sets the maximum number of calls in flight, of all users together, at least 1. Defaults to 1,024.
     ///
     /// In flight is a call with a key, or without one to a transactional procedure, from the arrival of its head until its
-    /// outcome is settled. It is so even if its client has disconnected: the call goes on, and no limit of the server or of
+    /// outcome is settled. If its procedure has a [key field](crate::policy::ProcedureBuilder::key_field), a call counts until its
+    /// message has been read in any case. It is so even if its client has disconnected: the call goes on, and no limit of the server or of
     /// HTTP/2 counts it any more. A [waiting](Self::max_waiting) call is not in flight, and neither is an outcome that is
     /// still recorded after the caller has its response. Further calls are refused with `UNAVAILABLE`,
     /// `IDEMPOTENCY_OVERLOADED`, retries and replays among them, before their messages are read.
@@ -431,10 +433,9 @@ impl IdempotencyLayerBuilder {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
             check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
             let canonical = Canonical::new(&procedure.method().input());
-            procedures.insert(
-                path,
-                Arc::new(Protected { procedure: Arc::new(procedure), canonical, accepted: self.accepted.clone() }),
-            );
+            let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
+            let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
+            procedures.insert(path, Arc::new(protected));
         }
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
@@ -470,7 +471,6 @@ impl IdempotencyLayerBuilder {
             procedures,
             engine,
             caller_resolver: self.caller_resolver,
-            on_no_scope: self.on_no_scope,
             session_settings: self.session_settings,
             request_limits: self.request_limits,
             #[cfg(feature = "connect")]

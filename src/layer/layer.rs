@@ -53,7 +53,7 @@ impl IdempotencyLayer {
     /// Shuts down the layer and all its clones, and reports the calls that have not ended in time. Call it before the
     /// process ends, while or after the server stops.
     ///
-    /// New calls with a key, or to a transactional procedure, are refused with `UNAVAILABLE`,
+    /// New calls with a key, or to a procedure that is transactional or has a key field, are refused with `UNAVAILABLE`,
     /// `IDEMPOTENCY_SHUTTING_DOWN`; so are calls that wait for another call. Then this waits until all running calls
     /// have ended and their outcomes are recorded, for at most `bound`.
     ///

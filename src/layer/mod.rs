@@ -5,7 +5,7 @@
 //! | `layer`, `builder`, `shared` | [`IdempotencyLayer`](crate::IdempotencyLayer), its builder, and the state of its services |
 //! | `service` | [`Idempotency`], the service that the layer creates |
 //! | `protect`, `route` | the route of a call: passed through, protected, in a transaction without a key, or refused |
-//! | `read` | reading and hashing of a request |
+//! | `read` | reading and hashing of a request, and the search for its key |
 //! | `interceptor` | [`KeyInterceptor`], for handlers without the layer |
 
 mod builder;

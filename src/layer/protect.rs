@@ -4,17 +4,18 @@ use std::{
     mem,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use futures_util::FutureExt as _;
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
 use super::{
-    read::{read, read_without_key},
+    read::{Found, Keyed, read, read_and_find_key, read_without_key},
     route::{KnownCaller, Route, route},
     shared::{Protected, RequestLimits, Shared},
 };
@@ -26,10 +27,7 @@ use crate::{
     grpc::{Encoding, UnaryResponse, WrittenMessage, drain_for, grpc_timeout},
     key::IdempotencyKey,
     rejection::Rejection,
-    store::CallSession,
 };
-
-const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// Sends each call along the route that [`route`] decides on.
 #[derive(Clone)]
@@ -80,11 +78,15 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let route = route(&self.shared, &request);
-        if !matches!(route, Route::Protect { .. }) {
+        if !matches!(route, Route::FindKey { .. } | Route::Protect { .. }) {
             // It may be large, and is not compared.
             request.extensions_mut().remove::<WrittenMessage>();
         }
         match route {
+            Route::FindKey { engine, protected, key, caller, admitted } => {
+                let read = (request, self.shared.request_limits);
+                ResponseFuture::boxed(find_key(engine, protected, (key, caller), admitted, read, self.take_inner()))
+            }
             Route::PassThrough => ResponseFuture::pass_through(self.inner.call(request)),
             Route::Protect { engine, protected, key, caller, admitted } => {
                 let read = (request, self.shared.request_limits);
@@ -99,13 +101,32 @@ where
     }
 }
 
+/// What the layer has to know of the head of a request.
+#[derive(Clone, Copy)]
+struct Head {
+    timeout: Option<Duration>,
+    /// The encoding of a response that the layer makes.
+    accepted: Option<Encoding>,
+}
+
+impl Head {
+    fn of(headers: &HeaderMap) -> Self {
+        Self { timeout: grpc_timeout(headers), accepted: Encoding::accepted(headers).next() }
+    }
+
+    /// The time until which the caller waits, if it is asked for when the request arrives.
+    fn deadline(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+}
+
 /// Reads the request, and runs the call with its key.
 fn protect<S, R>(
     engine: Arc<Engine>,
     protected: Arc<Protected>,
     who: (IdempotencyKey, KnownCaller),
     admitted: Admitted,
-    (mut request, limits): (Request<Body>, RequestLimits),
+    (request, limits): (Request<Body>, RequestLimits),
     service: S,
 ) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
 where
@@ -115,25 +136,75 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<StdError>,
 {
-    let timeout = grpc_timeout(request.headers());
-    // A server that enforces the timeout would drop the handler, which has to run to its end.
-    request.headers_mut().remove(GRPC_TIMEOUT);
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let (accepted, compress_from) = (Encoding::accepted(request.headers()).next(), engine.compress_replays_from);
+    let head = Head::of(request.headers());
     // Boxed, so that its memory is freed before the handler runs.
-    let read = Box::pin(read(protected, who, deadline, request, limits, admitted));
+    let read = Box::pin(read(protected, who, head.deadline(), request, limits, admitted));
     async move {
-        let (call, request, admitted) = match read.await {
-            Ok(read) => read,
+        let keyed = match read.await {
+            Ok(keyed) => keyed,
             Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
         };
-        // Dropped together with this future when the client disconnects.
-        let _disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
-        match dispatch(engine, call, Box::new(ReadyService { service, request }), timeout, admitted).await {
-            Some(response) => response.map(|response| response.compressed(accepted, compress_from).into_response()),
+        run(engine, keyed, head, service).await
+    }
+}
+
+/// Reads the request, whose message may have the key, and does what [`decide`](super::route::decide) says.
+async fn find_key<S, R>(
+    engine: Arc<Engine>,
+    protected: Arc<Protected>,
+    found: (Option<IdempotencyKey>, Option<KnownCaller>),
+    admitted: Admitted,
+    (request, limits): (Request<Body>, RequestLimits),
+    mut service: S,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    let head = Head::of(request.headers());
+    let procedure = Arc::clone(&protected.procedure);
+    match Box::pin(read_and_find_key(protected, found, head.deadline(), request, limits, admitted)).await {
+        Ok(Found::Keyed(keyed)) => run(engine, keyed, head, service).await,
+        Ok(Found::PassThrough(request)) => service.call(request).await.map(|response| response.map(Body::new)),
+        Ok(Found::WithoutKey(request, caller, _admitted)) => {
+            let (owner, session) = KnownCaller::owner_and_session(caller);
+            let handler = Box::new(ReadyService { service, request });
+            run_without_key(&engine, &procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
+        }
+        Err(status) => Ok(UnaryResponse::failed(status).into_response()),
+    }
+}
+
+/// Runs a call with its key. Not async, because its future would hold a second place for each argument.
+fn run<S, R>(
+    engine: Arc<Engine>,
+    (call, request, admitted): Keyed,
+    head: Head,
+    service: S,
+) -> impl Future<Output = Result<Response<Body>, S::Error>> + Send + 'static
+where
+    S: Service<Request<Body>, Response = Response<R>> + Send + 'static,
+    S::Error: Send + 'static,
+    S::Future: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<StdError>,
+{
+    // Dropped together with the future when the client disconnects.
+    let disconnected = call.disconnected.clone().map(CancellationToken::drop_guard);
+    let compress_from = engine.compress_replays_from;
+    let response = dispatch(engine, call, Box::new(ReadyService { service, request }), head.timeout, admitted);
+    response.map(move |response| {
+        let _disconnected = disconnected;
+        match response {
+            Some(response) => {
+                response.map(|response| response.compressed(head.accepted, compress_from).into_response())
+            }
             None => Ok(UnaryResponse::failed(Status::internal("the idempotency layer panicked")).into_response()),
         }
-    }
+    })
 }
 
 /// Reads the request of a call without a key, or without a user, and runs it in a transaction. A call that is still being
@@ -159,7 +230,7 @@ where
         Ok(request) => Box::new(ReadyService { service, request }),
         Err(status) => return Ok(UnaryResponse::failed(status).into_response()),
     };
-    let (owner, session) = caller.map_or((None, CallSession::default()), |known| (Some(known.owner), known.session));
+    let (owner, session) = KnownCaller::owner_and_session(caller);
     run_without_key(&engine, procedure, owner, &session, handler).await.map(UnaryResponse::into_response)
 }
 

@@ -13,40 +13,96 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body};
 
 use super::{
-    route::KnownCaller,
+    route::{Decision, KnownCaller, decide},
     shared::{Protected, RequestLimits},
 };
 use crate::{
     blocking::read_message,
     engine::{admission::Admitted, call::Call},
     grpc::{RequestError, UnaryRequest, WireError, WrittenMessage, buffer},
-    key::IdempotencyKey,
-    policy::{DisconnectPolicy, Procedure},
+    key::{IdempotencyKey, InvalidKey},
+    policy::{DisconnectPolicy, KeyFieldError, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
 };
 
-/// Reads and hashes a request within the limits. Returns the call to claim with, the request for the handler, and the
-/// admission, which knows the size of the request then.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// A call to run with its key: the call to claim with, the request for the handler, and the admission, which knows the size of
+/// the request.
+pub(super) type Keyed = (Arc<Call>, Request<Body>, Admitted);
+
+/// A call that has been read, and whose message may have had the key.
+pub(super) enum Found {
+    Keyed(Keyed),
+    /// It has no key, or no user.
+    PassThrough(Request<Body>),
+    /// It has no key, or no user, and its handler requires a transaction.
+    WithoutKey(Request<Body>, Option<KnownCaller>, Admitted),
+}
+
+/// Reads and hashes a request within the limits.
 pub(super) async fn read(
     protected: Arc<Protected>,
-    (key, caller): (IdempotencyKey, KnownCaller),
+    who: (IdempotencyKey, KnownCaller),
     deadline: Option<Instant>,
     request: Request<Body>,
     limits: RequestLimits,
+    admitted: Admitted,
+) -> Result<Keyed, Status> {
+    let request = receive(&protected, request, limits).await?;
+    keyed(protected, who, deadline, request, admitted).await
+}
+
+/// Reads a request whose message may have the key, and hashes it if it is protected.
+pub(super) async fn read_and_find_key(
+    protected: Arc<Protected>,
+    (key, caller): (Option<IdempotencyKey>, Option<KnownCaller>),
+    deadline: Option<Instant>,
+    request: Request<Body>,
+    limits: RequestLimits,
+    admitted: Admitted,
+) -> Result<Found, Status> {
+    let procedure = &protected.procedure;
+    let request = receive(&protected, request, limits).await?;
+    let key = find_key(procedure, key, request.message()).await?;
+    let unprotected = |mut request: UnaryRequest| {
+        request.extensions_mut().remove::<WrittenMessage>();
+        request.into_unprotected().map_err(|error| reject(procedure, malformed(error)))
+    };
+    match decide(&protected, key, caller) {
+        Decision::PassThrough => unprotected(request).map(Found::PassThrough),
+        Decision::Protect(key, caller) => {
+            keyed(Arc::clone(&protected), (key, caller), deadline, request, admitted).await.map(Found::Keyed)
+        }
+        Decision::Reject(rejection) => Err(rejection.into()),
+        Decision::WithoutKey(caller) => Ok(Found::WithoutKey(unprotected(request)?, caller, admitted)),
+    }
+}
+
+async fn receive(protected: &Protected, request: Request<Body>, limits: RequestLimits) -> Result<UnaryRequest, Status> {
+    let reading = UnaryRequest::read(request, limits.bytes, &protected.accepted);
+    within(limits.time, reading).await.map_err(|error| refused(protected, error))
+}
+
+/// Hashes a request, and makes it ready for the handler.
+async fn keyed(
+    protected: Arc<Protected>,
+    (key, caller): (IdempotencyKey, KnownCaller),
+    deadline: Option<Instant>,
+    mut request: UnaryRequest,
     mut admitted: Admitted,
-) -> Result<(Arc<Call>, Request<Body>, Admitted), Status> {
-    let Protected { procedure, canonical: _, accepted } = &*protected;
-    let reading = UnaryRequest::read(request, limits.bytes, accepted);
-    let mut request = within(limits.time, reading).await.map_err(|error| refused(&protected, error))?;
+) -> Result<Keyed, Status> {
+    let procedure = &protected.procedure;
     let request_hashes = Hashing::of(&mut request).run(&protected).await?;
     admitted.set_bytes(request.message().len());
-    request.extensions_mut().insert(key);
     let KnownCaller { caller, owner, session } = caller;
+    let reservation = Reservation::new(owner, key.id());
+    request.extensions_mut().insert(key);
     let policies = procedure.policies();
     let call = Arc::new(Call {
         procedure: Arc::clone(procedure),
-        reservation: Reservation::new(owner, key),
+        reservation,
         caller: Some(caller),
         session,
         request_hashes,
@@ -54,8 +110,31 @@ pub(super) async fn read(
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });
-    let request = request.into_request().map_err(|error| reject(procedure, malformed(error)))?;
+    let mut request = request.into_request().map_err(|error| reject(procedure, malformed(error)))?;
+    // A server that enforces the timeout would drop the handler, which has to run to its end.
+    request.headers_mut().remove(GRPC_TIMEOUT);
     Ok((call, request, admitted))
+}
+
+/// Returns the key of a call, whose head has this one; `None` if it has none.
+async fn find_key(
+    procedure: &Arc<Procedure>,
+    in_head: Option<IdempotencyKey>,
+    message: &Bytes,
+) -> Result<Option<IdempotencyKey>, Status> {
+    let (finder, message) = (Arc::clone(procedure), message.clone());
+    let found = read_message(message.len(), move || finder.key(&message)).await;
+    let found = found.map_err(|interrupted| Status::internal(interrupted.to_string()))?;
+    let invalid = |key| {
+        let field = procedure.key_field().unwrap_or_default().to_owned();
+        reject(procedure, Rejection::KeyFieldInvalid { field, key })
+    };
+    match (in_head, found) {
+        (Some(head), Ok(Some(field))) if head != field => Err(invalid(InvalidKey::Mismatch)),
+        (in_head, Ok(in_field)) => Ok(in_field.or(in_head)),
+        (_, Err(KeyFieldError::Key(key))) => Err(invalid(key)),
+        (_, Err(KeyFieldError::Message(error))) => Err(reject(procedure, not_hashed(error))),
+    }
 }
 
 /// Reads the request of a call without a key within the limits. It stays as it is.

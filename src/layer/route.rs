@@ -9,7 +9,7 @@ use crate::{
     caller::{Caller, OwnerId},
     engine::{admission::Admitted, state::Engine},
     grpc::is_grpc,
-    key::IdempotencyKey,
+    key::{IdempotencyKey, InvalidKey, KeyFormat},
     policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},
     rejection::{MalformedRequest, Rejection},
     store::{CallSession, InvalidSetting},
@@ -18,6 +18,14 @@ use crate::{
 
 /// The route of a call.
 pub(super) enum Route {
+    /// Reads the call, whose key may be in its message, and [decides](decide) then.
+    FindKey {
+        engine: Arc<Engine>,
+        protected: Arc<Protected>,
+        key: Option<IdempotencyKey>,
+        caller: Option<KnownCaller>,
+        admitted: Admitted,
+    },
     /// Passes the call through as if the layer were not installed.
     PassThrough,
     /// Runs the call with its key.
@@ -45,22 +53,27 @@ pub(super) struct KnownCaller {
     pub(super) session: CallSession,
 }
 
+impl KnownCaller {
+    /// Returns what a call without a record needs of its caller, if it has one.
+    pub(super) fn owner_and_session(caller: Option<Self>) -> (Option<OwnerId>, CallSession) {
+        caller.map_or((None, CallSession::default()), |known| (Some(known.owner), known.session))
+    }
+}
+
 /// Decides the route of a call. The first row that applies wins.
 ///
 /// | the call | its route |
 /// |---|---|
 /// | without a store, or to a procedure that is not opted in | passed through |
-/// | with a malformed key, or without a required key | refused |
-/// | without a key, to a reserved procedure | passed through |
+/// | with a malformed key in its head | refused |
+/// | without a key, unless its message may have one | refused if the key is required; passed through if the procedure is reserved |
 /// | during a shutdown of the layer | refused |
 /// | in a protocol that the layer cannot read | refused |
-/// | without a key, to a transactional procedure | in a transaction without a record |
-/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
 /// | whose caller or session settings are invalid | refused |
-/// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
-/// | with a key and a user | protected |
+/// | to a procedure with a key field | read, and decided then |
+/// | any other | as [`decide`] says |
 ///
-/// A call that would be protected, or run in a transaction, is refused beyond the limits of calls in flight.
+/// A call that would be read is refused beyond the limits of calls in flight.
 pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(engine) = &shared.engine else {
         return Route::PassThrough;
@@ -68,18 +81,18 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
     let Some(protected) = shared.procedures.get(request.uri().path()) else {
         return Route::PassThrough;
     };
-    let (procedure, policies) = (&protected.procedure, protected.procedure.policies());
-    let key = match request.extensions().get().copied() {
-        Some(key) => Ok(Some(key)),
-        None => IdempotencyKey::from_headers(request.headers()),
-    };
-    let key = match key {
-        Ok(None) if policies.key_policy == KeyPolicy::Required => return reject(procedure, Rejection::KeyRequired),
+    let procedure = &protected.procedure;
+    let key = match key(request, procedure.policies().key_format) {
         Ok(key) => key,
         Err(invalid) => return reject(procedure, Rejection::KeyInvalid(invalid)),
     };
-    if key.is_none() && policies.mode == Mode::Reserved {
-        return Route::PassThrough;
+    let has_key_field = procedure.key_field().is_some();
+    if key.is_none() && !has_key_field {
+        match without_key(procedure) {
+            Some(Decision::Reject(rejection)) => return Route::Reject(rejection),
+            Some(_) => return Route::PassThrough,
+            None => {}
+        }
     }
     if engine.tracker.shutting_down().is_cancelled() {
         return reject(procedure, Rejection::ShuttingDown);
@@ -92,33 +105,94 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         Ok(caller) => caller,
         Err(error) => return reject_caller(procedure, &*error),
     };
-    if key.is_some() && caller.is_none() {
-        if policies.on_no_user == UserPolicy::Reject {
-            return reject(procedure, Rejection::NoUser);
-        }
-        let error = "no authenticated user in the request; put the authentication interceptor in front of the \
-                     idempotency layer, and insert a Caller or a UserId into the request's extensions there";
-        procedure.telemetry().unprotected(Unprotected::NoUser, &error);
-        if policies.mode == Mode::Reserved {
-            return Route::PassThrough;
-        }
-    }
-    let has_no_scope = caller.as_ref().is_some_and(|caller| caller.scope.is_none());
-    if key.is_some() && has_no_scope && shared.on_no_scope == ScopePolicy::Reject {
-        return reject(procedure, Rejection::NoScope);
-    }
     let caller = match caller.map(|caller| shared.know(caller, procedure)).transpose() {
         Ok(caller) => caller,
         Err(invalid) => return reject_caller(procedure, &invalid),
     };
-    let admitted = match engine.admission.admit(caller.as_ref().map(|caller| caller.owner)) {
-        Ok(admitted) => admitted,
-        Err(limit) => return Route::Reject(limit.reject(procedure)),
+    let owner = caller.as_ref().map(|caller| caller.owner);
+    let admit = || match engine.admission.admit(owner) {
+        Ok(admitted) => Ok((Arc::clone(engine), Arc::clone(protected), admitted)),
+        Err(limit) => Err(Route::Reject(limit.reject(procedure))),
     };
-    let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
-    match (key, caller) {
-        (Some(key), Some(caller)) => Route::Protect { engine, protected, key, caller, admitted },
-        (_, caller) => Route::WithoutKey { engine, protected, caller, admitted },
+    let route = if has_key_field {
+        admit().map(|(engine, protected, admitted)| Route::FindKey { engine, protected, key, caller, admitted })
+    } else {
+        match decide(protected, key, caller) {
+            Decision::PassThrough => Ok(Route::PassThrough),
+            Decision::Protect(key, caller) => {
+                admit().map(|(engine, protected, admitted)| Route::Protect { engine, protected, key, caller, admitted })
+            }
+            Decision::Reject(rejection) => Ok(Route::Reject(rejection)),
+            Decision::WithoutKey(caller) => {
+                admit().map(|(engine, protected, admitted)| Route::WithoutKey { engine, protected, caller, admitted })
+            }
+        }
+    };
+    route.unwrap_or_else(|refused| refused)
+}
+
+/// The decision on a call whose key is known, if it has one.
+pub(super) enum Decision {
+    PassThrough,
+    Protect(IdempotencyKey, KnownCaller),
+    Reject(Rejection),
+    WithoutKey(Option<KnownCaller>),
+}
+
+/// Decides on a call whose key is known, if it has one.
+///
+/// | the call | |
+/// |---|---|
+/// | without a required key | refused |
+/// | without a key, to a reserved procedure | passed through |
+/// | without a key, to a transactional procedure | in a transaction without a record |
+/// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
+/// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
+/// | with a key and a user | protected |
+pub(super) fn decide(protected: &Protected, key: Option<IdempotencyKey>, caller: Option<KnownCaller>) -> Decision {
+    let procedure = &protected.procedure;
+    let Some(key) = key else {
+        return without_key(procedure).unwrap_or(Decision::WithoutKey(caller));
+    };
+    if let Some(caller) = caller {
+        return match (&caller.caller.scope, protected.on_no_scope) {
+            (None, ScopePolicy::Reject) => Decision::Reject(counted(procedure, Rejection::NoScope)),
+            _ => Decision::Protect(key, caller),
+        };
+    }
+    if procedure.policies().on_no_user == UserPolicy::Reject {
+        return Decision::Reject(counted(procedure, Rejection::NoUser));
+    }
+    let error = "no authenticated user in the request; put the authentication interceptor in front of the idempotency \
+                 layer, and insert a Caller or a UserId into the request's extensions there";
+    procedure.telemetry().unprotected(Unprotected::NoUser, &error);
+    match procedure.policies().mode {
+        Mode::Reserved => Decision::PassThrough,
+        Mode::Transactional => Decision::WithoutKey(None),
+    }
+}
+
+/// Decides on a call without a key; `None` if it is to run in a transaction.
+fn without_key(procedure: &Procedure) -> Option<Decision> {
+    let policies = procedure.policies();
+    match (policies.key_policy, policies.mode) {
+        (KeyPolicy::Required, _) => {
+            let rejection = match procedure.key_field() {
+                Some(field) => Rejection::KeyFieldRequired { field: field.to_owned() },
+                None => Rejection::KeyRequired,
+            };
+            Some(Decision::Reject(counted(procedure, rejection)))
+        }
+        (KeyPolicy::Optional, Mode::Reserved) => Some(Decision::PassThrough),
+        (KeyPolicy::Optional, Mode::Transactional) => None,
+    }
+}
+
+/// Returns the key in the head of a request: the one that an interceptor in front of the layer has parsed, or else the header's.
+fn key<B>(request: &Request<B>, format: KeyFormat) -> Result<Option<IdempotencyKey>, InvalidKey> {
+    match request.extensions().get::<IdempotencyKey>() {
+        Some(key) => key.checked(format).map(Some),
+        None => IdempotencyKey::from_headers(request.headers(), format),
     }
 }
 
@@ -143,16 +217,21 @@ impl Shared {
         }
         let Some(protected) = self.procedures.get(request.uri().path()) else { return false };
         let policies = protected.procedure.policies();
-        let has_key = request.headers().contains_key(IdempotencyKey::HEADER)
-            || request.extensions().get::<IdempotencyKey>().is_some();
-        (has_key || policies.key_policy == KeyPolicy::Required || policies.mode == Mode::Transactional)
+        let may_have_key = request.headers().contains_key(IdempotencyKey::HEADER)
+            || request.extensions().get::<IdempotencyKey>().is_some()
+            || protected.procedure.key_field().is_some();
+        (may_have_key || policies.key_policy == KeyPolicy::Required || policies.mode == Mode::Transactional)
             && self.translator.translates(request)
     }
 }
 
 fn reject(procedure: &Procedure, rejection: Rejection) -> Route {
+    Route::Reject(counted(procedure, rejection))
+}
+
+fn counted(procedure: &Procedure, rejection: Rejection) -> Rejection {
     procedure.telemetry().rejected(rejection.reason().as_str());
-    Route::Reject(rejection)
+    rejection
 }
 
 /// Refuses a call because of what the application says of its caller.

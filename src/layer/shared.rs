@@ -23,7 +23,6 @@ pub(super) struct Shared {
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) caller_resolver: Box<dyn CallerResolver>,
-    pub(super) on_no_scope: ScopePolicy,
     /// `None`: the application has no settings of its own.
     pub(super) session_settings: Option<SettingsOfCaller>,
     pub(super) request_limits: RequestLimits,
@@ -41,10 +40,12 @@ pub(super) struct RequestLimits {
     pub(super) time: Duration,
 }
 
-/// A procedure that takes keys, the encoder that hashes its requests, and the encodings in which they may arrive.
+/// A procedure that takes keys, the encoder that hashes its requests, the encodings in which they may arrive, and the policy
+/// for callers without a scope.
 #[derive(Debug)]
 pub(super) struct Protected {
     pub(super) procedure: Arc<Procedure>,
     pub(super) canonical: Canonical,
     pub(super) accepted: AcceptedEncodings,
+    pub(super) on_no_scope: ScopePolicy,
 }

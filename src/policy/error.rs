@@ -36,6 +36,17 @@ pub enum ProcedureError {
         /// The code and the reason.
         error: InvalidFinalError,
     },
+    /// The key field is not a singular string or bytes field, or the path to it leads through a repeated field or a map.
+    #[error(
+        "{procedure}: the key field {field:?} cannot hold a key; it has to be a singular string or bytes field, in \
+         singular messages only"
+    )]
+    KeyFieldNotText {
+        /// The procedure's path.
+        procedure: String,
+        /// The field's path as configured.
+        field: String,
+    },
     /// The proto option cannot be decoded, or has a value that is unknown to this version of the crate.
     #[error("{procedure}: invalid option (idempotency.v1.procedure): {why}")]
     InvalidOption {
@@ -44,14 +55,14 @@ pub enum ProcedureError {
         /// The reason.
         why: String,
     },
-    /// The response message does not have the field.
-    #[error("{procedure}: the response has no field {field:?}: {message} has no such field")]
+    /// The request or response message does not have the field.
+    #[error("{procedure}: there is no field {field:?}: {message} has no such field")]
     MissingField {
         /// The procedure's path.
         procedure: String,
         /// The field's path as configured.
         field: String,
-        /// The full name of the message that lacks the field: the response, or a submessage on the path.
+        /// The full name of the message that lacks the field: the request, the response, or a submessage on the path.
         message: String,
     },
     /// A policy is [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile) or

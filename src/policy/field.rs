@@ -1,20 +1,20 @@
 //! Finds a field by its dotted path.
 
-use prost_reflect::{FieldDescriptor, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{FieldDescriptor, MessageDescriptor};
 
 use super::ProcedureError;
 
-/// Returns the fields along a dotted path from the response message; the last one is the field that the path names. A path
-/// through a map goes on in its values.
+/// Returns the fields along a dotted path from a message, a procedure's request or response; the last one is the field that
+/// the path names. A path through a map goes on in its values.
 pub(super) fn find(
     procedure: &str,
-    method: &MethodDescriptor,
+    message: &MessageDescriptor,
     path: &str,
 ) -> Result<Vec<FieldDescriptor>, ProcedureError> {
     let mut fields: Vec<FieldDescriptor> = Vec::new();
     for name in path.split('.') {
         let parent = match fields.last() {
-            None => Some(method.output()),
+            None => Some(message.clone()),
             Some(field) => inside(field),
         };
         let field = parent.as_ref().and_then(|parent| parent.get_field_by_name(name));
@@ -24,7 +24,7 @@ pub(super) fn find(
             message: match (parent, fields.last()) {
                 (Some(parent), _) => parent.full_name().to_owned(),
                 (None, Some(field)) => field.full_name().to_owned(),
-                (None, None) => method.output().full_name().to_owned(),
+                (None, None) => message.full_name().to_owned(),
             },
         })?);
     }

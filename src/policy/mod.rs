@@ -7,6 +7,7 @@
 mod error;
 mod field;
 mod final_errors;
+mod key_field;
 mod option;
 #[expect(clippy::module_inception, reason = "the policies themselves, one part of the configuration")]
 mod policy;
@@ -33,8 +34,14 @@ pub use self::{
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
-pub(crate) use self::{option::read_options, replayed_metadata::InvalidMetadataName, resolve::resolve};
-use crate::telemetry::ProcedureTelemetry;
+pub(crate) use self::{
+    key_field::{KeyField, KeyFieldError},
+    option::read_options,
+    replayed_metadata::InvalidMetadataName,
+    resolve::resolve,
+};
+pub use crate::key::KeyFormat;
+use crate::{key::IdempotencyKey, telemetry::ProcedureTelemetry};
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
@@ -42,6 +49,7 @@ pub struct Procedure {
     path: Arc<str>,
     method: MethodDescriptor,
     creates: Option<Creates>,
+    key_field: Option<KeyField>,
     policies: Policies,
     redact: Vec<String>,
     redact_errors: RedactedErrors,
@@ -80,6 +88,19 @@ impl Procedure {
         self.creates.as_ref()
     }
 
+    /// Returns the path of the request's field that has the key; `None` if the key is in the header.
+    pub fn key_field(&self) -> Option<&str> {
+        self.key_field.as_ref().map(KeyField::path)
+    }
+
+    /// Returns the key in an encoded request message; `None` if the procedure has no key field, or the field is empty.
+    pub(crate) fn key(&self, request: &[u8]) -> Result<Option<IdempotencyKey>, KeyFieldError> {
+        match &self.key_field {
+            Some(field) => field.key(request, self.policies.key_format),
+            None => Ok(None),
+        }
+    }
+
     /// Returns the policies.
     pub fn policies(&self) -> &Policies {
         &self.policies
@@ -94,10 +115,11 @@ impl Procedure {
 /// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, policies, redact, redact_errors, telemetry: _ } = self;
+        let Self { path, method: _, creates, key_field, policies, redact, redact_errors, telemetry: _ } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
+            .field("key_field", &key_field.as_ref().map(KeyField::path))
             .field("policies", policies)
             .field("redact", redact)
             .field("redact_errors", redact_errors)
@@ -147,6 +169,8 @@ pub struct ProcedureBuilder {
     effect: Option<EffectPolicy>,
     final_errors: Option<Vec<Code>>,
     isolation: Option<Isolation>,
+    key_field: Option<String>,
+    key_format: Option<KeyFormat>,
     key_policy: Option<KeyPolicy>,
     lease: Option<Duration>,
     max_wait: Option<Duration>,
@@ -218,6 +242,26 @@ impl ProcedureBuilder {
     /// Sets the policy for a call whose key is in use by a call that is still running.
     pub fn on_in_progress(mut self, policy: InProgressPolicy) -> Self {
         self.on_in_progress = Some(policy);
+        self
+    }
+
+    /// Sets the field of the request that has the key, as [AIP-155](https://google.aip.dev/155) has it in `request_id`: a
+    /// string, or the 16 bytes of a UUID. A dotted path selects a field of a submessage. Defaults to none: the key is in the
+    /// header.
+    ///
+    /// If the field is empty, the key is the one in the header, if there is one. A call with different keys in field and header
+    /// is refused with `IDEMPOTENCY_KEY_INVALID`. The field is part of the request that is compared.
+    ///
+    /// The layer reads the message of every call before it knows whether there is a key. So the layer's limits, of calls in
+    /// flight and of messages, and the encodings that it accepts apply to calls without a key, too.
+    pub fn key_field(mut self, field: impl Into<String>) -> Self {
+        self.key_field = Some(field.into());
+        self
+    }
+
+    /// Sets the form of the keys.
+    pub fn key_format(mut self, format: KeyFormat) -> Self {
+        self.key_format = Some(format);
         self
     }
 

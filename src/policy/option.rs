@@ -6,8 +6,8 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
 use tonic::Code;
 
 use super::{
-    DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-    Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
+    DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy, LeasePolicy,
+    Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
     redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
@@ -53,6 +53,12 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::Isolation::ReadCommitted => Some(Isolation::ReadCommitted),
         v1::Isolation::RepeatableRead => Some(Isolation::RepeatableRead),
         v1::Isolation::Serializable => Some(Isolation::Serializable),
+    };
+    procedure.key_field = Some(option.key_field).filter(|field| !field.is_empty());
+    procedure.key_format = match v1::KeyFormat::try_from(option.key_format).map_err(|_| unknown("key_format"))? {
+        v1::KeyFormat::Unspecified => None,
+        v1::KeyFormat::Any => Some(KeyFormat::Any),
+        v1::KeyFormat::Uuid => Some(KeyFormat::Uuid),
     };
     procedure.key_policy = match v1::KeyPolicy::try_from(option.key_policy).map_err(|_| unknown("key_policy"))? {
         v1::KeyPolicy::Unspecified => None,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::FinalErrors;
+use crate::key::KeyFormat;
 
 /// The policies of a procedure, or the layer's defaults for all procedures.
 ///
@@ -34,6 +35,8 @@ pub struct Policies {
     pub final_errors: FinalErrors,
     /// The isolation level of transactions. Defaults to [`Isolation::ReadCommitted`].
     pub isolation: Isolation,
+    /// The form of the keys. Defaults to [`KeyFormat::Uuid`].
+    pub key_format: KeyFormat,
     /// The policy for calls without a key. Defaults to [`KeyPolicy::Optional`].
     pub key_policy: KeyPolicy,
     /// The time for which a reservation is valid without a renewal. While the handler runs, the lease is renewed after
@@ -79,6 +82,7 @@ impl Default for Policies {
             effect: EffectPolicy::default(),
             final_errors: FinalErrors::NONE,
             isolation: Isolation::default(),
+            key_format: KeyFormat::default(),
             key_policy: KeyPolicy::default(),
             lease: Duration::from_secs(60),
             max_wait: Duration::from_secs(30),

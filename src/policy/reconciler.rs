@@ -7,7 +7,7 @@ use prost::Message;
 
 use crate::{
     caller::{Caller, OwnerId},
-    key::IdempotencyKey,
+    key::KeyId,
 };
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -16,8 +16,8 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// store.
 ///
 /// A reconciler looks for the effect itself, such as a row in the business tables or a charge at the payment provider.
-/// It searches by the owner and the idempotency key; handlers find the key in the request's extensions, and have to
-/// record both with the effect. The layer asks the reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile)
+/// It searches by the owner and the key's [id](KeyId), which handlers have to record with the effect: they find the
+/// [`IdempotencyKey`](crate::IdempotencyKey) in the request's extensions. The layer asks the reconciler of a procedure with [`LeasePolicy::Reconcile`](super::LeasePolicy::Reconcile)
 /// when a client retries the call; [`Recovery`](crate::maintenance::Recovery) asks in the background. The key stays
 /// reserved meanwhile. An answer that takes longer than half the lease counts as [`Reconciliation::Unknown`].
 ///
@@ -27,7 +27,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// use tonic_idempotency::policy::{Abandoned, Reconciliation};
 ///
 /// # #[derive(Clone)] struct Orders;
-/// # impl Orders { async fn by_key(&self, _: tonic_idempotency::IdempotencyKey) -> Result<Option<()>, std::io::Error> { Ok(None) } }
+/// # impl Orders { async fn by_key(&self, _: tonic_idempotency::KeyId) -> Result<Option<()>, std::io::Error> { Ok(None) } }
 /// # let orders = Orders;
 /// let reconciler = move |abandoned: Abandoned| {
 ///     let orders = orders.clone();
@@ -73,8 +73,8 @@ pub struct Abandoned {
     pub owner: OwnerId,
     /// The caller if a client retries the call; `None` in the background, as records keep their owners alone.
     pub caller: Option<Caller>,
-    /// The key.
-    pub key: IdempotencyKey,
+    /// The key, as it is stored.
+    pub key: KeyId,
     /// The path of the procedure.
     pub procedure: String,
     /// The encoded request message if a client retries the call; `None` in the background, as requests are not stored.

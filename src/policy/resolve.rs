@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{
-    Creates, DisconnectPolicy, FinalErrors, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, field, redact,
+    Creates, DisconnectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError,
+    field, redact,
 };
 use crate::telemetry::ProcedureTelemetry;
 
@@ -22,7 +23,7 @@ pub(crate) fn resolve(
     defaults: &Policies,
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
-    let ProcedureBuilder { path, creates, redact, redact_errors, .. } = described;
+    let ProcedureBuilder { path, creates, key_field, redact, redact_errors, .. } = described;
     let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
@@ -30,15 +31,16 @@ pub(crate) fn resolve(
     if let Some(creates) = &creates {
         check_id_field(&path, creates, &method)?;
     }
+    let key_field = key_field.map(|field| KeyField::new(&path, &method, &field)).transpose()?;
     for name in &redact {
-        field::find(&path, &method, name)?;
+        field::find(&path, &method.output(), name)?;
     }
     for detail in &redact_errors.details {
         check_detail(&path, detail, pool)?;
     }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
-    Ok(Procedure { path, method, creates, policies, redact, redact_errors, telemetry })
+    Ok(Procedure { path, method, creates, key_field, policies, redact, redact_errors, telemetry })
 }
 
 fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {
@@ -52,6 +54,7 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
         effect: described.effect.unwrap_or(defaults.effect),
         final_errors,
         isolation: described.isolation.unwrap_or(defaults.isolation),
+        key_format: described.key_format.unwrap_or(defaults.key_format),
         key_policy: described.key_policy.unwrap_or(defaults.key_policy),
         lease: bounded(path, "lease", described.lease.unwrap_or(defaults.lease), MAX_DURATION)?,
         max_wait: bounded(path, "max_wait", described.max_wait.unwrap_or(defaults.max_wait), MAX_WAIT)?,
@@ -82,7 +85,7 @@ fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {
 }
 
 fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> Result<(), ProcedureError> {
-    let fields = field::find(path, method, &creates.id_field)?;
+    let fields = field::find(path, &method.output(), &creates.id_field)?;
     let single = fields.iter().all(|field| !field.is_list() && !field.is_map());
     match fields.last().map(|field| field.kind()) {
         Some(Kind::String | Kind::Bytes) if single => Ok(()),

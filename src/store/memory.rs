@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     caller::OwnerId,
-    key::IdempotencyKey,
+    key::KeyId,
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
 };
@@ -200,7 +200,7 @@ impl Store for MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    records: HashMap<(OwnerId, IdempotencyKey), Record>,
+    records: HashMap<(OwnerId, KeyId), Record>,
     statuses: HashMap<Uuid, OutboxStatus>,
 }
 

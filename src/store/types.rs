@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::CallSession;
 use crate::{
     caller::OwnerId,
-    key::IdempotencyKey,
+    key::KeyId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Mismatch,
     status::{OutboxStatus, Resource, UnknownOutboxStatus},
@@ -67,14 +67,14 @@ pub struct Reservation {
     /// The owner.
     pub owner: OwnerId,
     /// The owner's key.
-    pub key: IdempotencyKey,
+    pub key: KeyId,
     /// The fencing token: a new one for each claim.
     pub token: Uuid,
 }
 
 impl Reservation {
     /// Makes a reservation with a new random token.
-    pub fn new(owner: OwnerId, key: IdempotencyKey) -> Self {
+    pub fn new(owner: OwnerId, key: KeyId) -> Self {
         Self { owner, key, token: Uuid::new_v4() }
     }
 }
@@ -228,7 +228,7 @@ pub struct AbandonedKey {
     /// The owner.
     pub owner: OwnerId,
     /// The owner's key.
-    pub key: IdempotencyKey,
+    pub key: KeyId,
     /// The path of the procedure.
     pub procedure: String,
     /// The hashes of the request.

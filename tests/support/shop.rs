@@ -245,7 +245,7 @@ pub async fn channel(address: SocketAddr) -> Channel {
 /// A request with a name, as a user and with a key.
 pub fn request(name: &str, user: Option<Uuid>, key: Option<Uuid>) -> Request<CreateOrderRequest> {
     let labels = HashMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
-    with(CreateOrderRequest { name: name.to_owned(), labels, padding: Vec::new() }, user, key)
+    with(CreateOrderRequest { name: name.to_owned(), labels, ..Default::default() }, user, key)
 }
 
 /// A request with any message, as a user and with a key.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use organization::ALICE;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    IdempotencyKey, OwnerId,
+    KeyId, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
 };
@@ -92,7 +92,7 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
     const MINUTES: Duration = Duration::from_secs(5 * 60);
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let claim = Claim {
-        reservation: Reservation::new(OwnerId::new(ALICE), IdempotencyKey::from(key)),
+        reservation: Reservation::new(OwnerId::new(ALICE), KeyId::new(key)),
         session: CallSession { user: Some(ALICE), settings: None },
         procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
         request: RequestHash::from([7; 32]).into(),

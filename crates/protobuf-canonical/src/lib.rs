@@ -43,6 +43,7 @@ mod check;
 mod entry;
 mod error;
 mod features;
+mod field_path;
 mod hash;
 mod output;
 mod raw;
@@ -60,6 +61,7 @@ use prost_reflect::MessageDescriptor;
 
 pub use self::{
     error::{CanonicalError, CanonicalErrorKind},
+    field_path::FieldPath,
     hash::{RequestHash, RequestHashes},
 };
 use self::{hash::Hasher, schema::Schema};

@@ -23,7 +23,7 @@ pub(crate) struct Call {
     pub(crate) delay: Duration,
     /// The handle by which the handler reports to the idempotency layer.
     pub(crate) execution: Execution,
-    /// The idempotency key, if the call has one.
+    /// The idempotency key as it is stored, if the call has one.
     pub(crate) key: Option<Uuid>,
     /// The transaction for the handler's writes; `None` in reserved mode.
     pub(crate) transaction: Option<Transaction>,
@@ -40,7 +40,7 @@ impl Call {
             caller: Caller::of(request)?,
             delay: delay(request.metadata()),
             execution: Execution::from_request(request),
-            key: request.extensions().get::<IdempotencyKey>().map(|key| *key.as_uuid()),
+            key: request.extensions().get::<IdempotencyKey>().map(|key| *key.id().as_uuid()),
             transaction: Transaction::from_request(request).ok(),
         })
     }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     caller::OwnerId,
-    key::IdempotencyKey,
+    key::KeyId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         AbandonOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome,
@@ -21,7 +21,7 @@ pub(super) const NONE: Duration = Duration::ZERO;
 
 pub(super) fn claim() -> Claim {
     Claim {
-        reservation: Reservation::new(OwnerId::new(Uuid::new_v4()), IdempotencyKey::from(Uuid::new_v4())),
+        reservation: Reservation::new(OwnerId::new(Uuid::new_v4()), KeyId::new(Uuid::new_v4())),
         session: CallSession::default(),
         procedure: "/organization.v1.ProjectService/CreateProject".to_owned(),
         request: RequestHash::from([7; 32]).into(),

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio_postgres::{Row, types::FromSql};
-use uuid::Uuid;
 
 use crate::{
     caller::OwnerId,
-    key::IdempotencyKey,
+    key::KeyId,
     rejection::Mismatch,
     status::OutboxStatus,
     store::{
@@ -74,7 +73,7 @@ pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
     let request = request_hashes(row, "request_hash", "arrival_hash")?;
     Ok(AbandonedKey {
         owner: OwnerId::new(column(row, "user_id")?),
-        key: IdempotencyKey::from(column::<Uuid>(row, "idempotency_key")?),
+        key: KeyId::new(column(row, "idempotency_key")?),
         procedure: column(row, "procedure")?,
         request: request.ok_or_else(|| corrupt("a request hash is not of 32 bytes"))?,
     })

@@ -14,7 +14,7 @@ use prost_reflect::DescriptorPool;
 use protobuf_canonical::Canonical;
 use tonic::{Status, body::Body};
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, OwnerId, UserId,
+    IdempotencyLayer, KeyId, OwnerId, UserId,
     layer::IdempotencyLayerBuilder,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Mode, Procedure, Reconciliation},
     rejection::Reason,
@@ -94,7 +94,7 @@ impl Service {
         let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
         let message = pool.get_message_by_name("organization.v1.CreateProjectRequest").expect("the message");
         Claim {
-            reservation: Reservation::new(OwnerId::new(self.user), IdempotencyKey::from(self.key)),
+            reservation: Reservation::new(OwnerId::new(self.user), KeyId::new(self.key)),
             session: CallSession::default(),
             procedure: CREATE_PROJECT.to_owned(),
             request: Canonical::new(&message).hashes(&self.project.encode_to_vec()).expect("a message"),

@@ -8,8 +8,8 @@ use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
-        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyPolicy, LeasePolicy, Mode, Policies,
-        Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy, LeasePolicy, Mode,
+        Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes},
 };
@@ -51,7 +51,8 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
         "syntax = \"proto3\"; package written.v1; import \"idempotency/v1/procedure.proto\";
          message Request {{}}
          message Response {{ string id = 1; int64 number = 2; repeated string ids = 3; Response inner = 4; bytes raw = 5;
-                             map<string, string> map = 6; map<string, Response> by_name = 7; }}
+                             map<string, string> map = 6; map<string, Response> by_name = 7;
+                             repeated Response list = 8; }}
          service Service {{ {methods} }}"
     );
     fs::write(folder.join("written.proto"), file).expect("a file");
@@ -172,6 +173,51 @@ fn refuses_an_id_field_that_cannot_hold_a_uuid() {
         );
         IdempotencyLayer::builder(compile(&method)).build().expect(field);
     }
+}
+
+#[test]
+fn the_option_and_the_builder_say_where_the_key_is_and_which_form_it_has() {
+    let pool = compile(
+        "rpc Create(Response) returns (Response) {
+           option (idempotency.v1.procedure) = { key_field: 'inner.id', key_format: KEY_FORMAT_ANY }; }
+         rpc Update(Response) returns (Response) { option (idempotency.v1.procedure) = {}; }",
+    );
+    let option = IdempotencyLayer::builder(pool.clone()).build().expect("a layer");
+    let code = IdempotencyLayer::builder(pool)
+        .procedure(Procedure::builder("written.v1.Service/Create").key_field("inner.id").key_format(KeyFormat::Any))
+        .build()
+        .expect("a layer");
+    let create = procedure(&option, "/written.v1.Service/Create");
+    assert_eq!(create, procedure(&code, "/written.v1.Service/Create"));
+    assert_eq!((create.key_field(), create.policies().key_format), (Some("inner.id"), KeyFormat::Any));
+    let update = procedure(&option, "/written.v1.Service/Update");
+    assert_eq!((update.key_field(), update.policies().key_format), (None, KeyFormat::Uuid));
+}
+
+#[test]
+fn refuses_a_key_field_that_does_not_exist_or_cannot_hold_a_key() {
+    for field in ["uuid", "id.more", "inner.uuid", "inner.inner.uuid", "inner.", ".id", "."] {
+        let message = error_of_key_field(field);
+        assert!(message.contains("/written.v1.Service/Create") && message.contains(&format!("{field:?}")), "{message}");
+        assert!(message.contains("no such field"), "{message}");
+    }
+    for field in ["number", "ids", "inner", "map", "by_name", "map.more", "by_name.id", "inner.ids", "list.id"] {
+        let message = error_of_key_field(field);
+        assert!(message.contains("/written.v1.Service/Create") && message.contains(&format!("{field:?}")), "{message}");
+    }
+    for field in ["id", "raw", "inner.id", "inner.inner.raw"] {
+        IdempotencyLayer::builder(compile(&with_key_field(field))).build().expect(field);
+    }
+}
+
+fn with_key_field(field: &str) -> String {
+    format!(
+        "rpc Create(Response) returns (Response) {{ option (idempotency.v1.procedure) = {{ key_field: '{field}' }}; }}"
+    )
+}
+
+fn error_of_key_field(field: &str) -> String {
+    error(IdempotencyLayer::builder(compile(&with_key_field(field))).store(MemoryStore::new()))
 }
 
 /// A store that never connects to a database.

@@ -14,7 +14,7 @@ use tonic::{
     transport::Channel,
 };
 use tonic_idempotency::{
-    IdempotencyKey, IdempotencyLayer, OwnerId,
+    IdempotencyLayer, KeyId, OwnerId,
     layer::{CompressionEncoding, IdempotencyLayerBuilder},
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
@@ -181,7 +181,7 @@ impl Shop {
         Claim {
             reservation: Reservation::new(
                 OwnerId::new(self.user.expect("a user")),
-                IdempotencyKey::from(self.key.expect("a key")),
+                KeyId::new(self.key.expect("a key")),
             ),
             session: CallSession::default(),
             procedure: procedure.to_owned(),

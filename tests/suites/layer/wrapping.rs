@@ -53,14 +53,15 @@ async fn works_around_all_routes_of_a_server() {
 #[tokio::test]
 async fn works_behind_the_key_interceptor() {
     let wrapped = layer().layer(shop::server(Counting::default()));
-    let wrapped = InterceptedService::new(InterceptedService::new(wrapped, KeyInterceptor), shop::authenticate);
+    let wrapped =
+        InterceptedService::new(InterceptedService::new(wrapped, KeyInterceptor::default()), shop::authenticate);
     assert_protects(shop::serve(Routes::new(wrapped)).await).await;
 }
 
 #[tokio::test]
 async fn the_key_interceptor_refuses_a_malformed_key_of_a_procedure_that_is_not_opted_in() {
     let wrapped = layer().layer(shop::server(Counting::default()));
-    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, KeyInterceptor))).await;
+    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, KeyInterceptor::default()))).await;
     let mut request = shop::request("a", None, None);
     request.metadata_mut().insert("idempotency-key", "nonsense".parse().expect("metadata"));
     let status = shop::client(address).await.get_order(request).await.expect_err("refused");

@@ -11,6 +11,7 @@ mod errors;
 mod get;
 mod http;
 mod json_vectors;
+mod key_field;
 mod limits;
 mod malformed;
 mod messages;

@@ -99,7 +99,7 @@ async fn is_in_progress_while_only_one_of_two_hashes_is_told() {
                 FROM tenant.idempotency_lock_id($1, $2) AS l (lock)";
     other.batch_execute("BEGIN").await.expect("a transaction");
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
-        (claim.reservation.user.as_uuid(), Type::UUID),
+        (claim.reservation.owner.as_uuid(), Type::UUID),
         (claim.reservation.key.as_uuid(), Type::UUID),
         (&claim.procedure, Type::TEXT),
         (&[7_u8; 32].as_slice(), Type::BYTEA),

@@ -7,6 +7,7 @@ mod effect;
 mod go_interceptor;
 mod holder;
 mod isolation;
+mod keys;
 mod logs;
 mod memory;
 mod migrations;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
-    IdempotencyKey, OwnerId,
+    KeyId, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     store::{
         CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion, PostgresStore, Reservation, Store,
@@ -27,7 +27,7 @@ pub(crate) fn patient(pool: Pool) -> PostgresStore {
 
 pub(crate) fn claim(user: Uuid, key: Uuid) -> Claim {
     Claim {
-        reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(key)),
+        reservation: Reservation::new(OwnerId::new(user), KeyId::new(key)),
         session: CallSession { user: Some(user), settings: None },
         procedure: PROCEDURE.to_owned(),
         request: RequestHash::from(HASH).into(),

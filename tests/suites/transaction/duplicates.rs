@@ -82,9 +82,9 @@ async fn another_request_or_procedure_is_refused_while_the_first_runs() {
 
 fn claim_of(service: &Service) -> tonic_idempotency::store::Claim {
     use protobuf_canonical::RequestHash;
-    use tonic_idempotency::{IdempotencyKey, OwnerId, store};
+    use tonic_idempotency::{KeyId, OwnerId, store};
     let owner = OwnerId::new(service.user.expect("a user"));
-    let key = IdempotencyKey::from(service.key.expect("a key"));
+    let key = KeyId::new(service.key.expect("a key"));
     store::Claim {
         reservation: store::Reservation::new(owner, key),
         session: store::CallSession::default(),

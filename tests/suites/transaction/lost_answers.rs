@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use protobuf_canonical::RequestHash;
 use tokio_postgres::Client;
 use tonic_idempotency::{
-    IdempotencyKey, OwnerId, Transaction,
+    KeyId, OwnerId, Transaction,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Reason,
     store::{
@@ -49,7 +49,7 @@ async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, toki
 /// A transaction of this user in which a project was inserted.
 async fn open(store: &PostgresStore, user: Uuid) -> Box<dyn StoreTransaction> {
     let claim = Claim {
-        reservation: Reservation::new(OwnerId::new(user), IdempotencyKey::from(Uuid::new_v4())),
+        reservation: Reservation::new(OwnerId::new(user), KeyId::new(Uuid::new_v4())),
         session: CallSession { user: Some(user), settings: None },
         procedure: CREATE_PROJECT.to_owned(),
         request: RequestHash::from([7; 32]).into(),

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tonic::{Code, Status, codec::CompressionEncoding};
 use tonic_idempotency::{
     layer::{CallerFromExtensions, CallerResolver as _, IdempotencyLayerBuilder},
-    policy::{ProcedureBuilder, UserPolicy},
+    policy::{KeyFormat, ProcedureBuilder, UserPolicy},
     rejection::Reason,
 };
 use tonic_idempotency_tests::{Database, shop, until};
@@ -61,6 +61,24 @@ async fn a_call_that_succeeds_is_committed_and_not_recorded() {
         let seen = without_key.create("shop").await.expect("a call");
         assert_eq!((seen.status, seen.replayed), (None, false));
         assert_eq!(rows(&database.owner().await).await, [calls, calls, 0]);
+    }
+}
+
+/// The name stands for a key: the service's message has no field that is one.
+#[tokio::test]
+async fn a_call_whose_key_field_is_empty_is_committed_and_not_recorded() {
+    let database = Database::new().await;
+    let procedure = |procedure: ProcedureBuilder| procedure.key_field("name").key_format(KeyFormat::Any);
+    let service = Service::built(&database, database.pool(2), procedure, |builder| builder, insert).await;
+    let without_key = service.with_key(None);
+    for calls in 1..=2 {
+        let seen = without_key.create("").await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, false));
+        assert_eq!(rows(&database.owner().await).await, [calls, calls, 0]);
+    }
+    for replayed in [false, true] {
+        assert_eq!(without_key.create("order-17").await.expect("a call").replayed, replayed);
+        assert_eq!(rows(&database.owner().await).await, [3, 3, 1]);
     }
 }
 

@@ -106,7 +106,7 @@ impl World {
     /// Whether the key is free. Reserves it.
     pub(super) async fn key_is_free(&self) -> bool {
         let claim = Claim {
-            reservation: Reservation::new(Caller::new(self.user.clone()).owner(), self.key),
+            reservation: Reservation::new(Caller::new(self.user.clone()).owner(), self.key.id()),
             session: CallSession::default(),
             procedure: PROCEDURE.to_owned(),
             request: RequestHash::from([0; 32]).into(),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod evolution;
+mod field_path;
 mod json;
 mod properties;
 mod random;

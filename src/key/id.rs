@@ -1,0 +1,81 @@
+//! A key as it is stored.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
+
+/// Separates the hashes of keys from all other hashes. The documentation has it in SQL.
+const DOMAIN: &str = "tonic-idempotency key ";
+
+/// A key as it is stored: in the column `idempotency_key` of the table.
+///
+/// A key that is a UUID is stored as that UUID. Any other is stored as a UUID of version 8 (RFC 9562): the first 16 bytes
+/// of the SHA-256 of `tonic-idempotency key ` and the key's text. So whoever has the text finds the record.
+///
+/// Handlers record it with their effect, so that a [`Reconciler`](crate::policy::Reconciler) finds the effect by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(Uuid);
+
+impl KeyId {
+    /// Creates the id of a key that is stored as this UUID.
+    pub fn new(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    /// Returns the id of a key whose text is not a UUID.
+    pub(super) fn of_text(text: &str) -> Self {
+        let hash: [u8; 32] = Sha256::new().chain_update(DOMAIN).chain_update(text).finalize().into();
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash[..16]);
+        Self(Builder::from_custom_bytes(bytes).into_uuid())
+    }
+
+    /// Returns the id as a UUID.
+    pub fn as_uuid(&self) -> &Uuid {
+        &self.0
+    }
+
+    /// Returns the key for a further call that the operation makes: see [`IdempotencyKey::downstream`].
+    ///
+    /// [`IdempotencyKey::downstream`]: super::IdempotencyKey::downstream
+    pub fn downstream(&self, name: &str) -> Uuid {
+        Uuid::new_v5(&self.0, name.as_bytes())
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::uuid;
+
+    use super::*;
+
+    /// The same in Python: `h = bytearray(sha256(b"tonic-idempotency key order-17").digest()[:16])`,
+    /// `h[6] = h[6] & 0x0f | 0x80`, `h[8] = h[8] & 0x3f | 0x80`, `UUID(bytes=bytes(h))`.
+    #[test]
+    fn of_a_text_is_a_hash_that_anybody_can_compute() {
+        for (text, id) in [
+            ("order-17", uuid!("14d49737-423d-8590-ae64-e2f7f1f01f4b")),
+            ("a", uuid!("0f01fc6b-0220-8163-a9ae-2dad49a000fd")),
+            ("{\"a\":\"b\\c\"}", uuid!("191a4d11-6ea9-89d9-b1c9-332df3c36098")),
+        ] {
+            assert_eq!(KeyId::of_text(text), KeyId::new(id), "{text}");
+            assert_eq!((id.get_version_num(), id.get_variant()), (8, uuid::Variant::RFC4122), "{text}");
+        }
+    }
+
+    /// The same in Python: `uuid5(UUID("8e03978e-40d5-43dd-bc93-6894a57f9324"), "charge")`.
+    #[test]
+    fn of_a_further_call_is_a_uuid_that_anybody_can_compute() {
+        let key = KeyId::new(uuid!("8e03978e-40d5-43dd-bc93-6894a57f9324"));
+        assert_eq!(key.downstream("charge"), uuid!("ef110cb4-f06a-534b-80e2-ed557c2d60a5"));
+        assert_eq!(key.downstream("größe"), uuid!("b76e4012-2883-59e6-9877-680e376581df"));
+        assert_eq!(key.downstream(""), uuid!("39e35be5-8705-5781-bce1-4b965d857753"));
+    }
+}

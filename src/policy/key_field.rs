@@ -1,0 +1,54 @@
+//! Finds the key in a request message.
+
+use prost_reflect::{Kind, MethodDescriptor};
+use protobuf_canonical::{CanonicalError, FieldPath};
+use uuid::Uuid;
+
+use super::{ProcedureError, field};
+use crate::key::{IdempotencyKey, InvalidKey, KeyFormat};
+
+/// The field of the request message that has the key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KeyField {
+    path: String,
+    field: FieldPath,
+    /// Whether the field has the 16 bytes of a UUID. Otherwise it has the key's text.
+    bytes: bool,
+}
+
+impl KeyField {
+    pub(super) fn new(procedure: &str, method: &MethodDescriptor, path: &str) -> Result<Self, ProcedureError> {
+        let fields = field::find(procedure, &method.input(), path)?;
+        let bytes = fields.last().is_some_and(|field| field.kind() == Kind::Bytes);
+        match FieldPath::new(&fields) {
+            Some(field) => Ok(Self { path: path.to_owned(), field, bytes }),
+            None => Err(ProcedureError::KeyFieldNotText { procedure: procedure.to_owned(), field: path.to_owned() }),
+        }
+    }
+
+    /// Returns the dotted path.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the key in an encoded request message; `None` if the field is empty or not set.
+    pub(crate) fn key(&self, message: &[u8], format: KeyFormat) -> Result<Option<IdempotencyKey>, KeyFieldError> {
+        let value = self.field.find(message).map_err(KeyFieldError::Message)?.unwrap_or_default();
+        if value.is_empty() {
+            return Ok(None);
+        }
+        let key = if self.bytes { of_bytes(value) } else { IdempotencyKey::from_bytes(value, format) };
+        key.map(Some).map_err(KeyFieldError::Key)
+    }
+}
+
+/// The reason why a message has no valid key.
+#[derive(Debug)]
+pub(crate) enum KeyFieldError {
+    Key(InvalidKey),
+    Message(CanonicalError),
+}
+
+fn of_bytes(value: &[u8]) -> Result<IdempotencyKey, InvalidKey> {
+    Uuid::from_slice(value).map(IdempotencyKey::from).map_err(|_| InvalidKey::NotUuidBytes)
+}

@@ -1,0 +1,293 @@
+//! Keys in a field of the message.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use tonic::{Code, Request, Status, codec::CompressionEncoding};
+use tonic_idempotency::{
+    layer::IdempotencyLayerBuilder,
+    policy::{KeyFormat, KeyPolicy, Procedure, ProcedureBuilder, UserPolicy},
+    rejection::Reason,
+    store::MemoryStore,
+};
+use tonic_idempotency_tests::shop::{
+    self,
+    proto::{Client, CreateOrderRequest},
+};
+use tonic_types::StatusExt as _;
+use uuid::Uuid;
+
+use crate::{
+    harness::{CREATE, Seen, Shop, assert_rejected, quiet},
+    raw,
+};
+
+/// A shop whose callers send no key in the header, and may send one in this field.
+async fn shop(field: &'static str, customise: impl Fn(ProcedureBuilder) -> ProcedureBuilder) -> Shop {
+    built(field, customise, |builder| builder).await
+}
+
+async fn built(
+    field: &'static str,
+    customise: impl Fn(ProcedureBuilder) -> ProcedureBuilder,
+    build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+) -> Shop {
+    let procedure = customise(Procedure::builder(CREATE).creates("order", "order.id").key_field(field));
+    Shop::with(|builder| build(builder.store(MemoryStore::new()).procedure(procedure))).await.with_key(None)
+}
+
+fn request(shop: &Shop, change: impl FnOnce(&mut CreateOrderRequest)) -> Request<CreateOrderRequest> {
+    let mut request = shop::request("a", shop.user, shop.key);
+    change(request.get_mut());
+    request
+}
+
+async fn create(shop: &Shop, change: impl FnOnce(&mut CreateOrderRequest)) -> Result<Seen, Status> {
+    shop.client.clone().create_order(request(shop, change)).await.map(Seen::of)
+}
+
+/// Calls with this `request_id`.
+async fn with_id(shop: &Shop, id: impl ToString) -> Result<Seen, Status> {
+    create(shop, |request| request.request_id = id.to_string()).await
+}
+
+/// The field that a refusal names, and the value of its `mismatch`.
+fn named(status: &Status) -> (String, Option<String>) {
+    let bad = status.get_details_bad_request().expect("a BadRequest");
+    let info = status.get_details_error_info().expect("an ErrorInfo");
+    (bad.field_violations[0].field.clone(), info.metadata.get("mismatch").cloned())
+}
+
+#[tokio::test]
+async fn protects_a_call_like_the_header() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let key = Uuid::new_v4();
+    let first = with_id(&shop, key).await.expect("the first call");
+    first.assert("processing", false);
+    assert!(first.message.contains(&key.to_string()), "the handler has the key: {first:?}");
+    let replay = with_id(&shop, key).await.expect("a replay");
+    replay.assert("processing", true);
+    assert_eq!(replay.message, first.message);
+    with_id(&shop, Uuid::new_v4()).await.expect("another key").assert("processing", false);
+    assert_eq!(shop.handler.finished(), 2);
+
+    let changed = create(&shop, |request| (request.name, request.request_id) = ("b".to_owned(), key.to_string()));
+    assert_rejected(&changed.await.expect_err("refused"), Code::InvalidArgument, Reason::KeyReused);
+}
+
+#[tokio::test]
+async fn that_is_empty_is_no_key() {
+    let shop = shop("client.id", |procedure| procedure).await;
+    for (finished, client) in [None, Some(Client::default())].into_iter().enumerate() {
+        let seen = create(&shop, |request| request.client = client).await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(shop.handler.finished(), finished + 1);
+    }
+    // A compressed call as well.
+    let mut client = shop.client.clone().send_compressed(CompressionEncoding::Gzip);
+    client.create_order(request(&shop, |request| request.padding = vec![0; 1000])).await.expect("a call");
+    assert_eq!(shop.handler.finished(), 3);
+}
+
+/// As if the layer were not there: an error of the handler, and a panic, too.
+#[tokio::test]
+async fn that_is_empty_leaves_the_handlers_answer_alone() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    for (name, code) in [("fail", Code::NotFound), ("fail with 14", Code::Unavailable)] {
+        let status = create(&shop, |request| request.name = name.to_owned()).await.expect_err("it fails");
+        assert_eq!((status.code(), Reason::of(&status)), (code, None));
+    }
+    create(&shop, |request| request.name = "panic".to_owned()).await.expect_err("tonic handles the panic");
+    create(&shop, |_| {}).await.expect("a call");
+}
+
+#[tokio::test]
+async fn may_agree_with_the_header_in_any_form() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let key = Uuid::new_v4();
+    with_id(&shop, key).await.expect("the first call").assert("processing", false);
+    with_id(&shop.with_key(Some(key)), key).await.expect("a replay").assert("processing", true);
+    let mut quoted = request(&shop, |request| request.request_id = key.to_string());
+    let header = format!("\"{}\"", key.to_string().to_uppercase());
+    quoted.metadata_mut().insert("idempotency-key", header.parse().expect("metadata"));
+    shop.client.clone().create_order(quoted).await.map(Seen::of).expect("a replay").assert("processing", true);
+}
+
+#[tokio::test]
+async fn that_disagrees_with_the_header_is_refused() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let key = Uuid::new_v4();
+    let status = with_id(&shop.with_key(Some(Uuid::new_v4())), key).await.expect_err("refused");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+    assert_eq!(named(&status), ("request_id".to_owned(), Some("key_field".to_owned())));
+    assert_eq!(shop.handler.started(), 0);
+    with_id(&shop, key).await.expect("nothing was reserved").assert("processing", false);
+}
+
+/// The header is not ignored: its caller believes that the call is protected.
+#[tokio::test]
+async fn that_is_empty_leaves_the_key_to_the_header() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let key = Uuid::new_v4();
+    let by_header = shop.with_key(Some(key));
+    create(&by_header, |_| {}).await.expect("the first call").assert("processing", false);
+    create(&by_header, |_| {}).await.expect("a replay").assert("processing", true);
+    // The field is part of the request.
+    let status = with_id(&shop, key).await.expect_err("refused");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyReused);
+    assert_eq!(shop.handler.finished(), 1);
+}
+
+#[tokio::test]
+async fn is_required_if_the_policy_says_so() {
+    let shop = shop("client.id", |procedure| procedure.key_policy(KeyPolicy::Required)).await;
+    let status = create(&shop, |_| {}).await.expect_err("refused");
+    assert_rejected(&status, Code::InvalidArgument, Reason::KeyRequired);
+    assert_eq!(named(&status), ("client.id".to_owned(), None));
+    assert_eq!(shop.handler.started(), 0);
+    create(&shop.with_key(Some(Uuid::new_v4())), |_| {}).await.expect("a key").assert("processing", false);
+    let client = Client { id: Uuid::new_v4().to_string(), ..Client::default() };
+    create(&shop, |request| request.client = Some(client)).await.expect("a key").assert("processing", false);
+}
+
+#[tokio::test]
+async fn that_is_no_key_is_refused() {
+    let uuids = shop("request_id", |procedure| procedure).await;
+    let any = shop("request_id", |procedure| procedure.key_format(KeyFormat::Any)).await;
+    let too_long = "k".repeat(256);
+    for (shop, id) in
+        [(&uuids, "order-17"), (&uuids, " "), (&any, "order 17"), (&any, "a\0"), (&any, "größe"), (&any, &too_long)]
+    {
+        let status = with_id(shop, id).await.expect_err("refused");
+        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        assert_eq!(named(&status), ("request_id".to_owned(), None), "{id:?}");
+        assert!(status.message().starts_with("request_id: "), "{status:?}");
+    }
+    // A text with quotes and commas is itself, not a header.
+    for id in ["order-17", "\"a\",\"b\"", &"k".repeat(255)] {
+        let seen = with_id(&any, id).await.expect("a call");
+        seen.assert("processing", false);
+        assert!(seen.message.contains(&format!("{id:?}")), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn may_be_the_bytes_of_a_uuid() {
+    let shop = shop("client.token", |procedure| procedure).await;
+    let key = Uuid::new_v4();
+    let client = |token: &[u8]| Some(Client { token: token.to_vec(), ..Client::default() });
+    let first = create(&shop, |request| request.client = client(key.as_bytes())).await.expect("the first call");
+    first.assert("processing", false);
+    assert!(first.message.contains(&key.to_string()), "the handler has the key: {first:?}");
+    create(&shop, |request| request.client = client(key.as_bytes()))
+        .await
+        .expect("a replay")
+        .assert("processing", true);
+    for token in [b"7".as_slice(), key.to_string().as_bytes(), &[7; 17]] {
+        let status = create(&shop, |request| request.client = client(token)).await.expect_err("refused");
+        assert_rejected(&status, Code::InvalidArgument, Reason::KeyInvalid);
+        assert_eq!(named(&status).0, "client.token");
+    }
+}
+
+/// As a decoder reads it, and so as the handler sees it.
+#[tokio::test]
+async fn is_the_last_one_of_a_message_in_pieces() {
+    let shop = shop("client.id", |procedure| procedure).await;
+    let [one, other] = [Uuid::new_v4(), Uuid::new_v4()].map(|id| {
+        let client = Client { id: id.to_string(), ..Client::default() };
+        (id, CreateOrderRequest { client: Some(client), ..Default::default() }.encode_to_vec())
+    });
+    let empty = CreateOrderRequest { client: Some(Client::default()), ..Default::default() }.encode_to_vec();
+    let body = raw::frame(0, &[one.1.clone(), other.1, empty].concat());
+    let answer = raw::post(&shop, CREATE, &[], body).await;
+    assert_eq!(answer.status().code(), Code::Ok);
+    assert!(String::from_utf8_lossy(&answer.body).contains(&other.0.to_string()), "{answer:?}");
+    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, &one.1)).await;
+    assert!(!answer.headers.contains_key("idempotent-replayed"), "another key: {answer:?}");
+}
+
+#[tokio::test]
+async fn of_a_malformed_message_is_not_looked_for() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let answer = raw::post(&shop, CREATE, &[], raw::frame(0, b"\x22\x05a")).await;
+    assert_eq!(Reason::of(&answer.status()), Some(Reason::RequestMalformed));
+    assert_eq!(shop.handler.started(), 0);
+}
+
+#[tokio::test]
+async fn needs_a_user_like_the_header() {
+    let refusing = Shop { user: None, ..shop("request_id", |procedure| procedure).await };
+    let status = with_id(&refusing, Uuid::new_v4()).await.expect_err("refused");
+    assert_rejected(&status, Code::Unauthenticated, Reason::NoUser);
+    with_id(&refusing, "").await.expect("a call without a key");
+
+    let passing = shop("request_id", |procedure| procedure.on_no_user(UserPolicy::PassThrough)).await;
+    let passing = Shop { user: None, ..passing };
+    let key = Uuid::new_v4();
+    for finished in 1..=2 {
+        let seen = with_id(&passing, key).await.expect("a call");
+        assert_eq!((seen.status, seen.replayed), (None, None));
+        assert_eq!(passing.handler.finished(), finished);
+    }
+}
+
+#[tokio::test]
+async fn of_a_message_beyond_the_limit_is_not_read() {
+    let shop = built("request_id", |procedure| procedure, |builder| builder.max_request_bytes(1000)).await;
+    let large = |request: &mut CreateOrderRequest| request.padding = vec![0; 1000];
+    let status = create(&shop, large).await.expect_err("refused");
+    assert_rejected(&status, Code::ResourceExhausted, Reason::RequestTooLarge);
+    assert_eq!(shop.handler.started(), 0);
+}
+
+/// A call counts while it is read. Without a key it counts no longer.
+#[tokio::test(start_paused = true)]
+async fn counts_a_call_as_in_flight_if_it_has_a_key() {
+    let procedure = Procedure::builder(CREATE).creates("order", "order.id").key_field("request_id");
+    let shop = Shop::in_memory(|builder| builder.store(MemoryStore::new()).procedure(procedure).max_in_flight(1)).await;
+    let shop = shop.with_key(None);
+    let overloaded = async || {
+        let status = with_id(&shop, Uuid::new_v4()).await.expect_err("refused");
+        assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+    };
+    let (sender, call) = shop.spawn_slow().await;
+    quiet().await;
+    overloaded().await;
+    sender.send(shop::request("hold", None, None).into_inner()).await.expect("the call reads it");
+    drop(sender);
+    quiet().await;
+    assert_eq!(shop.handler.started(), 1);
+    with_id(&shop, Uuid::new_v4()).await.expect("none is in flight").assert("processing", false);
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("an answer");
+
+    let caller = shop.with_key(None);
+    let running = tokio::spawn(async move {
+        let id = Uuid::new_v4().to_string();
+        create(&caller, |request| (request.name, request.request_id) = ("hold".to_owned(), id)).await
+    });
+    quiet().await;
+    assert_eq!(shop.handler.started(), 3);
+    overloaded().await;
+    shop.handler.open(1);
+    running.await.expect("no panic").expect("an answer").assert("processing", false);
+}
+
+#[tokio::test]
+async fn is_not_looked_for_during_a_shutdown() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    assert!(shop.layer.shutdown(Duration::ZERO).await.unfinished.is_empty());
+    for id in [String::new(), Uuid::new_v4().to_string()] {
+        let status = with_id(&shop, id).await.expect_err("refused");
+        assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    }
+}
+
+#[tokio::test]
+async fn of_a_call_in_a_protocol_that_the_layer_cannot_read_is_not_looked_for() {
+    let shop = shop("request_id", |procedure| procedure).await;
+    let answer = raw::post(&shop, CREATE, &[("content-type", "application/grpc+thrift")], Bytes::new()).await;
+    assert_eq!(Reason::of(&answer.status()), Some(Reason::RequestMalformed));
+}
