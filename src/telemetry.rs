@@ -10,6 +10,7 @@
 //! | `idempotency_unprotected_total` | `procedure`, `cause` | calls with a key that ran unprotected, by the cause: the [kind](crate::store::StoreErrorKind) of the store's error, `interrupted` or `unreachable`; or `no_user` |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | replays without their status (`status_unknown`) or metadata (`metadata_lost`) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
+//! | `idempotency_withheld_replays_total` | `procedure`, `hook` | replays that the application's hooks did not give: `authorizer`, `rebuilder` |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
@@ -34,6 +35,7 @@
 use std::{error::Error, fmt, sync::Arc};
 
 use metrics::{Key, Label, Level, Metadata, counter, gauge, with_recorder};
+use tonic::Code;
 
 /// The cause why a call runs unprotected.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +162,17 @@ impl ProcedureTelemetry {
     pub(crate) fn replayed(&self) {
         count(&self.replayed);
         tracing::debug!(procedure = &*self.path, "replayed the first response");
+    }
+
+    /// Logs a replay that a hook of the application did not give.
+    pub(crate) fn replay_withheld(&self, hook: &'static str, code: Code, problem: Option<&'static str>) {
+        let procedure = &*self.path;
+        let labels = [("procedure", procedure.to_owned()), ("hook", hook.to_owned())];
+        counter!("idempotency_withheld_replays_total", &labels).increment(1);
+        match problem {
+            None => tracing::debug!(procedure, hook, ?code, "a replay was withheld"),
+            Some(problem) => tracing::error!(procedure, hook, problem, "a replay could not be given"),
+        }
     }
 
     /// Counts a replay from memory.

@@ -14,7 +14,7 @@ use super::{
     call::Call,
     handler::Handler,
     recorded::Recorded,
-    run,
+    replay, run,
     single_flight::{Leader, Role},
     state::Engine,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         && let Some(recorded) = engine.replay_cache.get(&call)
     {
         call.procedure.telemetry().cache_hit();
-        return Some(Ok(recorded.replay(&call)));
+        return Some(Ok(replay::give(&engine, &call, recorded).await));
     }
     if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
         let Some(task) = spawn(&engine, Arc::clone(&call), handler, None, admitted) else {
@@ -64,7 +64,9 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         let published = async { leader.wait_for(Option::is_some).await.ok().and_then(|recorded| recorded.clone()) };
         let shutting_down = engine.tracker.shutting_down();
         match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, published))).await {
-            Some(Ok(Some(recorded))) => return Some(Ok(Recorded::clone(&recorded).replay(&call))),
+            Some(Ok(Some(recorded))) => {
+                return Some(Ok(replay::give(&engine, &call, Recorded::clone(&recorded)).await));
+            }
             // The leader failed, and the key is free: one of its followers leads now.
             Some(Ok(None)) => {}
             Some(Err(_)) => return Some(call.reject(in_progress())),

@@ -64,7 +64,10 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
     match &outcome.response {
         Ok(response) if response.is_success() => {
             let metadata = response.to_stored_metadata(&engine.metadata_filter);
-            let message = response.message(engine.max_response_bytes.max(MIN_READ)).ok();
+            // What is rebuilt later may be of any size: it is read for the id of the resource, and not stored.
+            let is_rebuilt = engine.replay_hooks.rebuilds(call.procedure.path());
+            let limit = if is_rebuilt { usize::MAX } else { engine.max_response_bytes.max(MIN_READ) };
+            let message = response.message(limit).ok();
             Disposition::Complete(completion(engine, call, message, metadata))
         }
         Ok(response) if call.procedure.policies().final_errors.contains(response.code()) => {
@@ -96,7 +99,8 @@ pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, m
     });
     let resource =
         procedure.creates().zip(id).map(|(creates, id)| Resource { resource_type: creates.resource_type.clone(), id });
-    let response = match message.and_then(|message| procedure.redacted(message).ok()) {
+    let stored = message.filter(|_| !engine.replay_hooks.rebuilds(procedure.path()));
+    let response = match stored.and_then(|message| procedure.redacted(message).ok()) {
         Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= engine.max_response_bytes => {
             StoredResponse::Message(StoredMessage { message, metadata })
         }

@@ -8,6 +8,7 @@
 //! | `admission` | the limits of the calls in flight and of those that wait |
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
+//! | `replay_hooks` | what the application has a say in when a replay is given |
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
 //! | `settle`, `disposition`, `record` | the outcome, the decision on the key, and its recording |
@@ -29,6 +30,7 @@ pub(crate) mod reconcile;
 pub(crate) mod reconcilers;
 pub(crate) mod record;
 pub(crate) mod replay_cache;
+pub(crate) mod replay_hooks;
 pub(crate) mod shutdown;
 pub(crate) mod single_flight;
 pub(crate) mod state;

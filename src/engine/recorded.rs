@@ -17,6 +17,8 @@ pub(super) struct Recorded {
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
+    /// The id of the resource that the first call created.
+    pub(super) resource: Option<Uuid>,
 }
 
 impl Recorded {
@@ -39,7 +41,7 @@ impl Recorded {
                 if metadata_lost {
                     call.procedure.telemetry().metadata_lost();
                 }
-                Self { response, refused: None, metadata_lost }
+                Self { response, refused: None, metadata_lost, resource }
             }
             // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
             None => {
@@ -48,6 +50,7 @@ impl Recorded {
                     refused: Some(rejection.reason()),
                     response: UnaryResponse::failed(rejection.into()),
                     metadata_lost: false,
+                    resource,
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
+use tonic::Status;
 
 use super::{
     call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, held_key::Claimed, record,
@@ -13,7 +14,7 @@ use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     status::{IdempotencyStatus, Resource},
-    store::{ClaimOutcome, Replay, StoredResponse},
+    store::{ClaimOutcome, Replay, StoredMessage, StoredResponse},
     telemetry::Chain,
 };
 
@@ -30,8 +31,12 @@ pub(super) async fn answer<E>(
         ClaimOutcome::Mismatch(mismatch) => call.reject(Rejection::KeyReused(mismatch)),
         ClaimOutcome::OutcomeUnknown => call.reject(Rejection::OutcomeUnknown),
         ClaimOutcome::Replay(replay) => {
-            let status = replay_status(engine, call, &replay).await;
-            let recorded = Recorded::new(&engine.metadata_filter, call, &replay.response, replay.resource, status);
+            let (status, response) = match restore(engine, call, &replay).await {
+                Ok(restored) => restored,
+                Err(status) => return Ok(UnaryResponse::failed(status)),
+            };
+            let response = response.as_ref().unwrap_or(&replay.response);
+            let recorded = Recorded::new(&engine.metadata_filter, call, response, replay.resource, status);
             if recorded.is_whole() && is_final(&replay.response, status) {
                 engine.replay_cache.keep(call, &recorded, asked, replay.expires_in);
             } else {
@@ -45,6 +50,30 @@ pub(super) async fn answer<E>(
         // The key is free, and this call's handler has run already.
         ClaimOutcome::Acquired | ClaimOutcome::TakenOver => call.reject(Rejection::Conflict),
     }
+}
+
+/// Answers a call with a record that is known already.
+pub(super) async fn give(engine: &Engine, call: &Call, recorded: Recorded) -> UnaryResponse {
+    match engine.replay_hooks.authorize(call, recorded.resource).await {
+        Ok(()) => recorded.replay(call),
+        Err(status) => UnaryResponse::failed(status),
+    }
+}
+
+/// Asks the application whether the call may be answered, and for what the record does not hold: the status, and the
+/// response if the procedure's replays are rebuilt.
+async fn restore(
+    engine: &Engine,
+    call: &Call,
+    replay: &Replay,
+) -> Result<(IdempotencyStatus, Option<StoredResponse>), Status> {
+    engine.replay_hooks.authorize(call, replay.resource).await?;
+    let rebuilt = match replay.response {
+        StoredResponse::NotStored => engine.replay_hooks.rebuild(call, replay.resource).await.transpose()?,
+        _ => None,
+    };
+    let response = rebuilt.map(|message| StoredResponse::Message(StoredMessage { message, metadata: None }));
+    Ok((replay_status(engine, call, replay).await, response))
 }
 
 /// Claims the key once more, and answers with its record: the outcome of another call, which was recorded instead of

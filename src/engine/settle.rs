@@ -53,6 +53,10 @@ pub(super) async fn settle<E>(
 /// The response for the calls that waited for this one; `None` if its outcome is not recorded.
 fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Option<Recorded> {
     let Disposition::Complete(completion) = disposition else { return None };
+    // They ask the store, and have their own responses rebuilt.
+    if engine.replay_hooks.rebuilds(call.procedure.path()) && matches!(completion.response, StoredResponse::NotStored) {
+        return None;
+    }
     let resource = completion.resource.as_ref().map(|resource| resource.id);
     Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
 }

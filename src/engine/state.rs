@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     admission::Admission, backlog::Backlog, reconcilers::Reconcilers, replay_cache::ReplayCache,
-    single_flight::SingleFlight, tracker::CallTracker,
+    replay_hooks::ReplayHooks, single_flight::SingleFlight, tracker::CallTracker,
 };
 use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore};
 
@@ -16,6 +16,7 @@ pub(crate) struct Engine {
     /// The longest time that it may take.
     pub(crate) status_timeout: Duration,
     pub(crate) reconcilers: Reconcilers,
+    pub(crate) replay_hooks: ReplayHooks,
     /// Selects the response metadata that is stored and replayed.
     pub(crate) metadata_filter: MetadataFilter,
     /// The smallest message that is compressed in a replay, in bytes.

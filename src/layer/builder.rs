@@ -19,14 +19,15 @@ use crate::{
         backlog::Backlog,
         reconcilers::Reconcilers,
         replay_cache::ReplayCache,
+        replay_hooks::ReplayHooks,
         single_flight::SingleFlight,
         state::Engine,
         tracker::CallTracker,
     },
     grpc::{AcceptedEncodings, CompressionEncoding},
     policy::{
-        self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Reconciler, ReplayedMetadata,
-        ScopePolicy, StorePolicy, read_options, resolve,
+        self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Rebuilder, Reconciler,
+        ReplayAuthorizer, ReplayedMetadata, ScopePolicy, StorePolicy, read_options, resolve,
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, SessionSettings, Store},
@@ -82,6 +83,7 @@ pub struct IdempotencyLayerBuilder {
     policies: Policies,
     degrade_gracefully: bool,
     reconcilers: Reconcilers,
+    replay_hooks: ReplayHooks,
     store: Option<Arc<dyn DynStore>>,
     status_resolver: Option<Box<dyn DynStatusResolver>>,
     status_timeout: Duration,
@@ -112,6 +114,7 @@ impl IdempotencyLayerBuilder {
             policies: Policies::default(),
             degrade_gracefully: false,
             reconcilers: Reconcilers::default(),
+            replay_hooks: ReplayHooks::default(),
             store: None,
             status_resolver: None,
             status_timeout: Duration::from_millis(250),
@@ -170,6 +173,40 @@ impl IdempotencyLayerBuilder {
     /// [`ForeignPolicy::Reconcile`](crate::policy::ForeignPolicy::Reconcile). Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
+        self
+    }
+
+    /// Sets who decides whether a caller gets a replay. Defaults to nobody: the replay is of a call that the same user made
+    /// in the same scope.
+    ///
+    /// An authorizer [of the procedure](Self::authorize_replay_of) is asked instead of this one.
+    pub fn authorize_replay(mut self, authorizer: impl ReplayAuthorizer) -> Self {
+        self.replay_hooks.authorize_all(authorizer);
+        self
+    }
+
+    /// Sets who decides whether a caller gets a replay of the procedure with this path. The path's leading slash is
+    /// optional. Defaults to the authorizer [of the layer](Self::authorize_replay).
+    pub fn authorize_replay_of(mut self, procedure: impl Into<String>, authorizer: impl ReplayAuthorizer) -> Self {
+        self.replay_hooks.authorize_of(policy::path(procedure.into()), authorizer);
+        self
+    }
+
+    /// Makes the replays of the procedure with this path from today's state, in place of copies of the first response, which
+    /// is not stored. The path's leading slash is optional. The procedure has to create a resource
+    /// ([`ProcedureBuilder::creates`]). Defaults to copies.
+    ///
+    /// If the response of the first call has no id of a resource, a retry is refused with
+    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`.
+    pub fn rebuild(mut self, procedure: impl Into<String>, rebuilder: impl Rebuilder) -> Self {
+        self.replay_hooks.rebuild_of(policy::path(procedure.into()), rebuilder);
+        self
+    }
+
+    /// Sets the time that an authorizer or a rebuilder may take for one replay. After that the call is refused with
+    /// `UNAVAILABLE`, and an error in the log. Defaults to 5 seconds.
+    pub fn replay_hook_timeout(mut self, timeout: Duration) -> Self {
+        self.replay_hooks.set_timeout(timeout);
         self
     }
 
@@ -432,10 +469,16 @@ impl IdempotencyLayerBuilder {
         for (path, described) in described {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
             check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
+            if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
+                return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
+            }
             let canonical = Canonical::new(&procedure.method().input());
             let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
             let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));
+        }
+        if let Some((path, setting)) = self.replay_hooks.paths().find(|(path, _)| !procedures.contains_key(*path)) {
+            return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting }.into());
         }
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
@@ -447,6 +490,7 @@ impl IdempotencyLayerBuilder {
                 status_resolver: self.status_resolver,
                 status_timeout: self.status_timeout,
                 reconcilers: self.reconcilers,
+                replay_hooks: self.replay_hooks,
                 metadata_filter,
                 compress_replays_from: self.compress_replays_from,
                 max_response_bytes: self.max_response_bytes,

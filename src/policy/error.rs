@@ -87,6 +87,22 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
+    /// The replays of the procedure are to be rebuilt, and it creates no resource to rebuild them from.
+    #[error(
+        "{procedure}: rebuild needs the id of a resource; say what the procedure creates, and in which field its id is"
+    )]
+    NothingToRebuild {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// A setting is for a procedure that takes no keys.
+    #[error("{procedure}: {setting}: the procedure is not opted in; check the path, or opt it in")]
+    NotOptedIn {
+        /// The procedure's path.
+        procedure: String,
+        /// The name of the setting.
+        setting: &'static str,
+    },
     /// The procedure is transactional, and the store does not support transactions.
     #[error(
         "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, \

@@ -4,6 +4,7 @@
 //! Both give a [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures
 //! that are not opted in pass through unchanged.
 
+mod authorizer;
 mod error;
 mod field;
 mod final_errors;
@@ -11,6 +12,7 @@ mod key_field;
 mod option;
 #[expect(clippy::module_inception, reason = "the policies themselves, one part of the configuration")]
 mod policy;
+mod rebuilder;
 mod reconciler;
 mod redact;
 mod replayed_metadata;
@@ -24,12 +26,14 @@ use tonic::Code;
 
 use self::redact::RedactedErrors;
 pub use self::{
+    authorizer::{ReplayAuthorizer, ReplayRequest},
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
         DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
         Policies, ScopePolicy, StorePolicy, UserPolicy,
     },
+    rebuilder::{RebuildRequest, Rebuilder},
     reconciler::{Abandoned, Reconciler, Reconciliation},
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,

@@ -23,6 +23,7 @@ mod recording;
 mod recovery;
 mod rejections;
 mod replay_cache;
+mod replay_hooks;
 mod shutdown;
 mod status;
 mod store_errors;

@@ -1,0 +1,136 @@
+//! What the application has a say in when a replay is given: the authorizers, and the rebuilders.
+
+use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use prost::Message as _;
+use tokio::time::timeout;
+use tonic::Status;
+use uuid::Uuid;
+
+use super::call::Call;
+use crate::{
+    policy::{RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
+    status::Resource,
+};
+
+/// The authorizers and rebuilders of a layer.
+pub(crate) struct ReplayHooks {
+    timeout: Duration,
+    authorizer: Option<Box<dyn DynAuthorizer>>,
+    /// By the paths of their procedures.
+    authorizers: HashMap<String, Box<dyn DynAuthorizer>>,
+    rebuilders: HashMap<String, Box<dyn DynRebuilder>>,
+}
+
+impl Default for ReplayHooks {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+            authorizer: None,
+            authorizers: HashMap::new(),
+            rebuilders: HashMap::new(),
+        }
+    }
+}
+
+impl ReplayHooks {
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    pub(crate) fn authorize_all(&mut self, authorizer: impl ReplayAuthorizer) {
+        self.authorizer = Some(Box::new(authorizer));
+    }
+
+    pub(crate) fn authorize_of(&mut self, path: String, authorizer: impl ReplayAuthorizer) {
+        self.authorizers.insert(path, Box::new(authorizer));
+    }
+
+    pub(crate) fn rebuild_of(&mut self, path: String, rebuilder: impl Rebuilder) {
+        self.rebuilders.insert(path, Box::new(rebuilder));
+    }
+
+    /// The paths that hooks are set for, each with the name of the setting.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let authorized = self.authorizers.keys().map(|path| (path.as_str(), "authorize_replay_of"));
+        authorized.chain(self.rebuilders.keys().map(|path| (path.as_str(), "rebuild")))
+    }
+
+    /// Whether the replays of a procedure are rebuilt, and its responses not stored.
+    pub(crate) fn rebuilds(&self, path: &str) -> bool {
+        self.rebuilders.contains_key(path)
+    }
+
+    /// Asks whether this call may be answered with the replay of a call that created this resource.
+    pub(super) async fn authorize(&self, call: &Call, resource: Option<Uuid>) -> Result<(), Status> {
+        let path = call.procedure.path();
+        let Some(authorizer) = self.authorizers.get(path).or(self.authorizer.as_ref()) else { return Ok(()) };
+        // A recovery, which answers nobody.
+        let Some(caller) = call.caller.clone() else { return Ok(()) };
+        let request = ReplayRequest {
+            caller,
+            key: call.reservation.key,
+            procedure: path.to_owned(),
+            resource: resource_of(call, resource),
+        };
+        self.ask(call, "authorizer", || authorizer.authorize(request)).await
+    }
+
+    /// Makes the message of a replay; `None` if the procedure's replays are copies.
+    pub(super) async fn rebuild(&self, call: &Call, resource: Option<Uuid>) -> Option<Result<Bytes, Status>> {
+        let rebuilder = self.rebuilders.get(call.procedure.path())?;
+        let (caller, resource) = (call.caller.clone()?, resource_of(call, resource)?);
+        let request = RebuildRequest { caller, key: call.reservation.key, resource };
+        Some(self.ask(call, "rebuilder", || rebuilder.rebuild(request)).await)
+    }
+
+    /// Waits for a hook. A hook that panics or takes too long fails the replay.
+    async fn ask<'a, T>(
+        &self,
+        call: &Call,
+        hook: &'static str,
+        asked: impl FnOnce() -> BoxFuture<'a, Result<T, Status>>,
+    ) -> Result<T, Status> {
+        let asked = Box::pin(AssertUnwindSafe(async { asked().await }).catch_unwind());
+        let (status, problem) = match timeout(self.timeout, asked).await {
+            Ok(Ok(Ok(answer))) => return Ok(answer),
+            Ok(Ok(Err(status))) => (status, None),
+            Ok(Err(_panic)) => (Status::internal(format!("the {hook} of replays panicked")), Some("it panicked")),
+            Err(_) => {
+                let why = format!("the {hook} of replays took too long; retry with the same key");
+                (Status::unavailable(why), Some("it took too long"))
+            }
+        };
+        call.procedure.telemetry().replay_withheld(hook, status.code(), problem);
+        Err(status)
+    }
+}
+
+fn resource_of(call: &Call, id: Option<Uuid>) -> Option<Resource> {
+    let creates = call.procedure.creates()?;
+    id.map(|id| Resource { resource_type: creates.resource_type.clone(), id })
+}
+
+/// A [`ReplayAuthorizer`] without its type.
+trait DynAuthorizer: Send + Sync {
+    fn authorize(&self, request: ReplayRequest) -> BoxFuture<'_, Result<(), Status>>;
+}
+
+impl<A: ReplayAuthorizer> DynAuthorizer for A {
+    fn authorize(&self, request: ReplayRequest) -> BoxFuture<'_, Result<(), Status>> {
+        Box::pin(ReplayAuthorizer::authorize(self, request))
+    }
+}
+
+/// A [`Rebuilder`] without its type.
+trait DynRebuilder: Send + Sync {
+    fn rebuild(&self, request: RebuildRequest) -> BoxFuture<'_, Result<Bytes, Status>>;
+}
+
+impl<R: Rebuilder> DynRebuilder for R {
+    fn rebuild(&self, request: RebuildRequest) -> BoxFuture<'_, Result<Bytes, Status>> {
+        Box::pin(async move { Ok(Rebuilder::rebuild(self, request).await?.encode_to_vec().into()) })
+    }
+}

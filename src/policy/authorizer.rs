@@ -1,0 +1,72 @@
+//! Authorizers: they decide whether a caller still gets a replay.
+
+use tonic::Status;
+
+use crate::{caller::Caller, key::KeyId, status::Resource};
+
+/// Decides whether a caller gets a replay.
+///
+/// A handler checks what its caller may do; a replay runs no handler. An authorizer is asked before each replay, also before
+/// one from memory, one of a final error, and the response of an identical call that was waited for. It is not asked before
+/// a handler runs. By default nobody is asked: the replay is of a call that the same user made in the same scope.
+///
+/// Closures are authorizers, too:
+///
+/// ```
+/// use tonic::Status;
+/// use tonic_idempotency::policy::ReplayRequest;
+///
+/// # #[derive(Clone)] struct Members;
+/// # impl Members { async fn contains(&self, _: &tonic_idempotency::UserId) -> bool { true } }
+/// # let members = Members;
+/// let authorizer = move |request: ReplayRequest| {
+///     let members = members.clone();
+///     async move {
+///         if members.contains(&request.caller.user).await {
+///             Ok(())
+///         } else {
+///             Err(Status::permission_denied("you have left the organisation"))
+///         }
+///     }
+/// };
+/// # fn is_one(_: impl tonic_idempotency::policy::ReplayAuthorizer) {}
+/// # is_one(authorizer);
+/// ```
+pub trait ReplayAuthorizer: Send + Sync + 'static {
+    /// Allows the replay.
+    ///
+    /// # Errors
+    ///
+    /// The status that the caller gets instead. The record stays as it is.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped at the end of
+    /// [`replay_hook_timeout`](crate::layer::IdempotencyLayerBuilder::replay_hook_timeout), and may be when the client
+    /// disconnects.
+    fn authorize(&self, request: ReplayRequest) -> impl Future<Output = Result<(), Status>> + Send;
+}
+
+impl<F, R> ReplayAuthorizer for F
+where
+    F: Fn(ReplayRequest) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), Status>> + Send,
+{
+    fn authorize(&self, request: ReplayRequest) -> impl Future<Output = Result<(), Status>> + Send {
+        self(request)
+    }
+}
+
+/// A call that is to be answered with a replay.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReplayRequest {
+    /// Who makes the call, and made the first one.
+    pub caller: Caller,
+    /// The key, as it is stored.
+    pub key: KeyId,
+    /// The path of the procedure.
+    pub procedure: String,
+    /// The resource that the first call created; `None` if it created none, or ended with an error.
+    pub resource: Option<Resource>,
+}
