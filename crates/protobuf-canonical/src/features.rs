@@ -4,17 +4,17 @@
 //! with its resolved features in its options.
 
 use prost::Message;
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, Syntax};
+use prost_reflect::{FieldDescriptor, Kind, Syntax};
 
 /// Returns whether protobuf-go tells the field's default from a field that is not set.
 pub(super) fn has_presence(field: &FieldDescriptor) -> bool {
     let is_always_explicit = || field.containing_oneof().is_some() || matches!(field.kind(), Kind::Message(_));
-    field.supports_presence() && (is_always_explicit() || FeatureSet::of(&field.options()).field_presence != IMPLICIT)
+    field.supports_presence() && (is_always_explicit() || FeatureSet::of(field).field_presence != IMPLICIT)
 }
 
 /// Returns whether protobuf-go refuses strings of this field that are not UTF-8.
 pub(super) fn verifies_utf8(field: &FieldDescriptor) -> bool {
-    match FeatureSet::of(&field.options()).utf8_validation {
+    match FeatureSet::of(field).utf8_validation {
         UNKNOWN => field.parent_file().syntax() == Syntax::Proto3,
         validation => validation == VERIFY,
     }
@@ -46,8 +46,12 @@ struct FeatureSet {
 }
 
 impl FeatureSet {
-    /// Goes by way of the bytes, as `features` is an unknown field if the pool has an old version of `descriptor.proto`.
-    fn of(options: &DynamicMessage) -> Self {
-        FieldOptions::decode(options.encode_to_vec().as_slice()).unwrap_or_default().features.unwrap_or_default()
+    fn of(field: &FieldDescriptor) -> Self {
+        if field.field_descriptor_proto().options.is_none() {
+            return Self::default();
+        }
+        // By way of the bytes, as `features` is an unknown field if the pool has an old version of `descriptor.proto`.
+        let options = field.options().encode_to_vec();
+        FieldOptions::decode(options.as_slice()).unwrap_or_default().features.unwrap_or_default()
     }
 }
