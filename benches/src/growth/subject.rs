@@ -7,7 +7,7 @@ use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     IdempotencyKey, OwnerId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
-    store::{Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
+    store::{CallSession, Claim, ClaimOutcome, PostgresStore, Reservation, Store as _},
 };
 use uuid::Uuid;
 

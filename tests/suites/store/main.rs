@@ -22,6 +22,7 @@ mod record;
 mod registration;
 mod retention;
 mod rights;
+mod schemas;
 mod shadows;
 mod silence;
 mod slow;
