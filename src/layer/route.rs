@@ -54,10 +54,11 @@ pub(super) struct KnownCaller {
 /// | without a key, to a reserved procedure | passed through |
 /// | during a shutdown of the layer | refused |
 /// | in a protocol that the layer cannot read | refused |
-/// | without a key, to a transactional procedure | in a transaction without a record |
+/// | whose caller cannot be resolved | refused |
 /// | with a key, without a user | refused, or unprotected with a warning ([`UserPolicy`]): passed through, or in a transaction without a record ([`Mode`]) |
-/// | whose caller or session settings are invalid | refused |
 /// | with a key, without a scope | refused, if that is the policy ([`ScopePolicy`]) |
+/// | whose session settings are invalid | refused |
+/// | without a key, to a transactional procedure | in a transaction without a record |
 /// | with a key and a user | protected |
 ///
 /// A call that would be protected, or run in a transaction, is refused beyond the limits of calls in flight.
