@@ -4,8 +4,6 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    // refinery embeds the migrations, but does not notice a new file.
-    println!("cargo:rerun-if-changed=migrations");
     let include = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
 

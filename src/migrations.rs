@@ -1,40 +1,52 @@
-//! Migrations of the table `tenant.idempotency_keys`, its row-level security and its functions.
+//! Migrations of the table of keys, its row-level security and its functions. A [`Schema`] says their names; by default
+//! the table is `tenant.idempotency_keys`.
 //!
-//! Run them from here, or as plain SQL: the files are in `migrations/core/` of the crate, and have to be run in order.
+//! Run them from here, or as plain SQL: the files are in `migrations/core/` of the crate, with the default names, and have to
+//! be run in order; [`sql`] returns them with other names.
 //! In either case, the role that runs them owns the table. They need PostgreSQL 14 or later, and adopt a table made by
 //! the Go interceptor's migrations.
 //!
 //! ```no_run
 //! use tonic_idempotency::{
 //!     migrations,
-//!     store::{ResourceType, ResourceTypes},
+//!     store::{ResourceType, ResourceTypes, Schema},
 //! };
 //!
 //! # async fn migrate() -> Result<(), Box<dyn std::error::Error>> {
 //! let (mut owner, connection) = tokio_postgres::connect("host=localhost user=owner", tokio_postgres::NoTls).await?;
 //! tokio::spawn(connection);
 //!
-//! migrations::run(&mut owner).await?;
+//! let schema = Schema::default();
+//! migrations::run(&mut owner, &schema).await?;
 //! let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
-//! migrations::register(&mut owner, &types).await?;
-//! migrations::grant(&owner, "my_api_role").await?;
+//! migrations::register(&mut owner, &schema, &types).await?;
+//! migrations::grant(&owner, &schema, "my_api_role").await?;
 //! # Ok(())
 //! # }
 //! ```
 
-use std::{error::Error, time::Duration};
+use std::{borrow::Cow, error::Error, time::Duration};
 
+use refinery::{Migration, Runner};
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use crate::store::ResourceTypes;
+use crate::store::{ResourceTypes, Schema};
 
-mod embedded {
-    refinery::embed_migrations!("migrations/core");
-}
-
-/// The table in which refinery records the migrations that it has run, apart from the application's own history.
+/// The table in which refinery records the migrations that it has run, apart from the application's own history. For the
+/// default names it is where the role's search_path says; for others in the schema itself, as each has its own history.
 const HISTORY: &str = "idempotency_core_migrations";
 
+/// The files in `migrations/core/`, in their order.
+const FILES: [(&str, &str); 6] = [
+    ("V1__idempotency_keys", include_str!("../migrations/core/V1__idempotency_keys.sql")),
+    ("V2__protocol", include_str!("../migrations/core/V2__protocol.sql")),
+    ("V3__resource_types", include_str!("../migrations/core/V3__resource_types.sql")),
+    ("V4__transactions", include_str!("../migrations/core/V4__transactions.sql")),
+    ("V5__recovery", include_str!("../migrations/core/V5__recovery.sql")),
+    ("V6__rights", include_str!("../migrations/core/V6__rights.sql")),
+];
+
+const CREATE_SCHEMA: &str = "CREATE SCHEMA IF NOT EXISTS tenant";
 const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
 const VALIDATE: &str = "SELECT tenant.idempotency_validate()";
 const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
@@ -50,7 +62,7 @@ const LOCK_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Creates the table, or brings it up to date. Idempotent.
+/// Creates the schema and the table, or brings them up to date. Idempotent.
 ///
 /// Several servers may run it at once. Each migration and its record in the history are one transaction, so that one
 /// server is first with it, and the others find it done on their next attempt. (It takes no lock: one that outlives a
@@ -63,16 +75,38 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// # Cancel safety
 ///
 /// Each migration is one transaction. If the future is dropped, some migrations may have run, and the others not.
-pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
-    let mut runner = embedded::migrations::runner();
-    runner.set_migration_table_name(HISTORY);
+pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationError> {
+    let runner = runner(schema)?;
     let mut attempts = Attempts::new(ATTEMPTS);
     loop {
-        match runner.run_async(client).await {
+        match run_once(client, schema, &runner).await {
             Err(error) if was_first(&error) && attempts.again().await => {}
-            ended => return Ok(ended.map(|_| ())?),
+            ended => return ended,
         }
     }
+}
+
+async fn run_once(client: &mut Client, schema: &Schema, runner: &Runner) -> Result<(), MigrationError> {
+    if *schema != Schema::default() {
+        // The history is in it.
+        client.batch_execute(&schema.apply(CREATE_SCHEMA)).await?;
+    }
+    runner.run_async(client).await?;
+    Ok(())
+}
+
+fn runner(schema: &Schema) -> Result<Runner, MigrationError> {
+    let migrations = sql(schema).map(|(name, sql)| Migration::unapplied(name, &sql));
+    let mut runner = Runner::new(&migrations.collect::<Result<Vec<_>, _>>()?);
+    let is_default = *schema == Schema::default();
+    runner.set_migration_table_name(if is_default { HISTORY.to_owned() } else { schema.table_of(HISTORY) });
+    Ok(runner)
+}
+
+/// Returns the migrations with the names of this schema, in their order, for the application's own migration tool: the name of
+/// each, such as `V1__idempotency_keys`, and its SQL.
+pub fn sql(schema: &Schema) -> impl Iterator<Item = (&'static str, Cow<'static, str>)> {
+    FILES.into_iter().map(|(name, sql)| (name, schema.apply(sql)))
 }
 
 /// Registers resource types: adds the column of each to the table, its foreign key, its index, and the check that at most
@@ -93,24 +127,29 @@ pub async fn run(client: &mut Client) -> Result<(), MigrationError> {
 /// # Cancel safety
 ///
 /// If the future is dropped, either all types are registered or none; their constraints may not be validated yet.
-pub async fn register(client: &mut Client, types: &ResourceTypes) -> Result<(), MigrationError> {
+pub async fn register(client: &mut Client, schema: &Schema, types: &ResourceTypes) -> Result<(), MigrationError> {
     let mut attempts = Attempts::new(LOCK_ATTEMPTS);
     loop {
-        match register_once(client, types).await {
+        match register_once(client, schema, types).await {
             Err(error) if is_locked(&error) && attempts.again().await => {}
             ended => return Ok(ended?),
         }
     }
 }
 
-async fn register_once(client: &mut Client, types: &ResourceTypes) -> Result<(), tokio_postgres::Error> {
+async fn register_once(
+    client: &mut Client,
+    schema: &Schema,
+    types: &ResourceTypes,
+) -> Result<(), tokio_postgres::Error> {
+    let register = schema.apply(REGISTER);
     let transaction = client.transaction().await?;
     for known in types.iter() {
         let (name, column, table) = (known.name(), known.column(), known.table());
-        transaction.query_typed(REGISTER, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
+        transaction.query_typed(&register, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
     }
     transaction.commit().await?;
-    client.query_typed(VALIDATE, &[]).await?;
+    client.query_typed(&schema.apply(VALIDATE), &[]).await?;
     Ok(())
 }
 
@@ -126,10 +165,11 @@ async fn register_once(client: &mut Client, types: &ResourceTypes) -> Result<(),
 /// # Cancel safety
 ///
 /// If the future is dropped, either all privileges are granted or none.
-pub async fn grant(client: &Client, role: &str) -> Result<(), MigrationError> {
+pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
+    let grant = schema.apply(GRANT);
     let mut attempts = Attempts::new(ATTEMPTS);
     loop {
-        match client.query_typed(GRANT, &[(&role, Type::NAME)]).await {
+        match client.query_typed(&grant, &[(&role, Type::NAME)]).await {
             Err(error) if was_first(&error) && attempts.again().await => {}
             ended => return Ok(ended.map(|_| ())?),
         }
@@ -206,5 +246,21 @@ impl From<refinery::Error> for MigrationError {
 impl From<tokio_postgres::Error> for MigrationError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self { source: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that [`Schema::apply`] does not know would lead into the default schema.
+    #[test]
+    fn name_the_schema_in_no_way_that_cannot_be_changed() {
+        let other = Schema::new("another").expect("a name");
+        for (name, sql) in sql(&other) {
+            for line in sql.lines().map(|line| line.split("--").next().unwrap_or_default()) {
+                assert!(!line.contains("tenant"), "{name}: {line}");
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     FOR v_routine IN
         SELECT p.oid FROM pg_proc p
-        WHERE p.pronamespace = 'tenant'::regnamespace
+        WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
           AND p.proname LIKE 'idempotency\_%'
           AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
     LOOP
@@ -26,7 +26,9 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT format('GRANT USAGE ON SCHEMA %s TO %I', n.oid::regnamespace, p_role)
     FROM pg_namespace n
-    WHERE n.nspname IN ('tenant', 'authn') AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
+    WHERE (n.oid = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+           OR n.nspname = 'authn')
+      AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
     UNION ALL
     SELECT format('GRANT %s ON TABLE tenant.idempotency_keys TO %I', string_agg(needed.privilege, ', '), p_role)
     FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
@@ -35,7 +37,7 @@ BEGIN ATOMIC
     UNION ALL
     SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
     FROM pg_proc p
-    WHERE (p.pronamespace = 'tenant'::regnamespace
+    WHERE (p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
            AND p.proname IN (
                'idempotency_abandon', 'idempotency_abandoned', 'idempotency_act_as', 'idempotency_begin',
                'idempotency_claim', 'idempotency_commit', 'idempotency_committed', 'idempotency_complete',

@@ -6,6 +6,7 @@ use protobuf_canonical::Canonical;
 
 use super::{
     layer::IdempotencyLayer,
+    parts::check_parts,
     shared::{Protected, RequestLimits, SettingsOfCaller, Shared},
 };
 #[cfg(feature = "connect")]
@@ -26,8 +27,8 @@ use crate::{
     },
     grpc::{AcceptedEncodings, CompressionEncoding},
     policy::{
-        self, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError, Rebuilder, Reconciler,
-        ReplayAuthorizer, ReplayedMetadata, ScopePolicy, StorePolicy, read_options, resolve,
+        self, Policies, ProcedureBuilder, ProcedureError, Rebuilder, Reconciler, ReplayAuthorizer, ReplayedMetadata,
+        ScopePolicy, StorePolicy, read_options, resolve,
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, SessionSettings, Store},
@@ -169,7 +170,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Adds the reconciler of the procedure with this path. The path's leading slash is optional. Required for
-    /// procedures with the policy [`LeasePolicy::Reconcile`] or
+    /// procedures with the policy [`LeasePolicy::Reconcile`](crate::policy::LeasePolicy::Reconcile) or
     /// [`ForeignPolicy::Reconcile`](crate::policy::ForeignPolicy::Reconcile). Defaults to none.
     pub fn reconciler(mut self, procedure: impl Into<String>, reconciler: impl Reconciler) -> Self {
         self.reconcilers.insert(policy::path(procedure.into()), reconciler);
@@ -532,32 +533,4 @@ impl fmt::Debug for IdempotencyLayerBuilder {
             .field("store", &self.store.is_some())
             .finish_non_exhaustive()
     }
-}
-
-/// Checks that the layer has the parts that the procedure's policies require. Without a store, they do not require any.
-fn check_parts(
-    procedure: &Procedure,
-    store: Option<&dyn DynStore>,
-    reconcilers: &Reconcilers,
-) -> Result<(), ProcedureError> {
-    let (path, policies) = (procedure.path(), procedure.policies());
-    let Some(store) = store else { return Ok(()) };
-    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types())
-        && known.get(&creates.resource_type).is_none()
-    {
-        return Err(ProcedureError::UnknownResourceType {
-            procedure: path.to_owned(),
-            resource_type: creates.resource_type.clone(),
-            known: known.iter().map(|known| known.name().to_owned()).collect(),
-        });
-    }
-    if policies.mode == Mode::Transactional && !store.has_transactions() {
-        return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });
-    }
-    if policies.reconciles() && !reconcilers.contains(path) {
-        let by_lease = policies.on_lease_ended == LeasePolicy::Reconcile;
-        let setting = if by_lease { "on_lease_ended" } else { "on_foreign_reservation" };
-        return Err(ProcedureError::NoReconciler { procedure: path.to_owned(), setting });
-    }
-    Ok(())
 }

@@ -13,6 +13,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod resource;
+mod schema;
 mod session;
 mod status_from_store;
 #[expect(clippy::module_inception, reason = "the trait itself")]
@@ -32,6 +33,7 @@ pub use self::{
     error::{StoreError, StoreErrorKind},
     memory::MemoryStore,
     resource::{ResourceType, ResourceTypes},
+    schema::{InvalidIdentifier, Schema},
     session::{CallSession, SessionSettings},
     status_from_store::StatusFromStore,
     store::Store,

@@ -1,7 +1,9 @@
 //! The resource types that a store can record.
 
+use super::Schema;
+
 /// A type of resource that calls can create. A record refers to the created resource in a column of
-/// `tenant.idempotency_keys`, which references the `id` of the resource's own table.
+/// the table of keys, which references the `id` of the resource's own table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceType {
     name: String,
@@ -14,11 +16,11 @@ impl ResourceType {
     /// nothing.
     ///
     /// ```
-    /// use tonic_idempotency::store::ResourceType;
+    /// use tonic_idempotency::store::{ResourceType, Schema};
     ///
     /// let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
     /// assert_eq!(
-    ///     invoice.registration_sql(),
+    ///     invoice.registration_sql(&Schema::default()),
     ///     "SELECT tenant.idempotency_register_resource('invoice', 'invoice_id', 'billing.invoices');"
     /// );
     /// ```
@@ -31,7 +33,7 @@ impl ResourceType {
         &self.name
     }
 
-    /// Returns the column in `tenant.idempotency_keys`.
+    /// Returns the column in the table of keys.
     pub fn column(&self) -> &str {
         &self.column
     }
@@ -41,14 +43,15 @@ impl ResourceType {
         &self.table
     }
 
-    /// Returns the SQL that registers the type, for the application's own migration tool. It adds the column, the
+    /// Returns the SQL that registers the type in this schema, for the application's own migration tool. It adds the column, the
     /// foreign key, its index and the check that at most one such column is set. The owner of the table runs it after the
     /// core migrations, and then `SELECT tenant.idempotency_validate();`, which checks the rows that were there before.
     /// Running it again changes nothing and locks nothing. `migrations::register` (feature `postgres`) does the same for all
     /// types at once.
-    pub fn registration_sql(&self) -> String {
+    pub fn registration_sql(&self, schema: &Schema) -> String {
         let [name, column, table] = [&self.name, &self.column, &self.table].map(|text| text.replace('\'', "''"));
-        format!("SELECT tenant.idempotency_register_resource('{name}', '{column}', '{table}');")
+        let register = schema.apply("SELECT tenant.idempotency_register_resource");
+        format!("{register}('{name}', '{column}', '{table}');")
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time;
 use tokio_postgres::Client;
+use tonic_idempotency::store::Schema;
 
 use crate::run::Error;
 
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// The database refuses a migration, or has others than these.
 pub async fn run(client: &mut Client) -> Result<(), Error> {
-    tonic_idempotency::migrations::run(client).await?;
+    tonic_idempotency::migrations::run(client, &Schema::default()).await?;
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name(HISTORY);
     for _ in 1..ATTEMPTS {

@@ -35,7 +35,7 @@ pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<Cl
             (&claim.session.user, Type::UUID),
             (&settings(&claim.session), Type::TEXT_ARRAY),
         ];
-        Ok((operation.query(attempt, include_str!("sql/claim.sql"), parameters).await?, attempt))
+        Ok((operation.query(attempt, &connections.sql().claim, parameters).await?, attempt))
     };
     let (rows, attempt) = operation.run(ask, |_| true).await?;
     claim_outcome(claim, &only_row(rows)?, attempt.with_status)
@@ -50,7 +50,7 @@ pub(super) async fn look(
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     let ask = |attempt| async move {
         let begin = Begin::new(claim, options, attempt);
-        Ok((operation.query(attempt, Begin::SQL, &begin.parameters()).await?, attempt))
+        Ok((operation.query(attempt, &connections.sql().begin, &begin.parameters()).await?, attempt))
     };
     let (rows, attempt) = operation.run(ask, |_| true).await?;
     claim_outcome(claim, &only_row(rows)?, attempt.with_status)
@@ -70,8 +70,6 @@ pub(super) struct Begin<'a> {
 }
 
 impl<'a> Begin<'a> {
-    pub(super) const SQL: &'static str = include_str!("sql/begin.sql");
-
     pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt) -> Self {
         Self {
             claim,

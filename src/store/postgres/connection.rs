@@ -9,8 +9,8 @@ use tokio::{
 };
 use tokio_postgres::Error;
 
-use super::statement::Statements;
-use crate::telemetry::Chain;
+use super::{sql::Sql, statement::Statements};
+use crate::{store::Schema, telemetry::Chain};
 
 /// The limits of a timeout. An operation without time would always fail; no caller waits longer, and a deadline must not
 /// overflow.
@@ -23,6 +23,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 pub(super) struct Connections {
     pool: Pool,
     statements: Statements,
+    sql: Arc<Sql>,
     timeout: Duration,
     status_timeout: Duration,
     /// How many statuses may be overdue at once: each keeps a connection from the others.
@@ -32,12 +33,16 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(pool: Pool) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&pool)));
-        let statements = Statements::default();
-        Self { pool, statements, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
+        let (statements, sql) = (Statements::default(), Arc::new(Sql::new(Schema::default())));
+        Self { pool, statements, sql, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
     }
 
     pub(super) fn prepared_statements(self) -> Self {
         Self { statements: Statements::Prepared, ..self }
+    }
+
+    pub(super) fn schema(self, schema: Schema) -> Self {
+        Self { sql: Arc::new(Sql::new(schema)), ..self }
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {
@@ -57,6 +62,10 @@ impl Connections {
 
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    pub(super) fn sql(&self) -> &Sql {
+        &self.sql
     }
 
     pub(super) fn statements(&self) -> Statements {

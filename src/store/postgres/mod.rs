@@ -10,6 +10,7 @@ mod permits;
 mod progress;
 mod query;
 mod row;
+mod sql;
 mod statement;
 mod store;
 mod transaction;

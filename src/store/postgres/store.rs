@@ -22,8 +22,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
-        TransactionOptions,
+        Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store, StoreError,
+        StoreTransaction, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -102,6 +102,27 @@ impl PostgresStore {
     pub fn transaction_pool(mut self, pool: Pool) -> Self {
         self.permits = Permits::of_all(&pool);
         self.transaction_pool = Some(pool);
+        self
+    }
+
+    /// Sets the names of the schema and of the table of keys: those that the migrations were run with. Defaults to
+    /// `tenant` and `idempotency_keys`.
+    ///
+    /// ```no_run
+    /// use tonic_idempotency::{migrations, store::{PostgresStore, ResourceTypes, Schema}};
+    ///
+    /// # async fn make(
+    /// #     mut owner: tokio_postgres::Client, pool: deadpool_postgres::Pool,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let schema = Schema::new("billing")?;
+    /// migrations::run(&mut owner, &schema).await?;
+    /// migrations::grant(&owner, &schema, "my_api_role").await?;
+    /// let store = PostgresStore::new(pool, ResourceTypes::none()).schema(schema);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.connections = self.connections.schema(schema);
         self
     }
 
@@ -191,7 +212,7 @@ impl PostgresStore {
         let row = self
             .connections
             .query_one(
-                include_str!("sql/complete.sql"),
+                &self.connections.sql().complete,
                 &[
                     (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
@@ -224,7 +245,7 @@ impl Store for PostgresStore {
         let row = self
             .connections
             .query_one(
-                include_str!("sql/extend.sql"),
+                &self.connections.sql().extend,
                 &[
                     (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
@@ -262,7 +283,7 @@ impl Store for PostgresStore {
         let row = self
             .connections
             .query_one(
-                include_str!("sql/release.sql"),
+                &self.connections.sql().release,
                 &[
                     (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
@@ -280,7 +301,7 @@ impl Store for PostgresStore {
         let row = self
             .connections
             .query_one(
-                include_str!("sql/abandon.sql"),
+                &self.connections.sql().abandon,
                 &[
                     (reservation.owner.as_uuid(), Type::UUID),
                     (reservation.key.as_uuid(), Type::UUID),
@@ -298,7 +319,7 @@ impl Store for PostgresStore {
         let rows = self
             .connections
             .query_long(
-                include_str!("sql/abandoned.sql"),
+                &self.connections.sql().abandoned,
                 &[
                     (&search.procedures, Type::TEXT_ARRAY),
                     (&search.lookback.map(|lookback| lookback.as_secs_f64()), Type::FLOAT8),
@@ -312,7 +333,7 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
-        let rows = self.connections.query_long(include_str!("sql/sweep.sql"), &[(&batch, Type::INT4)]).await?;
+        let rows = self.connections.query_long(&self.connections.sql().sweep, &[(&batch, Type::INT4)]).await?;
         let row = only_row(rows)?;
         let deleted: i64 = column(&row, "deleted")?;
         u64::try_from(deleted).map_err(corrupt)
@@ -322,7 +343,7 @@ impl Store for PostgresStore {
         let row = self
             .connections
             .query_one(
-                include_str!("sql/status.sql"),
+                &self.connections.sql().status,
                 &[
                     (&session.user, Type::UUID),
                     (&resource.resource_type, Type::TEXT),

@@ -24,8 +24,14 @@ const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_tem
 pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> Result<(), VerifyError> {
     let names: Vec<_> = types.iter().map(ResourceType::name).collect();
     let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
-    let parameters: Parameters<'_> =
-        &[(&VERSION, Type::INT4), (&names, Type::TEXT_ARRAY), (&columns, Type::TEXT_ARRAY)];
+    let schema = &connections.sql().schema;
+    let parameters: Parameters<'_> = &[
+        (&VERSION, Type::INT4),
+        (&names, Type::TEXT_ARRAY),
+        (&columns, Type::TEXT_ARRAY),
+        (&schema.name(), Type::TEXT),
+        (&schema.table_name(), Type::TEXT),
+    ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
         let asked = operation.connect(Reset::RollBack).await?;
@@ -52,8 +58,8 @@ fn problem(row: &Row) -> Result<SetupProblem, StoreError> {
     Ok(match column(row, "problem")? {
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
-        "missing_table" => SetupProblem::MissingTable,
-        "no_row_level_security" => SetupProblem::NoRowLevelSecurity,
+        "missing_table" => SetupProblem::MissingTable { table: subject },
+        "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
         "other_version" => SetupProblem::OtherVersion {
             found: detail.map(|found| found.parse()).transpose().map_err(corrupt)?,
             needed: VERSION,
@@ -123,14 +129,19 @@ pub enum SetupProblem {
         privilege: String,
     },
     /// There is no table of keys.
-    #[error("the table tenant.idempotency_keys does not exist; run migrations::run")]
-    MissingTable,
+    #[error("the table {table} does not exist; run migrations::run")]
+    MissingTable {
+        /// The table, with its schema.
+        table: String,
+    },
     /// Row-level security is off, or the role owns the table and it is not forced.
     #[error(
-        "row-level security of tenant.idempotency_keys does not apply to the role; ENABLE it, and FORCE it if the role \
-         owns the table"
+        "row-level security of {table} does not apply to the role; ENABLE it, and FORCE it if the role owns the table"
     )]
-    NoRowLevelSecurity,
+    NoRowLevelSecurity {
+        /// The table, with its schema.
+        table: String,
+    },
     /// The functions are of another version of the crate.
     #[error(
         "the functions in the database have version {}, and the store needs version {needed}; run migrations::run",

@@ -6,7 +6,7 @@ use tonic_idempotency::{
     status::Resource,
     store::{
         BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, ResourceType, ResourceTypes,
-        Store, TransactionOptions,
+        Schema, Store, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
@@ -131,14 +131,14 @@ impl Adopted {
 
         let mut client = database.owner().await;
         client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
-        migrations::run(&mut client).await.expect("the core migrations");
+        migrations::run(&mut client, &Schema::default()).await.expect("the core migrations");
         let kinds = ["project", "project_member", "cluster", "node_pool", "namespace", "api_key", "install"];
         let types = kinds.iter().chain(&["organization_user"]);
         let types = ResourceTypes::new(
             types.map(|kind| ResourceType::new(*kind, format!("{kind}_id"), format!("tenant.{kind}s"))),
         );
-        migrations::register(&mut client, &types).await.expect("the registration");
-        migrations::grant(&client, API_ROLE).await.expect("the grant");
+        migrations::register(&mut client, &Schema::default(), &types).await.expect("the registration");
+        migrations::grant(&client, &Schema::default(), API_ROLE).await.expect("the grant");
 
         let after = (schema(&superuser).await, rights(&superuser).await);
         let gone = |before: &[String], after: &[String]| {
@@ -200,7 +200,7 @@ async fn forces_row_level_security_if_the_owner_says_so() {
     let expire = "UPDATE tenant.idempotency_keys SET expires = now()";
     adopted.superuser.batch_execute(expire).await.expect("time");
     assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
-    migrations::run(&mut owner).await.expect("the migrations run again");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run again");
     adopted.drop_roles().await;
 }
 

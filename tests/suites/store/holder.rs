@@ -5,7 +5,7 @@ use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
     rejection::Mismatch,
-    store::{BeginOutcome, Claim, ClaimOutcome, Store, TransactionOptions},
+    store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions},
 };
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
@@ -158,8 +158,8 @@ async fn lock_id(client: &Client) -> i64 {
 async fn is_found_by_a_number_that_no_client_can_foresee() {
     let (one, other) = (Database::empty().await, Database::empty().await);
     let (mut one, mut other) = (one.owner().await, other.owner().await);
-    migrations::run(&mut one).await.expect("the migrations run");
-    migrations::run(&mut other).await.expect("the migrations run");
+    migrations::run(&mut one, &Schema::default()).await.expect("the migrations run");
+    migrations::run(&mut other, &Schema::default()).await.expect("the migrations run");
     let number = lock_id(&one).await;
     assert_ne!(number, lock_id(&other).await);
 

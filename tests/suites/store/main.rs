@@ -23,6 +23,7 @@ mod record;
 mod registration;
 mod retention;
 mod rights;
+mod schemas;
 mod shadows;
 mod silence;
 mod slow;

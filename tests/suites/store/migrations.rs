@@ -7,7 +7,7 @@ use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations,
     status::Resource,
-    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Store},
+    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
@@ -85,13 +85,14 @@ async fn plain_sql_gives_the_same_schema_as_the_crate() {
 async fn running_repeatedly_or_concurrently_changes_nothing() {
     let database = Database::empty().await;
     let (mut one, mut other) = (database.owner().await, database.owner().await);
-    let (first, second) = tokio::join!(migrations::run(&mut one), migrations::run(&mut other));
+    let default = Schema::default();
+    let (first, second) = tokio::join!(migrations::run(&mut one, &default), migrations::run(&mut other, &default));
     first.expect("the migrations run");
     second.expect("the migrations run");
     let before = schema(&one).await;
-    migrations::run(&mut one).await.expect("the migrations run again");
+    migrations::run(&mut one, &Schema::default()).await.expect("the migrations run again");
     assert_eq!(schema(&one).await, before);
-    migrations::grant(&one, API_ROLE).await.expect("the grant");
+    migrations::grant(&one, &Schema::default(), API_ROLE).await.expect("the grant");
     works(&database).await;
 }
 
@@ -118,7 +119,7 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
         .await
         .expect("the grants");
     let mut api = database.api().await;
-    migrations::run(&mut api).await.expect("the migrations run");
+    migrations::run(&mut api, &Schema::default()).await.expect("the migrations run");
     works(&database).await;
 }
 
@@ -126,15 +127,15 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
 async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner).await.expect("the core migrations");
-    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let invoice = ResourceType::new("invoice", "invoice_id", "billing.invoices");
     owner
         .batch_execute(&format!(
             "CREATE SCHEMA billing;
              CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
              {sql} {sql}",
-            sql = invoice.registration_sql()
+            sql = invoice.registration_sql(&Schema::default())
         ))
         .await
         .expect("the registration, twice");
@@ -172,8 +173,8 @@ async fn registers_a_resource_type_of_an_application() {
 pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner).await.expect("the core migrations");
-    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     owner
         .batch_execute(
             "CREATE SCHEMA billing;
@@ -200,8 +201,11 @@ async fn registers_all_types_of_an_application_at_once() {
     let (database, types) = with_billing().await;
     let (mut one, mut other) = (database.owner().await, database.owner().await);
     let reversed = ResourceTypes::new(types.iter().cloned().collect::<Vec<_>>().into_iter().rev());
-    let (first, second) =
-        tokio::join!(migrations::register(&mut one, &types), migrations::register(&mut other, &reversed));
+    let default = Schema::default();
+    let (first, second) = tokio::join!(
+        migrations::register(&mut one, &default, &types),
+        migrations::register(&mut other, &default, &reversed)
+    );
     first.expect("the registration");
     second.expect("the registration");
     assert_eq!(registered(&one).await, ["invoice", "refund"]);
@@ -221,16 +225,18 @@ async fn registers_all_types_of_an_application_at_once() {
 async fn does_not_lock_the_keys_to_register_a_type_again() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let before = schema(&owner).await;
 
     let mut reader = database.owner().await;
     let read = reader.transaction().await.expect("a transaction");
     read.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS SHARE MODE").await.expect("the lock");
     owner.batch_execute("SET lock_timeout = '10ms'").await.expect("the setting");
-    migrations::register(&mut owner, &types).await.expect("the registration does not wait");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration does not wait");
     let receipts = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
-    let error = migrations::register(&mut owner, &receipts).await.expect_err("a new type waits for the lock");
+    let error = migrations::register(&mut owner, &Schema::default(), &receipts)
+        .await
+        .expect_err("a new type waits for the lock");
     let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
     assert_eq!(error.and_then(tokio_postgres::Error::code), Some(&SqlState::LOCK_NOT_AVAILABLE));
     read.rollback().await.expect("the lock is gone");
@@ -241,12 +247,12 @@ async fn does_not_lock_the_keys_to_register_a_type_again() {
 async fn registers_a_type_again_whose_table_is_another() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let before = schema(&owner).await;
     let replace = "DROP TABLE billing.refunds CASCADE; CREATE TABLE billing.refunds (id uuid PRIMARY KEY);";
     owner.batch_execute(replace).await.expect("another table");
     assert_ne!(schema(&owner).await, before, "the foreign key is gone");
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     assert_eq!(schema(&owner).await, before);
 }
 
@@ -257,7 +263,7 @@ async fn registers_no_type_if_one_has_no_table() {
     let before = schema(&owner).await;
     let missing = ResourceType::new("receipt", "receipt_id", "billing.receipts");
     let types = ResourceTypes::new(types.iter().cloned().chain([missing]));
-    migrations::register(&mut owner, &types).await.expect_err("there is no such table");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect_err("there is no such table");
     assert!(registered(&owner).await.is_empty());
     assert_eq!(schema(&owner).await, before);
 }
@@ -269,7 +275,7 @@ async fn the_sample_registers_the_types_that_it_lists() {
     let types = organization::resource_types();
     assert_eq!(registered(&owner).await, types.iter().map(ResourceType::name).collect::<Vec<_>>());
     let before = schema(&owner).await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     assert_eq!(schema(&owner).await, before, "with the same columns and tables");
 }
 

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 use tonic_idempotency::{
     migrations,
-    store::{PostgresStore, ResourceType, ResourceTypes},
+    store::{PostgresStore, ResourceType, ResourceTypes, Schema},
 };
 use tonic_idempotency_tests::rows_read;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ async fn versions(client: &Client) -> Vec<String> {
 async fn changes_and_locks_nothing_if_the_types_are_registered() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let before = (schema(&owner).await, versions(&owner).await);
 
     let mut writer = database.owner().await;
@@ -46,9 +46,9 @@ async fn changes_and_locks_nothing_if_the_types_are_registered() {
     .await
     .expect("the locks");
     owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
-    migrations::register(&mut owner, &types).await.expect("the registration does not wait");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration does not wait");
     for known in types.iter() {
-        owner.batch_execute(&known.registration_sql()).await.expect("the SQL does not wait");
+        owner.batch_execute(&known.registration_sql(&Schema::default())).await.expect("the SQL does not wait");
     }
     open.rollback().await.expect("the locks go");
     assert_eq!((schema(&owner).await, versions(&owner).await), before);
@@ -65,7 +65,7 @@ async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     let types = ResourceTypes::new([ResourceType::new("receipt", "receipt_id", "billing.invoices")]);
     let registered = types.clone();
     let registration = tokio::spawn(async move {
-        let ended = migrations::register(&mut owner, &registered).await;
+        let ended = migrations::register(&mut owner, &Schema::default(), &registered).await;
         (owner, ended)
     });
     let mut claims = 0;
@@ -77,14 +77,14 @@ async fn gives_up_on_a_lock_before_claims_have_waited_for_long() {
     ended.expect_err("the table is locked");
     assert!(claims > 1, "claims get through, with the default timeout");
     read.rollback().await.expect("the lock goes");
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
 }
 
 #[tokio::test]
 async fn validates_what_it_adds() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     let open = "SELECT count(*) FROM pg_constraint
                 WHERE conrelid = 'tenant.idempotency_keys'::regclass AND NOT convalidated";
     assert_eq!(owner.query_one(open, &[]).await.expect("the count").get::<_, i64>(0), 0);
@@ -95,7 +95,7 @@ async fn validates_what_it_adds() {
 async fn makes_an_index_by_which_the_deletion_of_a_resource_finds_its_record() {
     let (database, types) = with_billing().await;
     let mut owner = database.owner().await;
-    migrations::register(&mut owner, &types).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
     owner
         .batch_execute(
             "INSERT INTO billing.invoices SELECT gen_random_uuid() FROM generate_series(1, 20);

@@ -4,7 +4,7 @@ use futures_util::{StreamExt as _, stream};
 use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};
 use tonic_idempotency::{
     migrations,
-    store::{PostgresStore, ResourceType, ResourceTypes, SetupProblem, VerifyError},
+    store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
@@ -20,12 +20,16 @@ const OWNERS: [&str; 7] = [
     "idempotency_write_statements",
 ];
 
+fn unprotected() -> SetupProblem {
+    SetupProblem::NoRowLevelSecurity { table: "tenant.idempotency_keys".to_owned() }
+}
+
 /// A database with the core migrations, granted to the API's role.
 async fn core() -> (Database, Client) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner).await.expect("the core migrations");
-    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     (database, owner)
 }
 
@@ -57,14 +61,14 @@ async fn a_superuser_and_a_role_that_bypasses_row_level_security_are_refused() {
     owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
     for (exempt, plain) in [("SUPERUSER", "NOSUPERUSER"), ("BYPASSRLS", "NOBYPASSRLS")] {
         owner.batch_execute(&format!("ALTER ROLE {role} {exempt}")).await.expect("the role");
-        let error = migrations::grant(&owner, &role).await.expect_err(exempt);
+        let error = migrations::grant(&owner, &Schema::default(), &role).await.expect_err(exempt);
         let error = std::error::Error::source(&error).expect("the cause").to_string();
         assert!(!error.is_empty(), "{error}");
         let granted = format!("SELECT has_table_privilege('{role}', 'tenant.idempotency_keys', 'SELECT')::text");
         owner.batch_execute(&format!("ALTER ROLE {role} {plain}")).await.expect("the role");
         assert_eq!(names(&owner, &granted).await, ["false"], "{exempt}");
     }
-    migrations::grant(&owner, &role).await.expect("the grant");
+    migrations::grant(&owner, &Schema::default(), &role).await.expect("the grant");
     owner.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("the role goes");
 }
 
@@ -76,9 +80,9 @@ async fn the_owner_of_the_table_is_warned_of() {
         tokio::spawn(
             async move { stream::poll_fn(|context| connection.poll_message(context)).collect::<Vec<_>>().await },
         );
-    migrations::grant(&client, API_ROLE).await.expect("the grant");
+    migrations::grant(&client, &Schema::default(), API_ROLE).await.expect("the grant");
     owner.batch_execute(&format!("ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE}")).await.expect("the owner");
-    migrations::grant(&client, API_ROLE).await.expect("the grant");
+    migrations::grant(&client, &Schema::default(), API_ROLE).await.expect("the grant");
     drop(client);
     let warnings = messages.await.expect("the connection ends").into_iter().filter_map(|message| match message {
         Ok(AsyncMessage::Notice(notice)) => Some(notice.message().to_owned()),
@@ -94,14 +98,15 @@ async fn the_owner_of_the_table_is_warned_of() {
 async fn are_granted_by_many_at_once_and_again_without_a_lock() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner).await.expect("the core migrations");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
     let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
     let mut servers = tokio::task::JoinSet::new();
     for role in &roles {
         owner.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
         for _ in 0..4 {
             let (client, role) = (database.owner().await, role.clone());
-            servers.spawn(async move { migrations::grant(&client, &role).await.expect("the grant") });
+            servers
+                .spawn(async move { migrations::grant(&client, &Schema::default(), &role).await.expect("the grant") });
         }
     }
     servers.join_all().await;
@@ -119,7 +124,7 @@ async fn are_granted_by_many_at_once_and_again_without_a_lock() {
     let before = names(&owner, version).await;
     owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
     for role in &roles {
-        migrations::grant(&owner, role).await.expect("nothing is locked");
+        migrations::grant(&owner, &Schema::default(), role).await.expect("nothing is locked");
     }
     assert_eq!(names(&owner, version).await, before, "nothing is changed");
     locks.rollback().await.expect("the locks go");
@@ -175,7 +180,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
     let expected = [
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
-        SetupProblem::NoRowLevelSecurity,
+        unprotected(),
         SetupProblem::OtherVersion { found: Some(999), needed: 2 },
         unregistered,
     ];
@@ -199,7 +204,7 @@ async fn are_verified_one_by_one() {
             .expect("the grant goes");
         let wrong = problems(&store).await;
         assert!(matches!(wrong[..], [SetupProblem::MissingPrivilege { .. }]), "{routine}: {wrong:?}");
-        migrations::grant(&owner, API_ROLE).await.expect("the grant");
+        migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
         assert_eq!(problems(&store).await, [], "{routine}");
     }
 }
@@ -213,7 +218,10 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
 
     let empty = Database::empty().await;
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
-    let expected = [SetupProblem::MissingTable, SetupProblem::OtherVersion { found: None, needed: 2 }];
+    let expected = [
+        SetupProblem::MissingTable { table: "tenant.idempotency_keys".to_owned() },
+        SetupProblem::OtherVersion { found: None, needed: 2 },
+    ];
     assert_eq!(problems(&store).await, expected);
 
     // The owner of an adopted table is exempt, unless row-level security is forced.
@@ -226,7 +234,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
         ))
         .await
         .expect("the owner");
-    assert_eq!(problems(&store).await, [SetupProblem::NoRowLevelSecurity]);
+    assert_eq!(problems(&store).await, [unprotected()]);
     owner.batch_execute("ALTER TABLE tenant.idempotency_keys FORCE ROW LEVEL SECURITY").await.expect("forced");
     assert_eq!(problems(&store).await, []);
 }

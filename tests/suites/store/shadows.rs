@@ -7,7 +7,9 @@ use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
     status::Resource,
-    store::{BeginOutcome, Claim, Completion, PostgresStore, ResourceType, ResourceTypes, Store, TransactionOptions},
+    store::{
+        BeginOutcome, Claim, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
@@ -158,15 +160,15 @@ async fn would_run_if_a_name_were_not_pinned() {
 async fn do_not_run_in_migrations_nor_in_any_operation() {
     let database = shadowed().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner).await.expect("the migrations");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations");
     owner.batch_execute("CREATE TABLE tenant.invoices (id pg_catalog.uuid PRIMARY KEY)").await.expect("a table");
     let invoice = Uuid::new_v4();
     let insert = "INSERT INTO tenant.invoices VALUES ($1)";
     owner.query_typed(insert, &[(&invoice, Type::UUID)]).await.expect("an invoice");
     let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "tenant.invoices")]);
     for _ in 0..2 {
-        migrations::register(&mut owner, &types).await.expect("the registration");
-        migrations::grant(&owner, API_ROLE).await.expect("the grant");
+        migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+        migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
         for file in files(CORE) {
             owner.batch_execute(&file).await.expect("a migration, again");
         }

@@ -13,7 +13,8 @@ use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
+        ExtendOutcome, MemoryStore, PostgresStore, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store,
+        StoreError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, rows_read, until};
@@ -105,8 +106,8 @@ async fn works_for_an_owner_who_is_not_a_superuser() {
         .await
         .expect("the owner");
     let mut owner = owner;
-    migrations::run(&mut owner).await.expect("the migrations run");
-    migrations::grant(&owner, API_ROLE).await.expect("the grant");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     let [live, gone, abandoned] = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
     acquire(&store, &live).await;

@@ -3,16 +3,18 @@
 --   $1  the version that the store needs
 --   $2  the names of its resource types
 --   $3  their columns
+--   $4  the schema
+--   $5  the table of keys
 WITH keys AS (
-    SELECT c.oid AS id
+    SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'tenant' AND c.relname = 'idempotency_keys'
+    WHERE n.nspname = $4::text AND c.relname = $5::text
 ), routines AS (
-    SELECT p.oid AS id, p.proname, p.prosrc
+    SELECT p.oid AS id, p.proname, p.prosrc, format('%I.%I', n.nspname, p.proname) AS name
     FROM pg_proc p
     JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'tenant' AND p.proname LIKE 'idempotency\_%'
+    WHERE n.nspname = $4::text AND p.proname LIKE 'idempotency\_%'
 ), version AS (
     SELECT (SELECT substring(r.prosrc FROM '[0-9]+')::integer FROM routines r WHERE r.proname = 'idempotency_version') AS found
 )
@@ -20,10 +22,10 @@ SELECT 'exempt_role' AS problem, r.rolname::text AS subject, NULL::text AS detai
 FROM pg_roles r
 WHERE r.rolname IN (current_user, session_user) AND (r.rolsuper OR r.rolbypassrls)
 UNION ALL
-SELECT 'missing_table', NULL, NULL
+SELECT 'missing_table', format('%I.%I', $4::text, $5::text), NULL
 WHERE NOT EXISTS (SELECT FROM keys)
 UNION ALL
-SELECT 'no_row_level_security', NULL, NULL
+SELECT 'no_row_level_security', keys.name, NULL
 FROM keys
 WHERE NOT row_security_active(keys.id)
   AND NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolbypassrls))
@@ -32,16 +34,16 @@ SELECT 'other_version', NULL, version.found::text
 FROM version
 WHERE version.found IS DISTINCT FROM $1
 UNION ALL
-SELECT 'missing_privilege', 'schema ' || n.nspname, 'USAGE'
+SELECT 'missing_privilege', 'schema ' || quote_ident(n.nspname), 'USAGE'
 FROM pg_namespace n
-WHERE n.nspname IN ('tenant', 'authn') AND NOT has_schema_privilege(n.oid, 'USAGE')
+WHERE n.nspname IN ($4::text, 'authn') AND NOT has_schema_privilege(n.oid, 'USAGE')
 UNION ALL
-SELECT 'missing_privilege', 'table tenant.idempotency_keys', needed.privilege
+SELECT 'missing_privilege', 'table ' || keys.name, needed.privilege
 FROM keys
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
 WHERE NOT has_table_privilege(keys.id, needed.privilege)
 UNION ALL
-SELECT 'missing_privilege', 'routine tenant.' || r.proname, 'EXECUTE'
+SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE r.proname NOT IN (
           -- The owner's own.

@@ -49,7 +49,7 @@ async fn look(
     let settled = connections
         .query_one_until(
             deadline,
-            include_str!("../sql/settled.sql"),
+            &connections.sql().settled,
             &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)],
         )
         .await?;
@@ -59,7 +59,7 @@ async fn look(
     let committed = connections
         .query_one_until(
             deadline,
-            include_str!("../sql/committed.sql"),
+            &connections.sql().committed,
             &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID), (token, Type::UUID)],
         )
         .await?;

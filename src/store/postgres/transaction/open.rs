@@ -89,9 +89,10 @@ impl Open {
         };
         let operation =
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
+        let sql = &transactions.connections.sql().begin;
         let begin = |attempt: Attempt| async move {
             let first = Begin::new(claim, options, attempt);
-            let (asked, row) = start(operation, attempt, options, Begin::SQL, &first.parameters()).await?;
+            let (asked, row) = start(operation, attempt, options, sql, &first.parameters()).await?;
             Ok((asked, row, attempt))
         };
         let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
@@ -124,7 +125,7 @@ impl Open {
         let parameters: Parameters<'_> =
             &[(&owner, Type::UUID), (&session.user, Type::UUID), (&idle, Type::FLOAT8), (&settings, Type::TEXT_ARRAY)];
         let operation = &Operation::new(&transactions.connections).leaving_nothing();
-        let first = include_str!("../sql/begin_without_key.sql");
+        let first = &transactions.connections.sql().begin_without_key;
         let begin = |attempt| start(operation, attempt, options, first, parameters);
         let (asked, _) = operation.run(begin, |_| true).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
@@ -192,7 +193,7 @@ impl Open {
         let committed = async {
             match (&self.claimed, completion) {
                 (Some(claimed), Some(completion)) => {
-                    claimed.commit(connection, self.transactions.connections.statements(), completion).await
+                    claimed.commit(connection, &self.transactions.connections, completion).await
                 }
                 _ => commit_alone(connection).await,
             }
@@ -247,7 +248,7 @@ impl Claimed {
     async fn commit(
         &self,
         connection: &InTransaction,
-        statements: Statements,
+        connections: &Connections,
         completion: &Completion,
     ) -> Result<(), Error> {
         let Claim { reservation, procedure, request, lease, .. } = &self.claim;
@@ -273,7 +274,7 @@ impl Claimed {
             (&column, Type::TEXT),
             (&id, Type::UUID),
         ];
-        let record = statements.ready(connection, include_str!("../sql/commit.sql"), parameters).await?;
+        let record = connections.statements().ready(connection, &connections.sql().commit, parameters).await?;
         let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
         record?;
         commit

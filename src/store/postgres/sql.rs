@@ -1,0 +1,48 @@
+//! The store's statements.
+
+use std::borrow::Cow;
+
+use crate::store::Schema;
+
+type Statement = Cow<'static, str>;
+
+/// The statements of a store, with the names of its schema.
+#[derive(Debug)]
+pub(super) struct Sql {
+    pub(super) abandon: Statement,
+    pub(super) abandoned: Statement,
+    pub(super) begin: Statement,
+    pub(super) begin_without_key: Statement,
+    pub(super) claim: Statement,
+    pub(super) commit: Statement,
+    pub(super) committed: Statement,
+    pub(super) complete: Statement,
+    pub(super) extend: Statement,
+    pub(super) release: Statement,
+    pub(super) settled: Statement,
+    pub(super) status: Statement,
+    pub(super) sweep: Statement,
+    /// The schema and the table, which the check of the database takes as parameters.
+    pub(super) schema: Schema,
+}
+
+impl Sql {
+    pub(super) fn new(schema: Schema) -> Self {
+        Self {
+            abandon: schema.apply(include_str!("sql/abandon.sql")),
+            abandoned: schema.apply(include_str!("sql/abandoned.sql")),
+            begin: schema.apply(include_str!("sql/begin.sql")),
+            begin_without_key: schema.apply(include_str!("sql/begin_without_key.sql")),
+            claim: schema.apply(include_str!("sql/claim.sql")),
+            commit: schema.apply(include_str!("sql/commit.sql")),
+            committed: schema.apply(include_str!("sql/committed.sql")),
+            complete: schema.apply(include_str!("sql/complete.sql")),
+            extend: schema.apply(include_str!("sql/extend.sql")),
+            release: schema.apply(include_str!("sql/release.sql")),
+            settled: schema.apply(include_str!("sql/settled.sql")),
+            status: schema.apply(include_str!("sql/status.sql")),
+            sweep: schema.apply(include_str!("sql/sweep.sql")),
+            schema,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Other names of the schema and of the table: the conformance suite on a schema beside the default one, and several of
+//! them in one database.
+
+use std::time::Duration;
+
+use tokio_postgres::{Client, types::Type};
+use tonic_idempotency::{
+    migrations,
+    status::{OutboxStatus, Resource},
+    store::{
+        BeginOutcome, ClaimOutcome, CommitOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema,
+        SetupProblem, Store, TransactionOptions, VerifyError,
+        conformance::{Harness, conformance_tests},
+    },
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+use crate::{
+    migrations::{CORE, files, schema as lines},
+    record::{acquire, again, claim, complete, completion},
+};
+
+/// Names that have to be quoted.
+fn odd() -> Schema {
+    Schema::new("My-Tenant").and_then(|schema| schema.table("Keys-of-all")).expect("names")
+}
+
+/// Makes the schema in a database of the sample, beside the default one.
+async fn make(database: &Database, schema: &Schema, types: &ResourceTypes) -> Client {
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, schema).await.expect("the migrations run");
+    migrations::register(&mut owner, schema, types).await.expect("the registration");
+    migrations::grant(&owner, schema, API_ROLE).await.expect("the grant");
+    owner
+}
+
+struct Odd;
+
+impl Harness for Odd {
+    type Store = PostgresStore;
+    type Fixture = Database;
+
+    async fn store(&self) -> (PostgresStore, Database) {
+        let database = Database::new().await;
+        let owner = make(&database, &odd(), &organization::resource_types()).await;
+        owner
+            .batch_execute(
+                r#"CREATE OR REPLACE FUNCTION "My-Tenant".idempotency_resource_status(p_resource_type text, p_resource uuid)
+                   RETURNS text LANGUAGE sql STABLE RETURN tenant.idempotency_resource_status(p_resource_type, p_resource)"#,
+            )
+            .await
+            .expect("the status");
+        (database.store().schema(odd()), database)
+    }
+
+    async fn resource(&self, _: &PostgresStore, database: &Database, status: Option<OutboxStatus>) -> Resource {
+        database.project(status).await
+    }
+}
+
+conformance_tests!(Odd);
+
+/// The numbers of rows in the tables of these schemas.
+async fn rows(owner: &Client, schemas: &[Schema]) -> Vec<i64> {
+    let mut rows = Vec::new();
+    for schema in schemas {
+        let count = format!("SELECT count(*) FROM \"{}\".\"{}\"", schema.name(), schema.table_name());
+        rows.push(owner.query_one(&count, &[]).await.expect("the count").get(0));
+    }
+    rows
+}
+
+#[tokio::test]
+async fn several_are_in_one_database_and_share_nothing() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let before = lines(&owner).await;
+    let schemas =
+        [Schema::default(), odd(), Schema::new("billing").expect("a name"), Schema::new("select").expect("one")];
+    let project = database.project(None).await;
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    for (number, schema) in schemas.iter().enumerate() {
+        let types = organization::resource_types();
+        make(&database, schema, &types).await;
+        make(&database, schema, &types).await;
+        let store = PostgresStore::new(database.pool_of_login(2).await, types).timeout(Duration::from_secs(30));
+        let store = store.schema(schema.clone());
+        store.verify().await.expect("the schema is set up");
+        // The same key is free in each.
+        let created = Completion { resource: Some(project.clone()), ..completion("done") };
+        complete(&store, &first, &created).await;
+        let replay = store.claim(&again(&first)).await.expect("the store answers");
+        assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+        // A transaction of each holds a lock of its own.
+        let begun = claim(*first.reservation.owner.as_uuid(), Uuid::from_u128(7));
+        match store.begin(&begun, TransactionOptions::default()).await.expect("the store answers") {
+            BeginOutcome::Open { transaction, .. } => {
+                let committed = transaction.commit(Some(created)).await.expect("the store answers");
+                assert_eq!(committed, CommitOutcome::Committed);
+            }
+            other => panic!("expected a transaction, got {other:?}"),
+        }
+        let mut expected = vec![2; number + 1];
+        assert_eq!(rows(&owner, &schemas[..=number]).await, expected);
+        // Its sweep reads its own table.
+        acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        let expire = format!("UPDATE \"{}\".\"{}\" SET expires = now()", schema.name(), schema.table_name());
+        owner.batch_execute(&expire).await.expect("time");
+        assert_eq!(store.sweep(10).await.expect("the store answers"), 3);
+        expected[number] = 0;
+        assert_eq!(rows(&owner, &schemas[..=number]).await, expected);
+        complete(&store, &first, &completion("done")).await;
+        complete(&store, &begun, &completion("done")).await;
+    }
+    let policies =
+        |lines: Vec<String>| lines.into_iter().filter(|line| !line.starts_with("policy ")).collect::<Vec<_>>();
+    assert_eq!(policies(lines(&owner).await), policies(before), "the default one is as it was");
+}
+
+/// Of every definition in the schema, none leads into another schema of the layer.
+#[tokio::test]
+async fn has_no_name_of_the_default_schema_in_it() {
+    let database = Database::empty().await;
+    let owner = make(&database, &odd(), &ResourceTypes::none()).await;
+    let exists = owner.query_one("SELECT to_regnamespace('tenant') IS NOT NULL", &[]).await.expect("the catalogue");
+    assert!(!exists.get::<_, bool>(0), "the default schema was made, too");
+    let definitions = owner
+        .query(
+            "SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.pronamespace = '\"My-Tenant\"'::regnamespace
+             UNION ALL SELECT concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) FROM pg_policy
+             UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint
+             WHERE connamespace = '\"My-Tenant\"'::regnamespace",
+            &[],
+        )
+        .await
+        .expect("the catalogue");
+    assert!(definitions.len() > 25, "{}", definitions.len());
+    for definition in definitions {
+        let definition: String = definition.get(0);
+        let code: String = definition.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
+        assert!(!code.contains("tenant."), "{definition}");
+    }
+    let history = "SELECT count(*) FROM \"My-Tenant\".idempotency_core_migrations";
+    let ran: i64 = owner.query_one(history, &[]).await.expect("the history").get(0);
+    assert_eq!(ran, 6);
+}
+
+/// The SQL for another migration tool gives what the crate makes.
+#[tokio::test]
+async fn is_made_by_plain_sql_too() {
+    let (ran, plain) = (Database::empty().await, Database::empty().await);
+    let ran = make(&ran, &odd(), &ResourceTypes::none()).await;
+    let plain = plain.owner().await;
+    for (_, sql) in migrations::sql(&odd()) {
+        plain.batch_execute(&sql).await.expect("a migration");
+    }
+    let grant = format!("SELECT \"My-Tenant\".idempotency_grant('{API_ROLE}')");
+    plain.batch_execute(&grant).await.expect("the grant");
+    let functions = "SELECT pg_get_functiondef(p.oid) FROM pg_proc p
+                     WHERE p.pronamespace = '\"My-Tenant\"'::regnamespace AND p.proname <> 'idempotency_seed' ORDER BY 1";
+    let text = async |client: &Client| {
+        let rows = client.query(functions, &[]).await.expect("the functions");
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+    };
+    assert_eq!(text(&ran).await, text(&plain).await);
+    // The default names are those of the files, and every file is in the list.
+    let listed: Vec<_> = migrations::sql(&Schema::default()).map(|(_, sql)| sql.into_owned()).collect();
+    assert_eq!(listed, files(CORE));
+}
+
+#[tokio::test]
+async fn an_existing_table_with_another_name_is_adopted() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE SCHEMA shop;
+             CREATE TABLE shop.operations (
+                 id uuid NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY, idempotency_key uuid NOT NULL,
+                 user_id uuid NOT NULL, procedure text NOT NULL, request_hash bytea NOT NULL, response_bytes bytea,
+                 created timestamptz NOT NULL DEFAULT now(), expires timestamptz NOT NULL,
+                 UNIQUE (user_id, idempotency_key)
+             );
+             CREATE TABLE shop.orders (id uuid PRIMARY KEY);",
+        )
+        .await
+        .expect("the table");
+    let old = claim(Uuid::new_v4(), Uuid::new_v4());
+    let insert =
+        "INSERT INTO shop.operations (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
+                  VALUES ($1, $2, $3, $4, 'old', now() + interval '1 day')";
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
+        (old.reservation.key.as_uuid(), Type::UUID),
+        (old.reservation.owner.as_uuid(), Type::UUID),
+        (&old.procedure, Type::TEXT),
+        (&old.request_hash.as_bytes().as_slice(), Type::BYTEA),
+    ];
+    owner.execute_typed(insert, parameters).await.expect("a record");
+    let schema = Schema::new("shop").and_then(|schema| schema.table("operations")).expect("names");
+    let types = ResourceTypes::new([ResourceType::new("order", "order_id", "shop.orders")]);
+    migrations::run(&mut owner, &schema).await.expect("the migrations run");
+    for resource_type in types.iter() {
+        owner.batch_execute(&resource_type.registration_sql(&schema)).await.expect("the registration");
+    }
+    migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
+    let store = PostgresStore::new(database.pool_of_login(1).await, types).schema(schema.clone());
+    store.verify().await.expect("the schema is set up");
+    let replay = store.claim(&again(&old)).await.expect("the store answers");
+    assert!(matches!(replay, ClaimOutcome::Replay(_)), "{replay:?}");
+    complete(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("done")).await;
+    assert_eq!(rows(&owner, &[schema]).await, [2]);
+}
+
+/// A store that was given other names than its database says so.
+#[tokio::test]
+async fn a_store_with_other_names_than_its_database_does_not_find_its_table() {
+    let database = Database::new().await;
+    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none()).schema(odd());
+    match store.verify().await {
+        Err(VerifyError::Problems(problems)) => {
+            let table = SetupProblem::MissingTable { table: "\"My-Tenant\".\"Keys-of-all\"".to_owned() };
+            assert!(problems.contains(&table), "{problems:?}");
+        }
+        other => panic!("expected problems, got {other:?}"),
+    }
+    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect_err("there is no such schema");
+}
