@@ -17,6 +17,8 @@ pub use until::until;
 mod documents {
     #[doc = include_str!("../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../docs/by-id.md")]
+    mod by_id {}
     #[doc = include_str!("../../docs/calling.md")]
     mod calling {}
     #[doc = include_str!("../../docs/connect.md")]
