@@ -18,6 +18,8 @@ pub use until::until;
 mod documents {
     #[doc = include_str!("../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../docs/by-id.md")]
+    mod by_id {}
     #[doc = include_str!("../../docs/callers.md")]
     mod callers {}
     #[doc = include_str!("../../docs/calling.md")]

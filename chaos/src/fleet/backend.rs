@@ -82,7 +82,7 @@ impl Backend {
         let name = operation.name(variant);
         match operation.kind {
             Kind::Cluster => {
-                let request = CreateClusterRequest { name, region: "nl-1".to_owned() };
+                let request = CreateClusterRequest { name, region: "nl-1".to_owned(), ..Default::default() };
                 let mut client = ClusterServiceClient::new(self.channel.clone());
                 let response = client.create_cluster(self.request(operation, request)).await?;
                 Ok(acknowledgement(&response, &response.get_ref().cluster_id))

@@ -59,6 +59,18 @@ CREATE TABLE tenant.node_pools (
         REFERENCES tenant.clusters (organization_id, id)
 );
 
+-- A machine in a cluster, under the id that it gives itself. The primary key is what makes a second registration harmless.
+CREATE TABLE tenant.nodes (
+    organization_id uuid        NOT NULL DEFAULT authn.current_organization_id(),
+    id              text        NOT NULL CONSTRAINT nodes_ck_id CHECK (length(id) BETWEEN 1 AND 255),
+    cluster_id      uuid        NOT NULL,
+    machine_type    text        NOT NULL,
+    registered      timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT nodes_pk PRIMARY KEY (organization_id, id),
+    CONSTRAINT nodes_fk_cluster FOREIGN KEY (organization_id, cluster_id)
+        REFERENCES tenant.clusters (organization_id, id)
+);
+
 -- Something installed in a cluster.
 CREATE TABLE tenant.installs (
     id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT installs_pk PRIMARY KEY,
@@ -92,7 +104,7 @@ CREATE TABLE tenant.project_members (
     role            text        NOT NULL CONSTRAINT project_members_ck_role CHECK (role IN ('admin', 'viewer')),
     created         timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT project_members_fk_project FOREIGN KEY (organization_id, project_id)
-        REFERENCES tenant.projects (organization_id, id),
+        REFERENCES tenant.projects (organization_id, id) ON DELETE CASCADE,
     CONSTRAINT project_members_fk_user FOREIGN KEY (organization_id, user_id)
         REFERENCES tenant.users (organization_id, id)
 );
@@ -104,7 +116,7 @@ CREATE TABLE tenant.namespaces (
     name            text        NOT NULL,
     created         timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT namespaces_fk_project FOREIGN KEY (organization_id, project_id)
-        REFERENCES tenant.projects (organization_id, id)
+        REFERENCES tenant.projects (organization_id, id) ON DELETE CASCADE
 );
 
 -- A user's key to the API. Of the secret only its SHA-256 is kept.
@@ -134,6 +146,7 @@ CREATE TABLE tenant.organization_users (
 -- What a list by parent reads.
 CREATE INDEX projects_idx_cluster ON tenant.projects (cluster_id);
 CREATE INDEX node_pools_idx_cluster ON tenant.node_pools (cluster_id);
+CREATE INDEX nodes_idx_cluster ON tenant.nodes (cluster_id);
 CREATE INDEX installs_idx_cluster ON tenant.installs (cluster_id);
 CREATE INDEX project_members_idx_project ON tenant.project_members (project_id);
 CREATE INDEX namespaces_idx_project ON tenant.namespaces (project_id);
@@ -148,7 +161,7 @@ DECLARE
     v_table text;
 BEGIN
     FOREACH v_table IN ARRAY ARRAY[
-        'organizations', 'users', 'clusters', 'node_pools', 'installs', 'projects', 'project_members', 'namespaces',
+        'organizations', 'users', 'clusters', 'node_pools', 'nodes', 'installs', 'projects', 'project_members', 'namespaces',
         'api_keys', 'organization_users'
     ] LOOP
         EXECUTE format('ALTER TABLE tenant.%I ENABLE ROW LEVEL SECURITY', v_table);

@@ -39,9 +39,10 @@ BEGIN
     EXECUTE format('GRANT SELECT ON tenant.organizations, tenant.users, authz.outbox TO %I', p_role);
     EXECUTE format(
         'GRANT SELECT, INSERT ON tenant.projects, tenant.project_members, tenant.clusters, tenant.node_pools, '
-        'tenant.namespaces, tenant.installs, tenant.organization_users, tenant.mails TO %I',
+        'tenant.namespaces, tenant.nodes, tenant.installs, tenant.organization_users, tenant.mails TO %I',
         p_role
     );
+    EXECUTE format('GRANT DELETE ON tenant.projects TO %I', p_role);
     EXECUTE format('GRANT SELECT (id, organization_id, user_id, name, created), INSERT ON tenant.api_keys TO %I', p_role);
 END
 $grant$;

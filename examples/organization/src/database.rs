@@ -115,17 +115,27 @@ impl Database {
         created.await.map_err(|error| failure::of_statement(&error))
     }
 
-    /// Runs an idempotent statement, in the call's transaction or else in one of its own.
-    pub(crate) async fn execute(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<(), Status> {
+    /// Runs an idempotent statement, in the call's transaction or else in one of its own. Returns the number of changed rows.
+    pub(crate) async fn execute(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<u64, Status> {
+        let Some(transaction) = &call.transaction else {
+            let mut connection = self.connection().await?;
+            let executed = async {
+                let transaction = begin(&mut connection, call.caller).await?;
+                let changed = transaction.execute_typed(sql, parameters).await?;
+                transaction.commit().await?;
+                Ok(changed)
+            };
+            return executed.await.map_err(|error| failure::of_statement(&error));
+        };
+        transaction.execute_typed(sql, parameters).await.map_err(failure::of_transaction)
+    }
+
+    /// Returns the rows of `sql` that the caller is allowed to see, with the writes of the call's transaction.
+    pub(crate) async fn query(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Status> {
         match &call.transaction {
-            Some(transaction) => {
-                transaction.execute_typed(sql, parameters).await.map_err(failure::of_transaction)?;
-            }
-            None => {
-                self.select(call.caller, sql, parameters).await?;
-            }
+            Some(transaction) => transaction.query_typed(sql, parameters).await.map_err(failure::of_transaction),
+            None => self.select(call.caller, sql, parameters).await,
         }
-        Ok(())
     }
 
     /// Returns the rows of `sql` that the caller is allowed to see.

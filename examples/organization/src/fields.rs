@@ -30,6 +30,14 @@ pub(crate) fn text<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
     Ok(value)
 }
 
+/// Checks an id that its owner has chosen: 1–255 visible ASCII characters, as an idempotency key has.
+pub(crate) fn own_id<'a>(field: &str, value: &'a str) -> Result<&'a str, Status> {
+    match value.len() {
+        1..=255 if value.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(value),
+        _ => Err(violation(field, "must be 1 to 255 visible ASCII characters")),
+    }
+}
+
 pub(crate) fn optional_text<'a>(field: &str, value: Option<&'a str>) -> Result<Option<&'a str>, Status> {
     value.map(|value| text(field, value)).transpose()
 }
@@ -85,6 +93,7 @@ mod tests {
         assert!(uuid("id", "018f3f7e-7a9b-7c33-8a55-0123456789ab").is_ok());
         assert_eq!(text("name", "größe").expect("a text"), "größe");
         assert_eq!(optional_text("alias", None).expect("no text"), None);
+        assert_eq!(own_id("id", "rack4-17").expect("an id"), "rack4-17");
         assert!(email("email", "fail-carol@example.com").is_ok());
         assert!(role("role", "viewer").is_ok());
         assert!(positive("nodes", 1).is_ok());
@@ -102,6 +111,9 @@ mod tests {
             ("name", text("name", "a\0b").err()),
             ("name", text("name", &"x".repeat(LONGEST + 1)).err()),
             ("alias", optional_text("alias", Some("")).err()),
+            ("id", own_id("id", "").err()),
+            ("id", own_id("id", "rack 4").err()),
+            ("id", own_id("id", &"x".repeat(256)).err()),
             ("email", email("email", "carol").err()),
             ("email", email("email", "@example.com").err()),
             ("role", role("role", "owner").err()),

@@ -19,6 +19,7 @@ pub(crate) fn print(ready: &Ready<'_>, database: &str, outbox_delay: Duration) {
         x: [&ready.tokens.x_here, &ready.tokens.x_there],
         key: Uuid::new_v4(),
         failing_key: Uuid::new_v4(),
+        request_id: Uuid::new_v4(),
         delay: humantime::format_duration(outbox_delay).to_string(),
     };
     let text = format!(
@@ -38,17 +39,18 @@ struct Tour<'a> {
     x: [&'a str; 2],
     key: Uuid,
     failing_key: Uuid,
+    request_id: Uuid,
     delay: String,
 }
 
 impl Tour<'_> {
     fn text(&self) -> String {
-        let (project, invitation) = (Call::project("shop"), Call::invitation());
+        let (project, invitation, key) = (Call::project("shop"), Call::invitation(), self.key.to_string());
         let steps = [
             (
                 "A first call. Expect a projectId, and `idempotency-status: processing` among the response headers."
                     .to_owned(),
-                self.command(self.alice, self.key, &project),
+                self.command(self.alice, Some(&key), &project),
             ),
             (
                 format!(
@@ -56,7 +58,7 @@ impl Tour<'_> {
                      call, `idempotency-status: completed`.",
                     self.delay
                 ),
-                self.command(self.alice, self.key, &project),
+                self.command(self.alice, Some(&key), &project),
             ),
             (
                 "The same call over Connect, in JSON with curl. Expect the same projectId and `idempotent-replayed: true`."
@@ -67,26 +69,42 @@ impl Tour<'_> {
                 "The same key with another request. Expect InvalidArgument and IDEMPOTENCY_KEY_REUSED with `mismatch`: \
                  `request`."
                     .to_owned(),
-                self.command(self.alice, self.key, &Call::project("another shop")),
+                self.command(self.alice, Some(&key), &Call::project("another shop")),
             ),
             (
                 "The same key with another procedure. Expect the same error with `mismatch`: `procedure`.".to_owned(),
-                self.command(self.alice, self.key, &Call::cluster("second")),
+                self.command(self.alice, Some(&key), &Call::cluster("second", None)),
             ),
             (
                 "Another user, bob, with alice's key. Expect another projectId and no `idempotent-replayed`."
                     .to_owned(),
-                self.command(self.bob, self.key, &project),
+                self.command(self.bob, Some(&key), &project),
+            ),
+            (
+                "A key that is not a UUID. Expect an installId. Run the command again, and expect `idempotent-replayed: true`."
+                    .to_owned(),
+                self.command(self.alice, Some("order-17"), &Call::install("ingress")),
+            ),
+            (
+                "A key in the message, in the field requestId. Expect a clusterId. Run the command again, and expect the same."
+                    .to_owned(),
+                self.command(self.alice, None, &Call::cluster("third", Some(self.request_id))),
+            ),
+            (
+                "A node that registers itself: its own id is the key. Run the command again, now or when the record has \
+                 expired, and expect `idempotent-replayed: true`."
+                    .to_owned(),
+                self.command(self.alice, None, &Call::node("rack4-17")),
             ),
             (
                 "A user of an identity provider, auth0|x, in the organization of alice. Expect an invitationId.".to_owned(),
-                self.command(self.x[0], self.key, &invitation),
+                self.command(self.x[0], Some(&key), &invitation),
             ),
             (
                 "The same user with the same key in another organization. Expect another invitationId and no \
                  `idempotent-replayed`."
                     .to_owned(),
-                self.command(self.x[1], self.key, &invitation),
+                self.command(self.x[1], Some(&key), &invitation),
             ),
             (
                 format!(
@@ -94,7 +112,7 @@ impl Tour<'_> {
                      a second later, and expect `failed`.",
                     self.delay
                 ),
-                self.command(self.alice, self.failing_key, &Call::project("fail-shop")),
+                self.command(self.alice, Some(&self.failing_key.to_string()), &Call::project("fail-shop")),
             ),
         ];
         let steps: String = steps
@@ -116,10 +134,10 @@ impl Tour<'_> {
         )
     }
 
-    fn command(&self, token: &str, key: Uuid, call: &Call) -> String {
+    fn command(&self, token: &str, key: Option<&str>, call: &Call) -> String {
+        let key = key.map(|key| format!("-H 'idempotency-key: {key}' \\\n  ")).unwrap_or_default();
         format!(
-            "grpcurl -v -plaintext \\\n  -H 'authorization: Bearer {token}' \\\n  -H 'idempotency-key: {key}' \\\n  \
-             -d '{}' \\\n  {} {}",
+            "grpcurl -v -plaintext \\\n  -H 'authorization: Bearer {token}' \\\n  {key}-d '{}' \\\n  {} {}",
             call.request, self.address, call.procedure
         )
     }
@@ -145,10 +163,25 @@ impl Call {
         }
     }
 
-    fn cluster(name: &str) -> Self {
+    fn cluster(name: &str, request_id: Option<Uuid>) -> Self {
+        let request_id = request_id.map(|id| format!(r#", "requestId": "{id}""#)).unwrap_or_default();
         Self {
             procedure: "organization.v1.ClusterService/CreateCluster",
-            request: format!(r#"{{"name": "{name}", "region": "nl-1"}}"#),
+            request: format!(r#"{{"name": "{name}", "region": "nl-1"{request_id}}}"#),
+        }
+    }
+
+    fn install(name: &str) -> Self {
+        Self {
+            procedure: "organization.v1.ClusterService/AddInstall",
+            request: format!(r#"{{"clusterId": "{CLUSTER}", "name": "{name}", "version": "1.2.3"}}"#),
+        }
+    }
+
+    fn node(id: &str) -> Self {
+        Self {
+            procedure: "organization.v1.ClusterService/RegisterNode",
+            request: format!(r#"{{"clusterId": "{CLUSTER}", "node": {{"id": "{id}", "machineType": "m1"}}}}"#),
         }
     }
 }

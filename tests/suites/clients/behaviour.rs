@@ -21,11 +21,13 @@ pub(crate) enum Behaviour {
     OtherProcedure,
     InFlight,
     BadKey,
+    FreeFormKey,
+    KeyInMessage,
     Completed,
 }
 
 impl Behaviour {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::First,
         Self::Replay,
         Self::CrossProtocol,
@@ -33,6 +35,8 @@ impl Behaviour {
         Self::OtherProcedure,
         Self::InFlight,
         Self::BadKey,
+        Self::FreeFormKey,
+        Self::KeyInMessage,
         Self::Completed,
     ];
 
@@ -45,6 +49,8 @@ impl Behaviour {
             Self::OtherProcedure => "other procedure",
             Self::InFlight => "in flight",
             Self::BadKey => "bad key",
+            Self::FreeFormKey => "free-form key",
+            Self::KeyInMessage => "key in the message",
             Self::Completed => "completed",
         }
     }
@@ -59,6 +65,8 @@ impl Behaviour {
             Self::OtherProcedure => other_procedure(client, sample).await,
             Self::InFlight => in_flight(client, sample).await,
             Self::BadKey => bad_key(client, sample).await,
+            Self::FreeFormKey => free_form_key(client, sample).await,
+            Self::KeyInMessage => key_in_message(client, sample).await,
             Self::Completed => completed(client, sample).await,
         }
     }
@@ -130,6 +138,40 @@ async fn bad_key(client: &Client, sample: &Sample) -> Result<(), String> {
     match sample.projects(&name).await {
         0 => Ok(()),
         created => Err(format!("{created} projects were created")),
+    }
+}
+
+/// Repeats a call with a key that is not a UUID, bare and as a string; and one whose key has to be a string.
+async fn free_form_key(client: &Client, sample: &Sample) -> Result<(), String> {
+    let name = format!("install {}", Uuid::new_v4());
+    let add = |key: &str| sample.add_install(&name).key(key);
+    let (order, list) = (format!("order-{}", Uuid::new_v4()), format!("\"order,{}\"", Uuid::new_v4()));
+    for (first, again) in [(order.clone(), format!("\"{order}\"")), (list.clone(), list)] {
+        let first = client.call(&add(&first)).await?;
+        expect::first_of(&first, "installId")?;
+        expect::replay_of(&client.call(&add(&again)).await?, &first.body)?;
+    }
+    match sample.installs(&name).await {
+        2 => Ok(()),
+        created => Err(format!("{created} installs were created with two keys")),
+    }
+}
+
+/// Repeats a call whose key is in the message, without the header and with one that disagrees.
+async fn key_in_message(client: &Client, sample: &Sample) -> Result<(), String> {
+    let name = format!("cluster {}", Uuid::new_v4());
+    let mut call = sample.create_cluster(&name);
+    call.message["requestId"] = Uuid::new_v4().to_string().into();
+    let first = client.call(&call).await?;
+    expect::first_of(&first, "clusterId")?;
+    expect::replay_of(&client.call(&call).await?, &first.body)?;
+
+    let refused = client.call(&call.key(Uuid::new_v4())).await?;
+    let info = expect::rejection(&refused, INVALID_ARGUMENT, "IDEMPOTENCY_KEY_INVALID")?;
+    expect::that(info["metadata"]["mismatch"] == "key_field", "mismatch: key_field", &refused)?;
+    match sample.clusters(&name).await {
+        1 => Ok(()),
+        created => Err(format!("{created} clusters were created")),
     }
 }
 

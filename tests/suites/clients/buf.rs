@@ -56,7 +56,8 @@ impl Buf {
             command.arg("--schema").arg(&self.descriptors);
         }
         for (name, value) in &call.headers {
-            command.arg("--header").arg(format!("{name}: {value}"));
+            // buf reads the argument as a line of comma-separated values.
+            command.arg("--header").arg(format!("\"{name}: {}\"", value.replace('"', "\"\"")));
         }
         command.arg(format!("http://{}/{}", self.address, call.procedure)).kill_on_drop(true);
         let output = command.output().await.map_err(|error| format!("buf cannot be run: {error}"))?;

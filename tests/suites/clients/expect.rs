@@ -10,10 +10,15 @@ pub(crate) const ABORTED: u64 = 10;
 
 /// Expects the response to a first call, and returns the id of the project that it created.
 pub(crate) fn first(reply: &Reply) -> Result<Uuid, String> {
-    let project = succeeded(reply)?;
+    first_of(reply, "projectId")
+}
+
+/// Expects the response to a first call, and returns the id in this field of it.
+pub(crate) fn first_of(reply: &Reply, field: &str) -> Result<Uuid, String> {
+    let created = succeeded(reply, field)?;
     that(reply.header("idempotency-status") == Some("processing"), "idempotency-status: processing", reply)?;
     that(!reply.has_header("idempotent-replayed"), "no idempotent-replayed", reply)?;
-    Ok(project)
+    Ok(created)
 }
 
 /// Expects an answer in this protocol, if the client shows it: some do not expose the `content-type`.
@@ -22,9 +27,15 @@ pub(crate) fn protocol(reply: &Reply, protocol: Protocol) -> Result<(), String> 
     that(reply.header("content-type").is_none_or(same), protocol.content_type(), reply)
 }
 
-/// Expects a replay of this response, and returns its status.
+/// Expects a replay of this response, which created a project, and returns its status.
 pub(crate) fn replay<'a>(reply: &'a Reply, of: &Value) -> Result<&'a str, String> {
-    succeeded(reply)?;
+    succeeded(reply, "projectId")?;
+    replay_of(reply, of)
+}
+
+/// Expects a replay of this response, and returns its status.
+pub(crate) fn replay_of<'a>(reply: &'a Reply, of: &Value) -> Result<&'a str, String> {
+    that(reply.code == 0, "a response", reply)?;
     that(reply.body == *of, &format!("the first response {of}"), reply)?;
     that(reply.header("idempotent-replayed") == Some("true"), "idempotent-replayed: true", reply)?;
     reply.header("idempotency-status").ok_or_else(|| format!("expected one idempotency-status: {reply:?}"))
@@ -52,7 +63,8 @@ pub(crate) fn that(condition: bool, expected: &str, reply: &Reply) -> Result<(),
     if condition { Ok(()) } else { Err(format!("expected {expected}: {reply:?}")) }
 }
 
-fn succeeded(reply: &Reply) -> Result<Uuid, String> {
-    let project = reply.body["projectId"].as_str().and_then(|id| id.parse().ok());
-    project.filter(|_| reply.code == 0).ok_or_else(|| format!("expected a projectId: {reply:?}"))
+/// Expects a response, and returns the id in this field of it.
+fn succeeded(reply: &Reply, field: &str) -> Result<Uuid, String> {
+    let created = reply.body[field].as_str().and_then(|id| id.parse().ok());
+    created.filter(|_| reply.code == 0).ok_or_else(|| format!("expected a {field}: {reply:?}"))
 }

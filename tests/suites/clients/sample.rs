@@ -55,6 +55,12 @@ impl Sample {
         self.as_alice(Call::new("ClusterService/CreateCluster", json!({ "name": name, "region": "nl-1" })))
     }
 
+    /// `AddInstall`, as alice and without a key.
+    pub(crate) fn add_install(&self, name: &str) -> Call {
+        let message = json!({ "clusterId": self.ready.cluster_id, "name": name, "version": "1.2.3" });
+        self.as_alice(Call::new("ClusterService/AddInstall", message))
+    }
+
     /// The number of projects with this name.
     pub(crate) async fn projects(&self, name: &str) -> i64 {
         let select = "SELECT count(*) FROM tenant.projects WHERE name = $1";
@@ -64,6 +70,12 @@ impl Sample {
     /// The number of clusters with this name.
     pub(crate) async fn clusters(&self, name: &str) -> i64 {
         let select = "SELECT count(*) FROM tenant.clusters WHERE name = $1";
+        self.client.query_one(select, &[&name]).await.expect("a count").get(0)
+    }
+
+    /// The number of installs with this name.
+    pub(crate) async fn installs(&self, name: &str) -> i64 {
+        let select = "SELECT count(*) FROM tenant.installs WHERE name = $1";
         self.client.query_one(select, &[&name]).await.expect("a count").get(0)
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use organization::proto::{
-    CreateClusterRequest, CreateProjectRequest, cluster_service_client::ClusterServiceClient,
+    AddInstallRequest, CreateClusterRequest, CreateProjectRequest, cluster_service_client::ClusterServiceClient,
     project_service_client::ProjectServiceClient,
 };
 use prost_reflect::{DescriptorPool, DynamicMessage};
@@ -60,6 +60,11 @@ impl TonicClient {
     {
         let origin = self.origin.clone();
         let answer = match call.procedure.as_str() {
+            "organization.v1.ClusterService/AddInstall" => {
+                let request: Request<AddInstallRequest> = self.request("AddInstallRequest", call)?;
+                let answer = ClusterServiceClient::with_origin(service, origin).add_install(request).await;
+                answer.map(|response| response.map(|message| json!({ "installId": message.install_id })))
+            }
             "organization.v1.ClusterService/CreateCluster" => {
                 let request: Request<CreateClusterRequest> = self.request("CreateClusterRequest", call)?;
                 let answer = ClusterServiceClient::with_origin(service, origin).create_cluster(request).await;

@@ -7,6 +7,7 @@ mod process;
 mod sample;
 
 mod browser;
+mod by_id;
 mod concurrency;
 mod disconnect;
 mod hog;

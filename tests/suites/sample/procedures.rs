@@ -1,10 +1,13 @@
-//! The eight procedures of the sample that take a key.
+//! The procedures of the sample that take a key: the eight that create a resource whose status is tracked. `by_id` has the others.
 
-use organization::BOB;
+use std::collections::BTreeSet;
+
+use organization::{BOB, FILE_DESCRIPTOR_SET};
 use serde_json::{Value, json};
+use tonic_idempotency::IdempotencyLayer;
 use uuid::Uuid;
 
-use crate::{call::Call, sample::Sample};
+use crate::{by_id, call::Call, sample::Sample};
 
 /// The procedures: each with its request, the field of the response that has the id, and the table.
 fn covered(cluster: Uuid, project: &str) -> [(&'static str, Value, &'static str, &'static str); 8] {
@@ -48,6 +51,15 @@ fn covered(cluster: Uuid, project: &str) -> [(&'static str, Value, &'static str,
             "tenant.organization_users",
         ),
     ]
+}
+
+#[test]
+fn are_all_covered() {
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).build().expect("a layer");
+    let opted_in: BTreeSet<_> = layer.procedures().map(|procedure| procedure.path().to_owned()).collect();
+    let covered = covered(Uuid::nil(), "").map(|(procedure, ..)| procedure);
+    let covered = covered.iter().chain(&by_id::COVERED).map(|procedure| format!("/organization.v1.{procedure}"));
+    assert_eq!(opted_in, covered.collect());
 }
 
 #[tokio::test]

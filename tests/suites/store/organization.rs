@@ -55,6 +55,30 @@ async fn the_outboxs_trigger_function_cannot_be_put_on_a_table_of_ones_own() {
 }
 
 #[tokio::test]
+async fn a_project_of_another_organisation_is_not_deleted() {
+    let database = sample().await;
+    let project = database.project(None).await;
+    let delete = "DELETE FROM tenant.projects WHERE id = $1";
+    let stranger = stranger(&database).await;
+    assert_eq!(stranger.execute_typed(delete, &[(&project.id, Type::UUID)]).await.expect("a statement"), 0);
+    assert_eq!(count(&database.owner().await, "tenant.projects").await, 1);
+}
+
+#[tokio::test]
+async fn two_organisations_may_have_nodes_with_the_same_id() {
+    let database = sample().await;
+    let member = as_user(&database, database.user().await.id).await;
+    for (user, nodes) in [(member, 1), (stranger(&database).await, 2)] {
+        let insert = "WITH cluster AS (INSERT INTO tenant.clusters (name, region) VALUES ('c', 'nl-1') RETURNING id)
+                      INSERT INTO tenant.nodes (id, cluster_id, machine_type) SELECT 'rack4-17', id, 'm1' FROM cluster
+                      ON CONFLICT (organization_id, id) DO NOTHING";
+        assert_eq!(user.execute_typed(insert, &[]).await.expect("a statement"), 1);
+        assert_eq!(count(&user, "tenant.nodes").await, 1);
+        assert_eq!(count(&database.owner().await, "tenant.nodes").await, nodes);
+    }
+}
+
+#[tokio::test]
 async fn the_outbox_of_another_organisation_is_not_visible() {
     let database = sample().await;
     database.project(Some(OutboxStatus::Completed)).await;

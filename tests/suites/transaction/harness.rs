@@ -15,7 +15,8 @@ use organization::{
     FILE_DESCRIPTOR_SET,
     proto::{
         AddProjectMemberRequest, AddProjectMemberResponse, CreateProjectRequest, CreateProjectResponse,
-        GetProjectRequest, GetProjectResponse, ListProjectsRequest, ListProjectsResponse,
+        DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest, GetProjectResponse, ListProjectsRequest,
+        ListProjectsResponse,
         project_service_client::ProjectServiceClient,
         project_service_server::{ProjectService, ProjectServiceServer},
     },
@@ -88,6 +89,13 @@ impl ProjectService for Scripted {
         &self,
         _: Request<AddProjectMemberRequest>,
     ) -> Result<Response<AddProjectMemberResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
+    async fn delete_project(
+        &self,
+        _: Request<DeleteProjectRequest>,
+    ) -> Result<Response<DeleteProjectResponse>, Status> {
         Err(Status::unimplemented("not in these tests"))
     }
 

@@ -1,5 +1,6 @@
-//! The handlers. They are plain tonic services. Only two parts deal with idempotency: `database` chooses the
-//! transaction for their writes, and `invites` reconciles calls whose process died.
+//! The handlers. They are plain tonic services. Only a few parts deal with idempotency: `database` chooses the transaction for
+//! their writes, `invites` reconciles calls whose process died, and a node that registers itself (`clusters`) and the deletion of
+//! a project (`projects`) are idempotent by themselves, for when the layer has forgotten the first call.
 
 mod api_keys;
 mod clusters;

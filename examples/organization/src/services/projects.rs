@@ -15,8 +15,8 @@ use crate::{
     failure, fields,
     proto::{
         AddProjectMemberRequest, AddProjectMemberResponse, CreateProjectRequest, CreateProjectResponse,
-        GetProjectRequest, GetProjectResponse, ListProjectsRequest, ListProjectsResponse, Project, ProjectMember,
-        project_service_server::ProjectService,
+        DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest, GetProjectResponse, ListProjectsRequest,
+        ListProjectsResponse, Project, ProjectMember, project_service_server::ProjectService,
     },
     services::{column, created, id},
 };
@@ -30,6 +30,9 @@ const INSERT_MEMBER: Insert = Insert {
     resource: "project_member",
     sql: "INSERT INTO tenant.project_members (project_id, user_id, role) VALUES ($1, $2, $3) RETURNING id",
 };
+
+/// Deletes its members and namespaces, too: the foreign keys say so.
+const DELETE_PROJECT: &str = "DELETE FROM tenant.projects WHERE id = $1";
 
 const SELECT_PROJECT: &str = "SELECT id, cluster_id, name, alias, labels, created FROM tenant.projects WHERE id = $1";
 
@@ -89,6 +92,18 @@ impl ProjectService for Projects {
             .create(&call, &INSERT_MEMBER, &[(&project, Type::UUID), (&user, Type::UUID), (&role, Type::TEXT)])
             .await?;
         Ok(Response::new(AddProjectMemberResponse { member_id: member.to_string() }))
+    }
+
+    async fn delete_project(
+        &self,
+        request: Request<DeleteProjectRequest>,
+    ) -> Result<Response<DeleteProjectResponse>, Status> {
+        let call = Call::of(&request)?;
+        let project = fields::uuid("project_id", &request.get_ref().project_id)?;
+        // No row is a success: the project is gone, by an earlier attempt that the layer may have forgotten.
+        let deleted = self.database.execute(&call, DELETE_PROJECT, &[(&project, Type::UUID)]).await?;
+        tracing::info!(%project, deleted, user = %call.caller.user, "deleted");
+        Ok(Response::new(DeleteProjectResponse {}))
     }
 
     async fn get_project(&self, request: Request<GetProjectRequest>) -> Result<Response<GetProjectResponse>, Status> {
