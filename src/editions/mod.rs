@@ -24,6 +24,7 @@
 //! |---|---|
 //! | `descriptor` | the parts of `descriptor.proto` that change or are looked at; the others stay bytes |
 //! | `edition`, `features` | the editions with their defaults; the features, and how they are inherited |
+//! | `imports` | public imports, which prost-reflect does not follow to their end |
 //! | `lowering` | the lowering of a file |
 //! | `sound` | the checks for what prost-reflect would panic on |
 
@@ -31,6 +32,7 @@ mod descriptor;
 mod edition;
 mod error;
 mod features;
+mod imports;
 mod lowering;
 mod sound;
 #[cfg(test)]
@@ -48,6 +50,7 @@ pub(crate) use self::error::DescriptorsError;
 pub(crate) fn pool(encoded: &[u8]) -> Result<DescriptorPool, DescriptorsError> {
     let mut set = FileDescriptorSet::decode(encoded)?;
     sound::check(&set)?;
+    imports::flatten(&mut set.file);
     for file in &mut set.file {
         lowering::lower(file)?;
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use prost_reflect::{DescriptorPool, FieldDescriptor};
 
 use super::{
-    descriptor::{Field, File, FileDescriptorSet, Label, Message, Type, full_name},
+    descriptor::{Field, FileDescriptorSet, Label, Message, Type, full_name},
     error::DescriptorsError,
 };
 
@@ -28,7 +28,6 @@ const FIRST_EXTENSION: i32 = 1000;
 
 /// Checks a set before prost-reflect gets it.
 pub(super) fn check(set: &FileDescriptorSet) -> Result<(), DescriptorsError> {
-    check_imports(&set.file)?;
     for file in &set.file {
         let check = |result: Result<(), String>| result.map_err(|why| DescriptorsError::broken(file.name(), why));
         for message in &file.message_type {
@@ -51,22 +50,6 @@ pub(super) fn check_extensions(pool: &DescriptorPool) -> Result<(), DescriptorsE
                     format!("{}: {} has two extensions with this number", extension.full_name(), message.full_name());
                 return Err(DescriptorsError::broken(extension.parent_file().name(), why));
             }
-        }
-    }
-    Ok(())
-}
-
-/// Checks that files do not import each other: prost-reflect would follow public imports without end.
-fn check_imports(files: &[File]) -> Result<(), DescriptorsError> {
-    let mut left: Vec<_> = files.iter().collect();
-    while !left.is_empty() {
-        let names: HashSet<_> = left.iter().map(|file| file.name()).collect();
-        let before = left.len();
-        left.retain(|file| file.dependency.iter().any(|import| names.contains(import.as_str())));
-        if let Some(file) = left.first()
-            && left.len() == before
-        {
-            return Err(DescriptorsError::broken(file.name(), "imports itself, maybe through other files"));
         }
     }
     Ok(())

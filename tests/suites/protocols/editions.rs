@@ -6,7 +6,9 @@ use buffa::{Message as _, MessageField};
 use connectrpc::{ConnectRpcService, Router};
 use serde_json::{Value, json};
 use tonic::Code;
-use tonic_idempotency::{IdempotencyLayer, layer::BuildError, rejection::Reason, store::MemoryStore};
+use tonic_idempotency::{
+    IdempotencyLayer, connect::ConnectLayer, layer::BuildError, rejection::Reason, store::MemoryStore,
+};
 use tonic_idempotency_tests::orders::{
     FILE_DESCRIPTOR_SET, Till,
     native::{
@@ -36,13 +38,17 @@ struct Server {
 
 impl Server {
     async fn new() -> Self {
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
-        let till = Till::default();
-        let router = OrdersExt::register(Arc::new(till.clone()), Router::new());
-        let router = RefundsExt::register(Arc::new(till.clone()), router);
+        let (layer, till) = (layer(), Till::default());
         let service = ServiceBuilder::new().map_request(authenticate).layer(layer);
-        let address = serve(service.service(ConnectRpcService::new(router))).await;
-        Self { address, till, user: Uuid::new_v4() }
+        Self { address: serve(service.service(native(&till))).await, till, user: Uuid::new_v4() }
+    }
+
+    /// Starts a server with a layer that translates Connect in front.
+    async fn behind_connect() -> Self {
+        let (layer, till) = (layer(), Till::default());
+        let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let service = ServiceBuilder::new().map_request(authenticate).layer(connect).layer(layer);
+        Self { address: serve(service.service(native(&till))).await, till, user: Uuid::new_v4() }
     }
 
     async fn call(&self, protocol: Protocol, path: &str, key: Option<Uuid>, message: &[u8]) -> Outcome {
@@ -53,6 +59,15 @@ impl Server {
         }
         protocol.read(call.send(self.address).await)
     }
+}
+
+fn layer() -> IdempotencyLayer {
+    IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer")
+}
+
+fn native(till: &Till) -> ConnectRpcService {
+    let router = OrdersExt::register(Arc::new(till.clone()), Router::new());
+    ConnectRpcService::new(RefundsExt::register(Arc::new(till.clone()), router))
 }
 
 fn order() -> Order {
@@ -122,6 +137,24 @@ async fn are_replayed_over_every_protocol() {
         assert!(replay.is_replay(), "{first:?} {replay:?}");
         assert_eq!(server.till.done(), before + 1);
     }
+}
+
+#[tokio::test]
+async fn are_translated_from_connect() {
+    let server = Server::behind_connect().await;
+    let (key, json) = (Some(Uuid::new_v4()), order_in_json().to_string());
+    let first = server.call(Protocol::ConnectJson, PLACE, key, json.as_bytes()).await;
+    let placed: Value = serde_json::from_slice(first.message()).expect("JSON");
+    assert_eq!(placed, json!({"number": 1, "discount": 0, "receipt": {"text": "paid", "secret": "only once"}}));
+    for protocol in [Protocol::Connect, Protocol::Grpc] {
+        assert!(server.call(protocol, PLACE, key, &order().encode_to_vec()).await.is_replay(), "{protocol:?}");
+    }
+    // Without a key, the message is only translated.
+    let refund = server.call(Protocol::ConnectJson, REFUND, None, br#"{"cents": 5}"#).await;
+    assert_eq!(refund.message().as_ref(), br#"{"cents":"5"}"#);
+    let error = server.call(Protocol::ConnectJson, REFUND, None, br#"{"Cents": 5}"#).await;
+    assert_eq!(error.error().code(), Code::InvalidArgument);
+    assert_eq!(server.till.done(), 2);
 }
 
 #[tokio::test]
