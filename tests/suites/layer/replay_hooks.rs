@@ -15,7 +15,7 @@ use tonic_idempotency::{
     migrations,
     policy::{InProgressPolicy, Policies, ProcedureError, RebuildRequest, ReplayRequest},
     status::{OutboxStatus, Resource},
-    store::{ClaimOutcome, MemoryStore, PostgresStore, Store, StoredResponse},
+    store::{ClaimOutcome, MemoryStore, PostgresStore, Schema, Store, StoredResponse},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -189,7 +189,7 @@ async fn a_replay_is_rebuilt_from_todays_state_and_nothing_is_stored_but_the_id(
     let database = Database::new().await;
     let (store, mut owner) = (PostgresStore::new(database.pool(4), resource_types()), database.owner().await);
     owner.batch_execute("CREATE SCHEMA shop; CREATE TABLE shop.orders (id uuid PRIMARY KEY)").await.expect("a table");
-    migrations::register(&mut owner, &resource_types()).await.expect("the registration");
+    migrations::register(&mut owner, &Schema::default(), &resource_types()).await.expect("the registration");
     // The test's handler writes no orders.
     let drop = "ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT idempotency_keys_fk_order";
     owner.batch_execute(drop).await.expect("the foreign key is dropped");

@@ -194,7 +194,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
         (old.reservation.key.as_uuid(), Type::UUID),
         (old.reservation.owner.as_uuid(), Type::UUID),
         (&old.procedure, Type::TEXT),
-        (&old.request_hash.as_bytes().as_slice(), Type::BYTEA),
+        (&old.request.canonical().as_bytes().as_slice(), Type::BYTEA),
     ];
     owner.execute_typed(insert, parameters).await.expect("a record");
     let schema = Schema::new("shop").and_then(|schema| schema.table("operations")).expect("names");
