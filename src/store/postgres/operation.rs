@@ -15,11 +15,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    StreamExt as _,
-    future::{Either, join},
-    stream::FuturesUnordered,
-};
+use futures_util::{StreamExt as _, future::Either, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::Row;
 
@@ -255,15 +251,19 @@ impl<'a> Operation<'a> {
         Ok(Asked::new(connection, reset, &self.progress))
     }
 
-    /// Waits for the answer of a statement. An attempt in doubt looks first whether the server can be asked, in the same
-    /// round trip.
+    /// Waits for the answer of a statement. An attempt in doubt looks first whether the server can be asked: in a round trip
+    /// of its own. If a client leaves between two answers, PgBouncer (seen with 1.18) may give its server, and with it the
+    /// second answer, to another client.
     pub(super) async fn looking<T>(
         &self,
         attempt: Attempt,
         asked: &Asked<'_>,
         statement: impl Future<Output = T>,
     ) -> T {
-        if attempt.in_doubt { join(asked.look_whether_it_answers(), statement).await.1 } else { statement.await }
+        if attempt.in_doubt {
+            asked.look_whether_it_answers().await;
+        }
+        statement.await
     }
 
     pub(super) fn statements(&self) -> Statements {

@@ -17,8 +17,11 @@ const PROMPT: Duration = Duration::from_secs(1);
 /// Another machine's work may be in the way once, but not each time.
 const TRIES: usize = 5;
 
+/// Makes the request with this number.
+type MakeRequest = fn(usize) -> Value;
+
 /// A transactional call and a reserved one that do not need the locked row, and the tables that they write.
-const OTHERS: [(&str, fn(usize) -> Value, &str); 2] = [
+const OTHERS: [(&str, MakeRequest, &str); 2] = [
     ("ClusterService/CreateCluster", |n| json!({ "name": n.to_string(), "region": "nl-1" }), "tenant.clusters"),
     (
         "InviteService/InviteMember",
