@@ -6,7 +6,9 @@ use tonic::body::Body;
 use tonic_idempotency_tests::shop::Counting;
 use uuid::Uuid;
 
-use crate::harness::{CANCEL, CREATE, GET, Server, bare, call, request, runtime, without_replay_cache, wrapped};
+use crate::harness::{
+    CANCEL, CREATE, GET, Server, bare, call, request, runtime, with_key_field, without_replay_cache, wrapped,
+};
 
 /// The allocations of a call: the fewest of several calls, because maps grow now and then and the first call makes
 /// shared state.
@@ -51,6 +53,21 @@ fn of_a_first_call_do_not_exceed_the_bound() {
         let layer = wrapped - bare;
         assert!(layer <= bound, "{path}: {layer} allocations beyond the handler's {bare}, and the bound is {bound}");
     }
+}
+
+/// The key is found where it lies.
+#[test]
+fn of_a_first_call_are_no_more_if_the_key_is_in_the_message() {
+    let handler = Counting::default();
+    let of = |key_field: bool| {
+        let request = || {
+            let key = Uuid::new_v4();
+            request(CANCEL, &key.to_string(), (!key_field).then_some(key))
+        };
+        allocations(&mut with_key_field(&handler, key_field), request, says(Some("completed"), false))
+    };
+    let (in_header, in_message) = (of(false), of(true));
+    assert!(in_message <= in_header, "{in_message} allocations, and {in_header} with the header");
 }
 
 #[test]

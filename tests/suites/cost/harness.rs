@@ -8,7 +8,9 @@ use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
 use tokio::runtime::{self, Runtime};
 use tonic::body::Body;
-use tonic_idempotency::{IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, store::MemoryStore};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId, layer::IdempotencyLayerBuilder, policy::Procedure, store::MemoryStore,
+};
 use tonic_idempotency_tests::shop::{
     Counting, FILE_DESCRIPTOR_SET, proto::CreateOrderRequest, proto::shop_server::ShopServer,
 };
@@ -48,6 +50,13 @@ pub(crate) fn wrapped(handler: &Counting) -> impl Server + use<> {
 /// The same without the replay cache: each replay claims its key.
 pub(crate) fn without_replay_cache(handler: &Counting) -> impl Server + use<> {
     around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).replay_cache_bytes(0))
+}
+
+/// A shop whose [`CANCEL`] has the layer's defaults, and may have its key in the name.
+pub(crate) fn with_key_field(handler: &Counting, key_field: bool) -> impl Server + use<> {
+    let procedure = Procedure::builder(CANCEL);
+    let procedure = if key_field { procedure.key_field("name") } else { procedure };
+    around(handler, IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(procedure))
 }
 
 fn around(handler: &Counting, builder: IdempotencyLayerBuilder) -> impl Server + use<> {

@@ -131,9 +131,10 @@ proptest! {
         let dynamic = DynamicMessage::decode(descriptor.clone(), &*encoded).expect("a valid message");
         for path in paths(&descriptor, 3) {
             let field = FieldPath::new(&path).expect("a path");
+            let name = path.iter().map(FieldDescriptor::full_name).collect::<Vec<_>>().join(", ");
             let expected = decoded(&dynamic, &path);
             for wire in [&odd, &*encoded] {
-                prop_assert_eq!(field.find(wire).expect("a valid message").unwrap_or_default(), &expected, "{:?}", path);
+                prop_assert_eq!(field.find(wire).expect("a valid message").unwrap_or_default(), &expected, "{}", name);
             }
         }
     }
