@@ -5,7 +5,6 @@ use bytes::Bytes;
 /// The message of a call that was translated from JSON. An extension of the translated request, for the request hash:
 /// servers with different versions of a schema agree on the JSON, and may not agree on what they make of it.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "connect"), expect(dead_code, reason = "only `connect` translates"))]
 pub(crate) struct WrittenMessage {
     /// The JSON, decompressed.
     pub(crate) json: Bytes,

@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use protobuf_canonical::Canonical;
-
 use super::{
     layer::IdempotencyLayer,
     parts::check_parts,
@@ -473,7 +471,7 @@ impl IdempotencyLayerBuilder {
             if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
                 return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
             }
-            let canonical = Canonical::new(&procedure.method().input());
+            let canonical = procedure.canonical();
             let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
             let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
             procedures.insert(path, Arc::new(protected));

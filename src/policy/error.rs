@@ -10,6 +10,26 @@ use super::InvalidFinalError;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProcedureError {
+    /// All fields of the request are ignored.
+    #[error(
+        "{procedure}: ignore: nothing of the request would be left to compare; leave out at least one of its fields"
+    )]
+    AllIgnored {
+        /// The procedure's path.
+        procedure: String,
+    },
+    /// A path of fields is given twice, or leads into a field that is given as well.
+    #[error("{procedure}: {setting}: {field:?} is a part of {other:?}, which is given, too; leave it out")]
+    CrossingFields {
+        /// The procedure's path.
+        procedure: String,
+        /// The name of the setting.
+        setting: &'static str,
+        /// The field's path as configured.
+        field: String,
+        /// The other path, which is the same or leads to a message around the field.
+        other: String,
+    },
     /// The id field is not a singular string or bytes field.
     #[error("{procedure}: the id field {field:?} cannot hold a UUID; it has to be a singular string or bytes field")]
     IdFieldNotUuid {

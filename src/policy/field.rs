@@ -31,6 +31,28 @@ pub(super) fn find(
     Ok(fields)
 }
 
+/// Returns the fields along each of the dotted paths of a setting. No path may repeat another, or lead into its field.
+pub(super) fn find_all(
+    procedure: &str,
+    setting: &'static str,
+    message: &MessageDescriptor,
+    paths: &[String],
+) -> Result<Vec<Vec<FieldDescriptor>>, ProcedureError> {
+    let found = paths.iter().map(|path| find(procedure, message, path)).collect::<Result<Vec<_>, _>>()?;
+    for (index, fields) in found.iter().enumerate() {
+        let crossing = found.iter().enumerate().find(|(other, others)| *other != index && fields.starts_with(others));
+        if let Some((other, _)) = crossing {
+            return Err(ProcedureError::CrossingFields {
+                procedure: procedure.to_owned(),
+                setting,
+                field: paths[index].clone(),
+                other: paths[other].clone(),
+            });
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the type of the messages in a field; `None` if it holds none.
 fn inside(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     let kind = field.kind();

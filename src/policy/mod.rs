@@ -8,6 +8,7 @@ mod authorizer;
 mod error;
 mod field;
 mod final_errors;
+mod ignore;
 mod key_field;
 mod option;
 #[expect(clippy::module_inception, reason = "the policies themselves, one part of the configuration")]
@@ -22,9 +23,9 @@ mod resource_id;
 use std::{fmt, sync::Arc, time::Duration};
 
 use prost_reflect::MethodDescriptor;
+use protobuf_canonical::Canonical;
 use tonic::Code;
 
-use self::redact::RedactedErrors;
 pub use self::{
     authorizer::{ReplayAuthorizer, ReplayRequest},
     error::ProcedureError,
@@ -38,6 +39,7 @@ pub use self::{
     replayed_metadata::ReplayedMetadata,
     resource_id::ResponseError,
 };
+use self::{ignore::IgnoredFields, redact::RedactedErrors};
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::read_options,
@@ -55,6 +57,7 @@ pub struct Procedure {
     creates: Option<Creates>,
     key_field: Option<KeyField>,
     policies: Policies,
+    ignore: IgnoredFields,
     redact: Vec<String>,
     redact_errors: RedactedErrors,
     telemetry: ProcedureTelemetry,
@@ -110,6 +113,16 @@ impl Procedure {
         &self.policies
     }
 
+    /// Returns the paths of the request fields that are not part of the request.
+    pub fn ignored_fields(&self) -> &[String] {
+        self.ignore.paths()
+    }
+
+    /// Compiles the encoder that hashes the requests.
+    pub(crate) fn canonical(&self) -> Canonical {
+        Canonical::ignoring(&self.method.input(), self.ignore.numbers())
+    }
+
     /// Returns the paths of the response fields that are not stored.
     pub fn redacted_fields(&self) -> &[String] {
         &self.redact
@@ -119,12 +132,13 @@ impl Procedure {
 /// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, key_field, policies, redact, redact_errors, telemetry: _ } = self;
+        let Self { path, method: _, creates, key_field, policies, ignore, redact, redact_errors, telemetry: _ } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
             .field("key_field", &key_field.as_ref().map(KeyField::path))
             .field("policies", policies)
+            .field("ignore", &ignore.paths())
             .field("redact", redact)
             .field("redact_errors", redact_errors)
             .finish_non_exhaustive()
@@ -172,6 +186,7 @@ pub struct ProcedureBuilder {
     creates: Option<Creates>,
     effect: Option<EffectPolicy>,
     final_errors: Option<Vec<Code>>,
+    ignore: Vec<String>,
     isolation: Option<Isolation>,
     key_field: Option<String>,
     key_format: Option<KeyFormat>,
@@ -209,6 +224,18 @@ impl ProcedureBuilder {
     /// the layer fails if a code cannot be final: see [`FinalErrors`].
     pub fn final_errors(mut self, codes: impl IntoIterator<Item = Code>) -> Self {
         self.final_errors = Some(codes.into_iter().collect());
+        self
+    }
+
+    /// Adds a field of the request that clients change between attempts, such as the time of sending or a trace id: it is not
+    /// part of the request that is compared. A dotted path selects fields of submessages, also of repeated ones and of the
+    /// values of a map. Defaults to comparing all fields.
+    ///
+    /// Whether the messages around the field are set is compared, as is the number of elements of a list. The handler gets the
+    /// request as it is; a replay is of the first attempt. Building the layer fails if a path does not exist, repeats, or leads
+    /// into another one, or if nothing of the request is left to compare.
+    pub fn ignore(mut self, field: impl Into<String>) -> Self {
+        self.ignore.push(field.into());
         self
     }
 

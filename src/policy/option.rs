@@ -112,6 +112,7 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
     procedure.lease = duration(&path, "lease", MAX_DURATION, option.lease)?;
     procedure.retention = duration(&path, "retention", MAX_DURATION, option.retention)?;
     procedure.transaction_idle = duration(&path, "transaction_idle", MAX_DURATION, option.transaction_idle)?;
+    procedure.ignore = option.ignore;
     procedure.redact = option.redact;
     procedure.redact_errors =
         RedactedErrors { message: option.redact_error_message, details: option.redact_error_details };

@@ -6,7 +6,7 @@ use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{
     Creates, DisconnectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError,
-    field, redact,
+    field, ignore::IgnoredFields, redact,
 };
 use crate::telemetry::ProcedureTelemetry;
 
@@ -23,7 +23,7 @@ pub(crate) fn resolve(
     defaults: &Policies,
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
-    let ProcedureBuilder { path, creates, key_field, redact, redact_errors, .. } = described;
+    let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
     let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
@@ -32,15 +32,14 @@ pub(crate) fn resolve(
         check_id_field(&path, creates, &method)?;
     }
     let key_field = key_field.map(|field| KeyField::new(&path, &method, &field)).transpose()?;
-    for name in &redact {
-        field::find(&path, &method.output(), name)?;
-    }
+    field::find_all(&path, "redact", &method.output(), &redact)?;
+    let ignore = IgnoredFields::resolve(&path, &method.input(), ignore)?;
     for detail in &redact_errors.details {
         check_detail(&path, detail, pool)?;
     }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
-    Ok(Procedure { path, method, creates, key_field, policies, redact, redact_errors, telemetry })
+    Ok(Procedure { path, method, creates, key_field, policies, ignore, redact, redact_errors, telemetry })
 }
 
 fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {

@@ -3,7 +3,7 @@
 use super::{
     CanonicalError, CanonicalErrorKind as Kind,
     reader::{Reader, WireType, deeper},
-    schema::{FieldPlan, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
+    schema::{FieldPlan, Keep, MapPlan, MessagePlan, Presence, Scalar, Schema, Shape, Value},
     sort_key::SortKey,
     utf8::is_utf8,
 };
@@ -68,7 +68,7 @@ impl<'a> Check<'a> {
             ensure(tag.minimal)?;
             match plan.field(tag.number()) {
                 Some(field) if field.tag == tag.encoded() => {
-                    ensure(field.rank >= lowest_rank)?;
+                    ensure(field.rank >= lowest_rank && field.keep == Keep::Yes)?;
                     // A list or map is read as a whole, so it must not occur again either.
                     lowest_rank = field.rank + 1;
                     self.field(field, depth)?;

@@ -45,6 +45,7 @@ mod error;
 mod features;
 mod field_path;
 mod hash;
+mod ignored;
 mod output;
 mod raw;
 mod reader;
@@ -52,6 +53,7 @@ mod rewrite;
 mod run;
 mod schema;
 mod sort_key;
+mod strip;
 mod utf8;
 mod valid;
 
@@ -64,7 +66,7 @@ pub use self::{
     field_path::FieldPath,
     hash::{RequestHash, RequestHashes},
 };
-use self::{hash::Hasher, schema::Schema};
+use self::{hash::Hasher, ignored::Ignored, schema::Schema};
 
 /// The maximum depth of nested messages and groups, the outermost message not counted: 100, the limit of prost's
 /// decoder.
@@ -88,17 +90,41 @@ pub const MAX_DEPTH: u32 = 100;
 /// assert_eq!(canonical.hash(&shuffled).unwrap(), canonical.hash(&in_order).unwrap());
 /// ```
 pub struct Canonical {
-    name: String,
+    message: MessageDescriptor,
     schema: Schema,
+    ignored: Ignored,
 }
 
 impl Canonical {
     /// Compiles the descriptor of a message, of all messages that it refers to, and of their extensions in its pool.
     pub fn new(message: &MessageDescriptor) -> Self {
-        Self { name: message.full_name().to_owned(), schema: Schema::compile(message) }
+        Self::ignoring(message, &[])
     }
 
-    /// Returns the canonical encoding of the message in `wire`; borrows `wire` if it is canonical already.
+    /// The same, for messages that are compared without some of their fields. A path has the numbers of the fields along it,
+    /// from this message on; it may lead through lists, and through maps to their values.
+    ///
+    /// The fields are in neither of the hashes, nor in the canonical encoding. They have to be valid all the same. Whether a
+    /// message around them is set remains a part of the message, as does the number of elements of a list.
+    ///
+    /// ```
+    /// use prost_reflect::DescriptorPool;
+    /// use protobuf_canonical::Canonical;
+    ///
+    /// let duration = DescriptorPool::global().get_message_by_name("google.protobuf.Duration").unwrap();
+    /// let seconds = Canonical::ignoring(&duration, &[vec![2]]);
+    ///
+    /// let [first, second] = [[0x08, 0x05, 0x10, 0x07], [0x08, 0x05, 0x10, 0x06]];
+    /// assert!(seconds.hashes(&first).unwrap().same_request(&seconds.hashes(&second).unwrap()));
+    /// assert_eq!(seconds.encode(&first).unwrap(), &first[..2]);
+    /// ```
+    pub fn ignoring(message: &MessageDescriptor, paths: &[Vec<u32>]) -> Self {
+        let ignored = Ignored::new(paths);
+        Self { message: message.clone(), schema: Schema::compile(message, &ignored), ignored }
+    }
+
+    /// Returns the canonical encoding of the message in `wire`, without the ignored fields; borrows `wire` if it is canonical
+    /// already.
     ///
     /// # Errors
     ///
@@ -130,7 +156,12 @@ impl Canonical {
         if check::is_canonical(&self.schema, wire)? {
             return Ok(RequestHash::of(wire).into());
         }
-        Ok(RequestHashes::new(self.rewritten(wire)?, Some(RequestHash::of(wire))))
+        let canonical = self.rewritten(wire)?;
+        let as_arrived = match self.ignored.is_empty() {
+            true => Some(RequestHash::of(wire)),
+            false => strip::strip(&self.schema, wire)?.map(|stripped| RequestHash::of(&stripped)),
+        };
+        Ok(RequestHashes::new(canonical, as_arrived))
     }
 
     /// Returns the hashes of a message that arrived in JSON: `wire` is the message as [`Json`](json::Json) decodes `json`.
@@ -143,7 +174,15 @@ impl Canonical {
     /// The same as [`encode`](Self::encode).
     #[cfg(feature = "json")]
     pub fn hashes_of_json(&self, wire: &[u8], json: &[u8]) -> Result<RequestHashes, CanonicalError> {
-        Ok(RequestHashes::new(self.hash(wire)?, Some(RequestHash::of_json(json))))
+        let canonical = self.hash(wire)?;
+        let as_arrived = match self.ignored.is_empty() {
+            true => Some(RequestHash::of_json(json)),
+            false => str::from_utf8(json)
+                .ok()
+                .and_then(|json| json::strip::strip(&self.message, &self.ignored, json))
+                .map(|stripped| RequestHash::of_json(stripped.as_bytes())),
+        };
+        Ok(RequestHashes::new(canonical, as_arrived))
     }
 
     fn rewritten(&self, wire: &[u8]) -> Result<RequestHash, CanonicalError> {
@@ -155,6 +194,6 @@ impl Canonical {
 
 impl fmt::Debug for Canonical {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Canonical").field("message", &self.name).finish_non_exhaustive()
+        f.debug_struct("Canonical").field("message", &self.message.full_name()).finish_non_exhaustive()
     }
 }

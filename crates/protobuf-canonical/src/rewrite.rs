@@ -14,7 +14,7 @@ use super::{
     raw::{Raw, read_scalar},
     reader::{MAX_VARINT_LEN, Reader, WireType, deeper},
     run::{Runs, UNKNOWN},
-    schema::{FieldPlan, MapPlan, MessageId, MessagePlan, Presence, Scalar, Schema, Shape, Value},
+    schema::{FieldPlan, Keep, MapPlan, MessageId, MessagePlan, Presence, Scalar, Schema, Shape, Value},
     valid,
 };
 
@@ -64,7 +64,9 @@ impl<'a> Rewriter<'a> {
 
     /// Writes a field or the members of a oneof. `of` are all runs of that rank.
     fn field(&mut self, plan: &'a MessagePlan, of: Range<usize>, depth: u32) -> Result<(), CanonicalError> {
-        let Some(field) = self.field_of(plan, of.end - 1)? else { return Ok(()) };
+        let Some(field) = self.field_of(plan, of.end - 1)?.filter(|field| field.keep == Keep::Yes) else {
+            return Ok(());
+        };
         match field.shape {
             Shape::Map(map) => self.map(field.tag, map, of, depth),
             Shape::Packed(scalar) => self.packed(field.tag, scalar, of),

@@ -6,6 +6,7 @@ use prost_reflect::{DynamicMessage, ExtensionDescriptor, FieldDescriptor, Kind, 
 
 use super::{
     features::{has_presence, verifies_utf8},
+    ignored::{Ignored, Part},
     reader::{Tag, WireType},
 };
 
@@ -15,13 +16,13 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    pub(super) fn compile(root: &MessageDescriptor) -> Self {
+    pub(super) fn compile(root: &MessageDescriptor, ignored: &Ignored) -> Self {
         let mut compiler = Compiler::default();
-        compiler.message(root);
+        compiler.message(root, Some(ignored).filter(|ignored| !ignored.is_empty()));
         // The queue grows during the loop: each message adds the messages that it is the first to refer to.
         let mut next = 0;
-        while let Some(descriptor) = compiler.queue.get(next).cloned() {
-            let plan = compiler.plan(&descriptor);
+        while let Some((descriptor, ignored)) = compiler.queue.get(next).cloned() {
+            let plan = compiler.plan(&descriptor, ignored);
             compiler.messages.push(plan);
             next += 1;
         }
@@ -48,6 +49,8 @@ pub(super) struct MessagePlan {
     dense: bool,
     /// Of each low number, the index of its field, plus one; 0 for a number without a field.
     low: Vec<u8>,
+    /// Whether a field of this message, or of a message inside it, is ignored.
+    pub(super) is_around_ignored: bool,
 }
 
 /// The numbers in [`MessagePlan::low`] are below this one. All indexes fit into a byte.
@@ -81,11 +84,19 @@ pub(super) struct FieldPlan {
     /// written.
     pub(super) rank: u32,
     pub(super) shape: Shape,
+    pub(super) keep: Keep,
+}
+
+/// Whether a field is part of the encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    No { is_member: bool },
+    Yes,
 }
 
 impl FieldPlan {
-    fn new(number: u32, rank: u32, shape: Shape) -> Self {
-        Self { number, tag: Tag::new(number, shape.wire()).encoded(), rank, shape }
+    fn new(number: u32, rank: u32, shape: Shape, keep: Keep) -> Self {
+        Self { number, tag: Tag::new(number, shape.wire()).encoded(), rank, shape, keep }
     }
 
     /// Returns the second wire type that a packable list may arrive with: packed if the schema says unpacked, and vice
@@ -226,23 +237,32 @@ impl Scalar {
 }
 
 #[derive(Default)]
-struct Compiler {
+struct Compiler<'a> {
+    /// Of the messages of which nothing is ignored. The others are compiled for each place.
     ids: HashMap<String, MessageId>,
-    queue: Vec<MessageDescriptor>,
+    queue: Vec<(MessageDescriptor, Option<&'a Ignored>)>,
     messages: Vec<MessagePlan>,
 }
 
-impl Compiler {
-    fn message(&mut self, descriptor: &MessageDescriptor) -> MessageId {
+impl<'a> Compiler<'a> {
+    fn message(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a Ignored>) -> MessageId {
         let next = MessageId(self.queue.len());
-        let id = *self.ids.entry(descriptor.full_name().to_owned()).or_insert(next);
+        let id = match ignored {
+            Some(_) => next,
+            None => *self.ids.entry(descriptor.full_name().to_owned()).or_insert(next),
+        };
         if id == next {
-            self.queue.push(descriptor.clone());
+            self.queue.push((descriptor.clone(), ignored));
         }
         id
     }
 
-    fn plan(&mut self, descriptor: &MessageDescriptor) -> MessagePlan {
+    fn plan(&mut self, descriptor: &MessageDescriptor, ignored: Option<&'a Ignored>) -> MessagePlan {
+        let keep = |number, is_member| match ignored.and_then(|ignored| ignored.get(number)) {
+            Some(Part::All) => Keep::No { is_member },
+            Some(Part::Inside(_)) | None => Keep::Yes,
+        };
+        let inside = |number| ignored.and_then(|ignored| ignored.inside(number));
         let mut extensions: Vec<_> = descriptor.extensions().collect();
         extensions.sort_by_key(ExtensionDescriptor::number);
         let mut ordinary: Vec<_> = descriptor.fields().filter(|field| !in_real_oneof(field)).collect();
@@ -253,18 +273,18 @@ impl Compiler {
         let mut rank = 0;
         for extension in &extensions {
             let shape = self.extension_shape(extension);
-            fields.push(FieldPlan::new(extension.number(), rank, shape));
+            fields.push(FieldPlan::new(extension.number(), rank, shape, Keep::Yes));
             rank += 1;
         }
         for field in &ordinary {
-            let shape = self.shape(field);
-            fields.push(FieldPlan::new(field.number(), rank, shape));
+            let (number, shape) = (field.number(), self.shape(field, inside(field.number())));
+            fields.push(FieldPlan::new(number, rank, shape, keep(number, false)));
             rank += 1;
         }
         for oneof in oneofs {
             for field in oneof.fields() {
-                let shape = self.shape(&field);
-                fields.push(FieldPlan::new(field.number(), rank, shape));
+                let (number, shape) = (field.number(), self.shape(&field, inside(field.number())));
+                fields.push(FieldPlan::new(number, rank, shape, keep(number, true)));
             }
             rank += 1;
         }
@@ -277,20 +297,20 @@ impl Compiler {
                 *low = index;
             }
         }
-        MessagePlan { fields, dense, low }
+        MessagePlan { fields, dense, low, is_around_ignored: ignored.is_some() }
     }
 
-    fn shape(&mut self, field: &FieldDescriptor) -> Shape {
+    fn shape(&mut self, field: &FieldDescriptor, ignored: Option<&'a Ignored>) -> Shape {
         if let Kind::Message(entry) = field.kind()
             && field.is_map()
         {
             let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()];
             return Shape::Map(MapPlan {
                 key: scalar(&key.kind(), verifies_utf8(&key)),
-                value: quiet(&value.kind(), self.value(&value.kind(), false, verifies_utf8(&value))),
+                value: quiet(&value.kind(), self.value(&value.kind(), false, verifies_utf8(&value), ignored)),
             });
         }
-        let value = self.value(&field.kind(), field.is_group(), verifies_utf8(field));
+        let value = self.value(&field.kind(), field.is_group(), verifies_utf8(field), ignored);
         if !field.is_list() {
             return Shape::Singular(value, presence(has_presence(field)));
         }
@@ -301,17 +321,17 @@ impl Compiler {
         let (kind, options) = (extension.kind(), extension.options());
         // Whatever its features: protobuf-go does not verify the strings of an edition's extensions.
         let utf8 = extension.parent_file().syntax() == Syntax::Proto3;
-        let value = quiet(&kind, self.value(&kind, extension.is_group(), utf8));
+        let value = quiet(&kind, self.value(&kind, extension.is_group(), utf8, None));
         if !extension.is_list() {
             return Shape::Singular(value, presence(extension.supports_presence()));
         }
         list(value, packed(&options, extension.is_packed()))
     }
 
-    fn value(&mut self, kind: &Kind, group: bool, utf8: bool) -> Value {
+    fn value(&mut self, kind: &Kind, group: bool, utf8: bool, ignored: Option<&'a Ignored>) -> Value {
         match kind {
-            Kind::Message(message) if group => Value::Group(self.message(message)),
-            Kind::Message(message) => Value::Message(self.message(message)),
+            Kind::Message(message) if group => Value::Group(self.message(message, ignored)),
+            Kind::Message(message) => Value::Message(self.message(message, ignored)),
             kind => Value::Scalar(scalar(kind, utf8)),
         }
     }

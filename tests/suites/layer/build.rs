@@ -50,6 +50,8 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
     let file = format!(
         "syntax = \"proto3\"; package written.v1; import \"idempotency/v1/procedure.proto\";
          message Request {{}}
+         message Client {{ string name = 1; int64 sent_at = 2; }}
+         message Sent {{ Client client = 1; int64 number = 2; map<string, Client> by_name = 3; }}
          message Response {{ string id = 1; int64 number = 2; repeated string ids = 3; Response inner = 4; bytes raw = 5;
                              map<string, string> map = 6; map<string, Response> by_name = 7;
                              repeated Response list = 8; }}
@@ -268,6 +270,68 @@ fn refuses_to_redact_a_field_that_does_not_exist() {
         let message = error_in_proto(&format!("rpc Create(Request) returns (Response) {{ {option} }}"));
         assert!(message.contains("/written.v1.Service/Create") && message.contains(field), "{message}");
     }
+}
+
+#[test]
+fn refuses_to_ignore_a_field_that_does_not_exist() {
+    let request = |fields: &str| format!("ignore: [{fields}]");
+    for (fields, named) in [
+        (r#""sent""#, "sent"),
+        (r#""number", "client.sent""#, "client.sent"),
+        (r#""number.value""#, "number.value"),
+        (r#""by_name.key""#, "by_name.key"),
+        (r#""""#, r#"field """#),
+    ] {
+        let message = error_of_ignoring(&request(fields));
+        assert!(message.contains("/written.v1.Service/Create") && message.contains(named), "{message}");
+    }
+    let message = error_of(Procedure::builder("/shop.v1.Shop/Pay").ignore("nothing"));
+    assert!(message.contains("/shop.v1.Shop/Pay") && message.contains("nothing"), "{message}");
+}
+
+#[test]
+fn refuses_paths_that_repeat_or_cross_each_other() {
+    for setting in ["ignore", "redact"] {
+        for (fields, named) in [
+            (r#""id", "id""#, "id"),
+            (r#""inner.id", "number", "inner.id""#, "inner.id"),
+            (r#""inner.inner.id", "inner.inner""#, "inner.inner.id"),
+            (r#""by_name", "by_name.id""#, "by_name.id"),
+        ] {
+            let option = format!("option (idempotency.v1.procedure) = {{ {setting}: [{fields}] }};");
+            let message = error_in_proto(&format!("rpc Create(Response) returns (Response) {{ {option} }}"));
+            let is_named = |text: &str| message.contains(text);
+            assert!(is_named("/written.v1.Service/Create") && is_named(setting) && is_named(named), "{message}");
+        }
+        let option =
+            format!("option (idempotency.v1.procedure) = {{ {setting}: [\"inner.id\", \"inner.ids\", \"id\"] }};");
+        let pool = compile(&format!("rpc Create(Response) returns (Response) {{ {option} }}"));
+        assert!(IdempotencyLayer::builder(pool).build().is_ok(), "siblings do not cross");
+    }
+}
+
+#[test]
+fn refuses_to_ignore_the_whole_request() {
+    for (fields, is_refused) in [
+        (r#""client", "number", "by_name""#, true),
+        (r#""client.sent_at", "client.name", "number", "by_name""#, true),
+        (r#""client.sent_at", "number", "by_name""#, false),
+        // Which keys there are remains.
+        (r#""client", "number", "by_name.sent_at", "by_name.name""#, false),
+    ] {
+        let built = IdempotencyLayer::builder(compile_ignoring(&format!("ignore: [{fields}]"))).build();
+        let message = built.err().map(|error| error.to_string());
+        assert_eq!(message.is_some(), is_refused, "{fields}: {message:?}");
+        assert!(message.is_none_or(|message| message.contains("/written.v1.Service/Create")), "{fields}");
+    }
+}
+
+fn compile_ignoring(option: &str) -> DescriptorPool {
+    compile(&format!("rpc Create(Sent) returns (Response) {{ option (idempotency.v1.procedure) = {{ {option} }}; }}"))
+}
+
+fn error_of_ignoring(option: &str) -> String {
+    error(IdempotencyLayer::builder(compile_ignoring(option)))
 }
 
 #[test]

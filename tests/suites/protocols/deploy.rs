@@ -22,7 +22,7 @@ use tower::{Service, ServiceBuilder};
 use uuid::Uuid;
 
 use crate::{
-    messages::text,
+    messages::{bytes, text},
     protocol::{Outcome, Protocol, framed},
     server::{authenticate, serve},
 };
@@ -242,6 +242,33 @@ async fn a_retry_to_a_server_with_another_version_is_in_progress_while_the_first
                     assert!(!running.await.expect("no panic").is_replay());
                     let answer = fleet.send(second, key, order).await;
                     assert!(answer.is_replay(), "{order:?} {answer:?}");
+                }
+            }
+        }
+    }
+}
+
+/// The time of sending is ignored by both versions.
+#[tokio::test]
+async fn a_retry_with_other_ignored_fields_is_replayed_by_a_server_with_another_version() {
+    let fleet = Fleet::new(false).await;
+    let sent_at = |message: &[u8], protocol: Protocol, time: u8| match protocol.is_json() {
+        true => {
+            let message = String::from_utf8_lossy(message);
+            format!(r#"{{"client": {{ "sentAt": {time}, "name": "a"}},{}"#, message.trim_start_matches('{'))
+                .into_bytes()
+        }
+        false => [message, &bytes(15, &[&*text(1, "a"), &[0x10, time]].concat())].concat(),
+    };
+    for procedure in PROCEDURES {
+        for [first, second] in DIRECTIONS {
+            for (protocol, message) in all("shop", false) {
+                let attempts = [1, 2, 3].map(|time| sent_at(&message, protocol, time));
+                let (key, order) = (Uuid::new_v4(), Order { procedure, protocol, message: &attempts[0] });
+                fleet.send(first, key, order).await.message();
+                for (server, message) in [(second, &attempts[1]), (first, &attempts[2])] {
+                    let answer = fleet.send(server, key, Order { message, ..order }).await;
+                    assert!(answer.is_replay(), "{first} then {server}: {order:?} {answer:?}");
                 }
             }
         }

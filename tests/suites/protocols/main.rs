@@ -10,6 +10,7 @@ mod editions;
 mod errors;
 mod get;
 mod http;
+mod ignored;
 mod json_vectors;
 mod key_field;
 mod limits;

@@ -128,6 +128,7 @@ impl Adopted {
         let service = GO_SERVICE.replace("{owner}", &owner).replace("{go}", &go);
         superuser.batch_execute(&service).await.expect("the Go service's migrations");
         let before = (schema(&superuser).await, rights(&superuser).await);
+        let file = file(&superuser).await;
 
         let mut client = database.owner().await;
         client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
@@ -146,6 +147,7 @@ impl Adopted {
         };
         assert_eq!(gone(&before.0, &after.0), Vec::<String>::new(), "removed");
         assert_eq!(gone(&before.1, &after.1), Vec::<String>::new(), "rights that the owner or the Go service lost");
+        assert_eq!(self::file(&superuser).await, file, "the table was written anew, while everybody waited");
         Self { database, superuser, owner, go, types }
     }
 
@@ -160,6 +162,12 @@ impl Adopted {
         let drop = format!("DROP OWNED BY {owner}, {go} CASCADE; DROP ROLE {owner}; DROP ROLE {go}");
         superuser.batch_execute(&drop).await.expect("the roles go");
     }
+}
+
+/// The file of the table, another one after each time that the table was written anew.
+async fn file(client: &Client) -> u32 {
+    let select = "SELECT pg_relation_filenode('tenant.idempotency_keys')";
+    client.query_one(select, &[]).await.expect("the file").get(0)
 }
 
 async fn count(client: &Client) -> i64 {

@@ -15,4 +15,8 @@ pub fn canonical(input: &[u8]) {
     let again = canonical.encode(&encoded).expect("an encoding of its own");
     assert!(matches!(again, Cow::Borrowed(_)), "its own encoding is canonical to it");
     assert_eq!(canonical.hash(input), canonical.hash(&encoded));
+
+    let ignoring = world::ignoring();
+    let (Ok(rest), Ok(hashes)) = (ignoring.encode(input), ignoring.hashes(input)) else { return };
+    assert_eq!(ignoring.hashes(&rest), Ok((*hashes.canonical()).into()), "nothing more is ignored");
 }

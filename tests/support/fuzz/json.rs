@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost_reflect::DynamicMessage;
 
-use super::world::{World, frame, request_type};
+use super::world::{World, frame, ignoring, request_type};
 
 /// Takes a JSON body and sends it with a key over Connect. The result is a message that equals its binary form and its
 /// newly written JSON, or an error that leaves nothing behind.
@@ -24,6 +24,9 @@ pub fn json(input: &[u8]) {
         };
         assert_eq!(answer.http, 200);
         assert!(serde_json::from_slice::<serde_json::Value>(input).is_ok(), "only JSON is handled");
+
+        let hashes = ignoring().hashes_of_json(message, input).expect("a message");
+        assert_eq!(*hashes.canonical(), ignoring().hash(message).expect("a message"));
 
         let replay = world.send("application/grpc", None, frame(message)).await;
         assert!(replay.is_replay(), "the same message over gRPC");

@@ -46,6 +46,16 @@ pub(super) fn canonical() -> &'static Canonical {
     &CANONICAL
 }
 
+/// The canonical encoding of the request type without some of its fields: in a message, in lists of messages, in the values of
+/// a map, and in a oneof.
+pub(super) fn ignoring() -> &'static Canonical {
+    static IGNORING: LazyLock<Canonical> = LazyLock::new(|| {
+        let paths = [vec![50, 2], vec![35, 3], vec![41, 3, 1], vec![15], vec![22], vec![63]];
+        Canonical::ignoring(&request_type(), &paths)
+    });
+    &IGNORING
+}
+
 /// A handler that accepts any message, behind the layer and Connect, and one key of a user.
 pub(super) struct World {
     handled: Arc<Mutex<Vec<Bytes>>>,

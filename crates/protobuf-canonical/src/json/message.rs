@@ -69,6 +69,11 @@ impl<'de> Visitor<'de> for MessageParser<'_> {
     }
 }
 
+/// Returns the number of the field or extension that a member of an object names.
+pub(super) fn field_number(message: &MessageDescriptor, name: &str) -> Option<u32> {
+    Field::named(message, name).map(|field| field.number)
+}
+
 /// The properties of a field or an extension that the parser needs.
 #[derive(Clone)]
 struct Field {

@@ -15,6 +15,7 @@ mod parser;
 mod scalar;
 mod seen;
 mod serializer;
+pub(crate) mod strip;
 mod text;
 mod timestamp;
 mod well_known;

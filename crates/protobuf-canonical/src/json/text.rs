@@ -31,6 +31,11 @@ impl<'a> Text<'a> {
         is_next
     }
 
+    /// Returns the text that is not read yet.
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// Reads a string.
     pub(super) fn string(&mut self) -> Result<Cow<'a, str>, String> {
         if self.peek() != Some(b'"') {

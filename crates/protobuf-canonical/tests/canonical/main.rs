@@ -3,6 +3,7 @@
 mod bad_input;
 mod evolution;
 mod field_path;
+mod ignored;
 mod json;
 mod properties;
 mod random;
