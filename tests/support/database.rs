@@ -110,14 +110,20 @@ impl Database {
 
     /// A proxy in front of the server, and a pool that connects through it only.
     pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
-        let (proxy, config) = self.proxy().await;
+        let (proxy, config) = Self::proxy(self.url()).await;
         let pool = pool_of_api(config, size, "");
         (proxy, pool)
     }
 
-    /// A proxy in front of the server, and the configuration of connections through it.
-    async fn proxy(&self) -> (Proxy, Config) {
-        let server: Config = self.url().parse().expect("an address");
+    /// A proxy in front of a PgBouncer of this database, and a pool that connects through both only, as [`API_LOGIN`].
+    pub async fn pool_through_proxy_and_bouncer(&self, bouncer: &PgBouncer, size: usize) -> (Proxy, Pool) {
+        let (proxy, config) = Self::proxy(bouncer.url()).await;
+        (proxy, pool(config, size, String::new()))
+    }
+
+    /// A proxy in front of a server, and the configuration of connections through it.
+    async fn proxy(url: &str) -> (Proxy, Config) {
+        let server: Config = url.parse().expect("an address");
         let (Some(Host::Tcp(host)), Some(port)) = (server.get_hosts().first(), server.get_ports().first()) else {
             panic!("the tests need a server with a TCP address");
         };
@@ -147,7 +153,7 @@ impl Database {
     ///
     /// As [`pool_through_bouncer`](Self::pool_through_bouncer).
     pub async fn pool_through_bouncer_and_proxy(&self, size: usize) -> (PgBouncer, Proxy, Pool) {
-        let (proxy, config) = self.proxy().await;
+        let (proxy, config) = Self::proxy(self.url()).await;
         let (bouncer, pool) = self.pool_through_bouncer_of(config, size).await;
         (bouncer, proxy, pool)
     }

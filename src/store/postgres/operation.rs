@@ -252,7 +252,7 @@ impl<'a> Operation<'a> {
     }
 
     /// Waits for the answer of a statement. An attempt in doubt looks first whether the server can be asked: in a round trip
-    /// of its own. If a client leaves between two answers, PgBouncer (seen with 1.18) may give its server, and with it the
+    /// of its own. If a client leaves between two answers, PgBouncer before version 1.21 gives its server, and with it the
     /// second answer, to another client.
     pub(super) async fn looking<T>(
         &self,

@@ -6,11 +6,11 @@ use std::{collections::HashSet, time::Duration};
 use deadpool_postgres::{Object, Pool};
 use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
-use tokio_postgres::{NoTls, types::Type};
+use tokio_postgres::{Client, NoTls, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
-        ClaimOutcome, Completion, PostgresStore, Store,
+        ClaimOutcome, Completion, PostgresStore, Replay, Store, StoredResponse,
         conformance::{Harness, conformance_tests},
     },
 };
@@ -281,4 +281,50 @@ async fn migrations_run_concurrently() {
     let left = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     assert_eq!(owner.query_one(left, &[]).await.expect("the locks").get::<_, i64>(0), 0);
+}
+
+/// PgBouncer before version 1.21 gives the server of a client that leaves between two answers to another client, which then
+/// gets the second.
+#[tokio::test]
+async fn an_operation_that_is_cut_off_leaves_no_answer_to_another() {
+    let Some((database, bouncer, pool)) = behind_bouncer().await else { return };
+    let (proxy, cut) = database.pool_through_proxy_and_bouncer(&bouncer, 4).await;
+    let (store, cut) = (patient(pool.clone()), patient(cut).status_timeout(Duration::from_millis(10)));
+    let records = ["one", "other"].map(|message| (claim(Uuid::new_v4(), Uuid::new_v4()), message));
+    for (claim, message) in &records {
+        complete(&store, claim, &completion(message)).await;
+    }
+    let [(given_up, _), (asked, expected)] = &records;
+    let (owner, blocker) = (database.owner().await, database.owner().await);
+    for _ in 0..3 {
+        blocker.batch_execute("BEGIN; LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
+        let (cut, given_up) = (cut.clone(), again(given_up));
+        let given_up = tokio::spawn(async move { cut.claim(&given_up).await });
+        until("a second attempt is made", async || waiting(&owner).await == 2).await;
+        given_up.abort();
+        proxy.cut_connections();
+        let mut others = JoinSet::new();
+        for _ in 0..PgBouncer::SERVER_CONNECTIONS {
+            let (store, claim) = (store.clone(), again(asked));
+            others.spawn(async move { store.claim(&claim).await.expect("the store answers") });
+        }
+        let in_use = || pool.status().size - pool.status().available;
+        until("the others have asked", async || in_use() >= PgBouncer::SERVER_CONNECTIONS).await;
+        blocker.batch_execute("ROLLBACK").await.expect("the lock is gone");
+        for outcome in others.join_all().await {
+            match outcome {
+                ClaimOutcome::Replay(Replay { response: StoredResponse::Message(stored), .. }) => {
+                    assert_eq!(stored.message, expected.as_bytes(), "the answer to another operation");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// The number of this database's statements that wait for a lock.
+async fn waiting(owner: &Client) -> i64 {
+    let select = "SELECT count(*) FROM pg_stat_activity \
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    owner.query_one(select, &[]).await.and_then(|row| row.try_get(0)).expect("a count")
 }
