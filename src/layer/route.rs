@@ -110,25 +110,30 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         Err(invalid) => return reject_caller(procedure, &invalid),
     };
     let owner = caller.as_ref().map(|caller| caller.owner);
-    let admit = || match engine.admission.admit(owner) {
-        Ok(admitted) => Ok((Arc::clone(engine), Arc::clone(protected), admitted)),
-        Err(limit) => Err(Route::Reject(limit.reject(procedure))),
+    let next = if has_key_field { Next::FindKey(key, caller) } else { Next::Decided(decide(protected, key, caller)) };
+    let next = match next {
+        Next::Decided(Decision::PassThrough) => return Route::PassThrough,
+        Next::Decided(Decision::Reject(rejection)) => return Route::Reject(rejection),
+        next => next,
     };
-    let route = if has_key_field {
-        admit().map(|(engine, protected, admitted)| Route::FindKey { engine, protected, key, caller, admitted })
-    } else {
-        match decide(protected, key, caller) {
-            Decision::PassThrough => Ok(Route::PassThrough),
-            Decision::Protect(key, caller) => {
-                admit().map(|(engine, protected, admitted)| Route::Protect { engine, protected, key, caller, admitted })
-            }
-            Decision::Reject(rejection) => Ok(Route::Reject(rejection)),
-            Decision::WithoutKey(caller) => {
-                admit().map(|(engine, protected, admitted)| Route::WithoutKey { engine, protected, caller, admitted })
-            }
-        }
+    let admitted = match engine.admission.admit(owner) {
+        Ok(admitted) => admitted,
+        Err(limit) => return Route::Reject(limit.reject(procedure)),
     };
-    route.unwrap_or_else(|refused| refused)
+    let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
+    match next {
+        Next::Decided(Decision::PassThrough) => Route::PassThrough,
+        Next::Decided(Decision::Protect(key, caller)) => Route::Protect { engine, protected, key, caller, admitted },
+        Next::Decided(Decision::Reject(rejection)) => Route::Reject(rejection),
+        Next::Decided(Decision::WithoutKey(caller)) => Route::WithoutKey { engine, protected, caller, admitted },
+        Next::FindKey(key, caller) => Route::FindKey { engine, protected, key, caller, admitted },
+    }
+}
+
+/// What follows from the head of a request.
+enum Next {
+    Decided(Decision),
+    FindKey(Option<IdempotencyKey>, Option<KnownCaller>),
 }
 
 /// The decision on a call whose key is known, if it has one.
