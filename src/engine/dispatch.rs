@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::Either;
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
@@ -40,7 +41,10 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         && let Some(recorded) = engine.replay_cache.get(&call)
     {
         call.procedure.telemetry().cache_hit();
-        return Some(Ok(replay::give(&engine, &call, recorded).await));
+        return Some(Ok(match replay::give(&engine, &call, recorded) {
+            Either::Left(response) => response,
+            Either::Right(asked) => asked.await,
+        }));
     }
     if call.procedure.policies().on_in_progress == InProgressPolicy::Abort {
         let Some(task) = spawn(&engine, Arc::clone(&call), handler, None, admitted) else {
@@ -65,7 +69,10 @@ pub(crate) async fn dispatch<E: Send + 'static>(
         let shutting_down = engine.tracker.shutting_down();
         match shutting_down.run_until_cancelled(Box::pin(timeout_at(deadline, published))).await {
             Some(Ok(Some(recorded))) => {
-                return Some(Ok(replay::give(&engine, &call, Recorded::clone(&recorded)).await));
+                return Some(Ok(match replay::give(&engine, &call, Recorded::clone(&recorded)) {
+                    Either::Left(response) => response,
+                    Either::Right(asked) => asked.await,
+                }));
             }
             // The leader failed, and the key is free: one of its followers leads now.
             Some(Ok(None)) => {}

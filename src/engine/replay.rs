@@ -2,7 +2,10 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use futures_util::FutureExt as _;
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Either},
+};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -52,12 +55,21 @@ pub(super) async fn answer<E>(
     }
 }
 
-/// Answers a call with a record that is known already.
-pub(super) async fn give(engine: &Engine, call: &Call, recorded: Recorded) -> UnaryResponse {
-    match engine.replay_hooks.authorize(call, recorded.resource).await {
-        Ok(()) => recorded.replay(call),
-        Err(status) => UnaryResponse::failed(status),
-    }
+/// Answers a call with a record that is known already: at once, unless the application has to be asked.
+pub(super) fn give<'a>(
+    engine: &'a Engine,
+    call: &'a Call,
+    recorded: Recorded,
+) -> Either<UnaryResponse, BoxFuture<'a, UnaryResponse>> {
+    let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource) else {
+        return Either::Left(recorded.replay(call));
+    };
+    Either::Right(Box::pin(async move {
+        match asked.await {
+            Ok(()) => recorded.replay(call),
+            Err(status) => UnaryResponse::failed(status),
+        }
+    }))
 }
 
 /// Asks the application whether the call may be answered, and for what the record does not hold: the status, and the
@@ -67,9 +79,14 @@ async fn restore(
     call: &Call,
     replay: &Replay,
 ) -> Result<(IdempotencyStatus, Option<StoredResponse>), Status> {
-    engine.replay_hooks.authorize(call, replay.resource).await?;
+    if let Some(asked) = engine.replay_hooks.authorize(call, replay.resource) {
+        asked.await?;
+    }
     let rebuilt = match replay.response {
-        StoredResponse::NotStored => engine.replay_hooks.rebuild(call, replay.resource).await.transpose()?,
+        StoredResponse::NotStored => match engine.replay_hooks.rebuild(call, replay.resource) {
+            Some(asked) => Some(asked.await?),
+            None => None,
+        },
         _ => None,
     };
     let response = rebuilt.map(|message| StoredResponse::Message(StoredMessage { message, metadata: None }));

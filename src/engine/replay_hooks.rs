@@ -63,27 +63,36 @@ impl ReplayHooks {
         self.rebuilders.contains_key(path)
     }
 
-    /// Asks whether this call may be answered with the replay of a call that created this resource.
-    pub(super) async fn authorize(&self, call: &Call, resource: Option<Uuid>) -> Result<(), Status> {
+    /// Asks whether this call may be answered with the replay of a call that created this resource; `None` if it may without
+    /// a question. Boxed, so that it takes no memory while a handler runs.
+    pub(super) fn authorize<'a>(
+        &'a self,
+        call: &'a Call,
+        resource: Option<Uuid>,
+    ) -> Option<BoxFuture<'a, Result<(), Status>>> {
         let path = call.procedure.path();
-        let Some(authorizer) = self.authorizers.get(path).or(self.authorizer.as_ref()) else { return Ok(()) };
-        // A recovery, which answers nobody.
-        let Some(caller) = call.caller.clone() else { return Ok(()) };
+        let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
+        // Without a caller it is a recovery, which answers nobody.
+        let caller = call.caller.clone()?;
         let request = ReplayRequest {
             caller,
             key: call.reservation.key,
             procedure: path.to_owned(),
             resource: resource_of(call, resource),
         };
-        self.ask(call, "authorizer", || authorizer.authorize(request)).await
+        Some(Box::pin(self.ask(call, "authorizer", || authorizer.authorize(request))))
     }
 
-    /// Makes the message of a replay; `None` if the procedure's replays are copies.
-    pub(super) async fn rebuild(&self, call: &Call, resource: Option<Uuid>) -> Option<Result<Bytes, Status>> {
+    /// Makes the message of a replay; `None` if the procedure's replays are copies. Boxed, likewise.
+    pub(super) fn rebuild<'a>(
+        &'a self,
+        call: &'a Call,
+        resource: Option<Uuid>,
+    ) -> Option<BoxFuture<'a, Result<Bytes, Status>>> {
         let rebuilder = self.rebuilders.get(call.procedure.path())?;
         let (caller, resource) = (call.caller.clone()?, resource_of(call, resource)?);
         let request = RebuildRequest { caller, key: call.reservation.key, resource };
-        Some(self.ask(call, "rebuilder", || rebuilder.rebuild(request)).await)
+        Some(Box::pin(self.ask(call, "rebuilder", || rebuilder.rebuild(request))))
     }
 
     /// Waits for a hook. A hook that panics or takes too long fails the replay.
@@ -93,7 +102,7 @@ impl ReplayHooks {
         hook: &'static str,
         asked: impl FnOnce() -> BoxFuture<'a, Result<T, Status>>,
     ) -> Result<T, Status> {
-        let asked = Box::pin(AssertUnwindSafe(async { asked().await }).catch_unwind());
+        let asked = AssertUnwindSafe(async { asked().await }).catch_unwind();
         let (status, problem) = match timeout(self.timeout, asked).await {
             Ok(Ok(Ok(answer))) => return Ok(answer),
             Ok(Ok(Err(status))) => (status, None),

@@ -14,7 +14,7 @@ const CALLS: usize = 1000;
 
 /// The bytes that the layer may hold for a call while its handler runs, including the handler's own task and the record of a
 /// store in memory.
-const BOUND: f64 = 4608.0;
+const BOUND: f64 = 5120.0;
 
 /// The bytes that each of many calls holds while all their handlers run, from the head of its request to the handler's
 /// own.
