@@ -17,7 +17,6 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{
     Status,
     body::Body,
-    metadata::{Ascii, MetadataValue},
     server::NamedService,
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
@@ -153,18 +152,23 @@ async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
     Ok(client)
 }
 
-/// Authenticates every call as one of two users, as its key says: one user has at most half of the transactions.
+/// Authenticates every call as [`user`] of its key; one user has at most half of the transactions.
 #[derive(Clone, Copy)]
 struct TwoUsers;
 
 impl tonic::service::Interceptor for TwoUsers {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
-        let is_even = |key: &MetadataValue<Ascii>| key.as_bytes().last().is_some_and(|digit| digit.is_multiple_of(2));
-        let user = if request.metadata().get("idempotency-key").is_some_and(is_even) { ALICE } else { BOB };
+        let key = request.metadata().get("idempotency-key").and_then(|key| Uuid::try_parse_ascii(key.as_bytes()).ok());
+        let user = user(key.ok_or_else(|| Status::invalid_argument("no key"))?);
         request.extensions_mut().insert(Caller { user });
         request.extensions_mut().insert(UserId::new(user));
         Ok(request)
     }
+}
+
+/// The user who calls with this key: one of two, as the last bit of the key says.
+pub(crate) fn user(key: Uuid) -> Uuid {
+    if key.as_u128().is_multiple_of(2) { ALICE } else { BOB }
 }
 
 fn authenticated<S>(service: S) -> Routes

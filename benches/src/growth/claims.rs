@@ -30,7 +30,11 @@ impl Claims {
             let mut of_table = Vec::new();
             for subject in Subject::ALL {
                 let (caller, load) = subject.caller(table, &keys).await?;
+                let projects = table.projects().await?;
                 load.run_for(context.time(Duration::from_millis(500)), &caller, &table.world.processes).await?;
+                if subject.is_replay() && table.projects().await? != projects {
+                    return Err(format!("{}: not every call was a replay", subject.name()).into());
+                }
                 of_table.push((caller, load));
             }
             callers.push(of_table);

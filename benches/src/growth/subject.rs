@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use organization::ALICE;
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::{
     KeyId, OwnerId,
@@ -17,7 +16,7 @@ use crate::{
     database::{
         contender::{RESERVED, TRANSACTIONAL},
         load::{Client, Keys, Load},
-        world::Served,
+        world::{Served, user},
     },
 };
 
@@ -49,6 +48,10 @@ impl Subject {
         }
     }
 
+    pub(super) fn is_replay(self) -> bool {
+        matches!(self, Self::ReplayReserved | Self::ReplayTransactional)
+    }
+
     /// Returns the client and the load of this kind of call; replays use the given keys.
     pub(super) async fn caller(self, table: &Table, keys: &Arc<[Uuid]>) -> Result<(Caller, Load), Error> {
         let address = table.world.address()?;
@@ -64,10 +67,7 @@ impl Subject {
                 Caller::Service(Served::start(table.world.routes(TRANSACTIONAL, address)?).await?)
             }
         };
-        let keys = match self {
-            Self::Claim | Self::FirstReserved | Self::FirstTransactional => Keys::New,
-            Self::ReplayReserved | Self::ReplayTransactional => Keys::Recorded(Arc::clone(keys)),
-        };
+        let keys = if self.is_replay() { Keys::Recorded(Arc::clone(keys)) } else { Keys::New };
         Ok((caller, Load { concurrency: CONCURRENCY, keys, payload: PAYLOAD }))
     }
 }
@@ -92,8 +92,8 @@ async fn acquire(store: &PostgresStore, key: Uuid) -> Result<(), Error> {
     const MINUTES: Duration = Duration::from_secs(5 * 60);
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let claim = Claim {
-        reservation: Reservation::new(OwnerId::new(ALICE), KeyId::new(key)),
-        session: CallSession { user: Some(ALICE), settings: None },
+        reservation: Reservation::new(OwnerId::new(user(key)), KeyId::new(key)),
+        session: CallSession { user: Some(user(key)), settings: None },
         procedure: "/benchmarks.database.v1.ProjectService/CreateProject".to_owned(),
         request: RequestHash::from([7; 32]).into(),
         lease: MINUTES,

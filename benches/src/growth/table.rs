@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use organization::ALICE;
+use organization::{ALICE, BOB};
 use tokio_postgres::{Client, types::Type};
 use uuid::Uuid;
 
@@ -102,14 +102,19 @@ impl Table {
         Ok(Size { table: row.try_get(0)?, indexes: row.try_get(1)?, unique_index: row.try_get(2)? })
     }
 
-    /// Returns keys of the caller's rows from all over the table, in random order.
+    /// Returns keys of the callers' rows from all over the table, in random order.
     pub(super) async fn keys(&self) -> Result<Vec<Uuid>, Error> {
         const KEYS: &str = "SELECT idempotency_key FROM tenant.idempotency_keys TABLESAMPLE SYSTEM ($1::float8) \
-             WHERE user_id = $2 ORDER BY random() LIMIT 20000";
+             WHERE user_id IN ($2, $3) ORDER BY random() LIMIT 20000";
         const ENOUGH: f64 = 2e6;
         let percent = (100.0 * ENOUGH / self.rows as f64).min(100.0);
-        let rows = self.world.superuser().query(KEYS, &[&percent, &ALICE]).await?;
+        let rows = self.world.superuser().query(KEYS, &[&percent, &ALICE, &BOB]).await?;
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// Returns the number of projects that calls have created.
+    pub(super) async fn projects(&self) -> Result<i64, Error> {
+        Ok(self.world.superuser().query_one("SELECT count(*) FROM tenant.projects", &[]).await?.try_get(0)?)
     }
 
     /// Returns the number of images of whole pages that the server has logged.
@@ -139,6 +144,8 @@ async fn copy(writer: &Client, rows: Range<u64>, all: u64, which: Rows) -> Resul
                 (&i64::try_from(rows.end)?, Type::INT8),
                 (&(all as f64), Type::FLOAT8),
                 (&first_expires, Type::TIMESTAMPTZ),
+                (&ALICE, Type::UUID),
+                (&BOB, Type::UUID),
             ],
         )
         .await?;
