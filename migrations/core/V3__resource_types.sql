@@ -129,6 +129,8 @@ BEGIN
         ) RETURNS void
         LANGUAGE plpgsql
         SET search_path = pg_catalog, pg_temp AS $commit$
+        DECLARE
+            v_set text; -- an assignment costs less than PERFORM
         BEGIN
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
                 RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
@@ -137,7 +139,7 @@ BEGIN
                 RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
                     USING ERRCODE = 'TI002';
             END IF;
-            PERFORM set_config('idempotency.owner', p_user::text, true);
+            v_set := set_config('idempotency.owner', p_user::text, true);
 
             FOR v_round IN 1..2 LOOP
                 INSERT INTO tenant.idempotency_keys

@@ -35,19 +35,26 @@ RETURN hashtextextended(
     encode(sha256(tenant.idempotency_seed() || uuid_send(p_user) || uuid_send(p_key)), 'hex') COLLATE "C", 0
 );
 
--- Returns the numbers of a request, one for each of its hashes: the lower half is of the hash, the upper half of the
--- procedure, and its lowest bit says whether there are two numbers.
+-- Returns the number of a request by one of its hashes: the lower half is of the hash, the upper half of the procedure, and
+-- its lowest bit says whether there are two numbers.
+CREATE OR REPLACE FUNCTION tenant.idempotency_request_id(p_procedure text, p_hash bytea, p_one_of_two boolean) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((hashtext(p_procedure COLLATE "C") & 65534) << 16)
+       | (p_one_of_two::integer << 16)
+       | (get_byte(p_hash, 0) << 8)
+       | get_byte(p_hash, 1);
+
+-- Returns the numbers of a request, one for each of its hashes.
 CREATE OR REPLACE FUNCTION tenant.idempotency_request_ids(p_procedure text, p_request_hash bytea, p_arrival_hash bytea)
 RETURNS integer[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ARRAY(
-    SELECT ((hashtext(p_procedure COLLATE "C") & 65534) << 16)
-           | ((p_arrival_hash IS NOT NULL)::integer << 16)
-           | (get_byte(h.hash, 0) << 8)
-           | get_byte(h.hash, 1)
-    FROM unnest(ARRAY[p_request_hash, p_arrival_hash]) h (hash)
-    WHERE h.hash IS NOT NULL
-);
+RETURN CASE
+    WHEN p_arrival_hash IS NULL THEN ARRAY[tenant.idempotency_request_id(p_procedure, p_request_hash, false)]
+    ELSE ARRAY[
+        tenant.idempotency_request_id(p_procedure, p_request_hash, true),
+        tenant.idempotency_request_id(p_procedure, p_arrival_hash, true)
+    ]
+END;
 
 -- Compares the request with these numbers with the one whose handler runs in the transaction that holds a key's lock:
 -- 'running' if they are the same, 'running_procedure' or 'running_request' for the part that differs; 'running' if it cannot
@@ -101,9 +108,9 @@ RETURN set_config(
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
--- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; the token, by which
--- tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time that the
--- transaction may be idle before the server ends it.
+-- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the
+-- token, by which tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time
+-- that the transaction may be idle before the server ends it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,
@@ -136,17 +143,15 @@ SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_requests CONSTANT integer[] := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
     v_held boolean := pg_try_advisory_xact_lock(v_lock);
+    v_requests integer[];
     v_policy text;
     v_seen text;
     v_set text; -- an assignment costs less than PERFORM
     v_status record;
 BEGIN
     v_set := set_config('idempotency.owner', p_user::text, true)
-          || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true)
-          || set_config('app.idempotency_token', p_token::text, true)
-          || tenant.idempotency_limit_idle(p_idle);
+          || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
@@ -164,7 +169,9 @@ BEGIN
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
-        state := tenant.idempotency_holder(v_lock, v_requests);
+        state := tenant.idempotency_holder(
+            v_lock, tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash)
+        );
         lease_left_ms := 1000 * p_idle;
         RETURN;
     END IF;
@@ -187,8 +194,10 @@ BEGIN
     END IF;
 
     IF state IN ('acquired', 'taken_over') THEN
-        PERFORM pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, r.request)
-        FROM unnest(v_requests) AS r (request);
+        v_set := set_config('app.idempotency_token', p_token::text, true) || tenant.idempotency_limit_idle(p_idle);
+        v_requests := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
+        v_held := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[1])
+               AND (v_requests[2] IS NULL OR pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[2]));
     END IF;
 END
 $begin$;
