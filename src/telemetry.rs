@@ -111,7 +111,7 @@ pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
 }
 
 /// Counts a call that waited for a transaction in vain.
-#[cfg(feature = "postgres")]
+#[cfg(feature = "sql")]
 pub(crate) fn transaction_refused(cause: &'static str) {
     counter!("idempotency_transactions_refused_total", "cause" => cause).increment(1);
     tracing::warn!(cause, "refused a transaction: as many are open as there may be");

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tonic::Status;
+
 use super::{
     call::Call,
     disposition::{self, Disposition},
@@ -37,11 +39,14 @@ pub(super) async fn settle<E>(
             record::record(engine, call, disposition, lease).await;
             outcome.response
         }
-        HeldKey::Transaction(transaction) => match end(call, transaction, disposition).await {
-            Ended::AsAnswered => outcome.response,
-            Ended::Refused(rejection) => return call.reject(rejection),
-            Ended::Superseded => return replay::look_again(engine, call).await,
-        },
+        HeldKey::Transaction(transaction) => {
+            let error = outcome.response.as_ref().ok().and_then(UnaryResponse::error);
+            match end(call, transaction, disposition, error).await {
+                Ended::AsAnswered => outcome.response,
+                Ended::Refused(rejection) => return call.reject(rejection),
+                Ended::Superseded => return replay::look_again(engine, call).await,
+            }
+        }
     };
     if let (Some(leader), Some(recorded)) = (leader, recorded) {
         leader.publish(&recorded);
@@ -72,9 +77,14 @@ enum Ended {
 }
 
 /// Commits a transaction, or rolls it back.
-async fn end(call: &Call, transaction: Box<dyn StoreTransaction>, disposition: Disposition) -> Ended {
+async fn end(
+    call: &Call,
+    transaction: Box<dyn StoreTransaction>,
+    disposition: Disposition,
+    error: Option<&Status>,
+) -> Ended {
     // First: whatever the handler makes of a conflict, the call may succeed if it is tried again.
-    if transaction.is_in_conflict() {
+    if transaction.is_in_conflict(error) {
         transaction.roll_back().await;
         return Ended::Refused(Rejection::Conflict);
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run_without_key<E>(
     };
     transaction.hand_out(handler.extensions_mut());
     let response = handler.run().await;
-    if transaction.is_in_conflict() {
+    if transaction.is_in_conflict(response.as_ref().ok().and_then(UnaryResponse::error)) {
         transaction.roll_back().await;
         return Ok(reject(procedure, Rejection::Conflict));
     }

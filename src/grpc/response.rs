@@ -136,6 +136,11 @@ impl UnaryResponse {
     }
 
     /// Returns the status, from the trailers or, in a response without a body, from the headers.
+    /// Returns the error that a tonic handler has answered with, with its sources.
+    pub(crate) fn error(&self) -> Option<&Status> {
+        self.parts.extensions.get()
+    }
+
     pub(crate) fn status(&self) -> Status {
         let status = Status::from_header_map(&self.trailers).or_else(|| Status::from_header_map(&self.parts.headers));
         status.unwrap_or_else(|| Status::unknown("the response has no grpc-status"))

@@ -1,6 +1,7 @@
 //! Stores of records: the trait [`Store`], and two implementations.
 //!
-//! `PostgresStore` (feature `postgres`) keeps records in PostgreSQL. [`MemoryStore`] keeps them in the process, for
+//! `PostgresStore` (feature `postgres`) keeps records in PostgreSQL. `SqlStore` (feature `sql`) is the same on any [driver](`driver`).
+//! [`MemoryStore`] keeps them in the process, for
 //! tests and first steps. A store of your own implements [`Store`] and has to pass the tests in `conformance` (feature
 //! `conformance`).
 
@@ -15,6 +16,8 @@ pub(crate) mod postgres;
 mod resource;
 mod schema;
 mod session;
+#[cfg(feature = "sql")]
+mod sql;
 mod status_from_store;
 #[expect(clippy::module_inception, reason = "the trait itself")]
 mod store;
@@ -25,9 +28,11 @@ pub use protobuf_canonical::{RequestHash, RequestHashes};
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{
-    CopyInSink, CopyOutStream, PostgresStore, Savepoint, SetupProblem, TransactionError, TransactionErrorKind,
-    VerifyError,
+    CopyInSink, CopyOutStream, Deadpool, DeadpoolConnection, PostgresStore, Savepoint,
+    TransactionError, TransactionSession,
 };
+#[cfg(feature = "sql")]
+pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
 pub(crate) use self::{erased::DynStore, session::InvalidSetting};
 pub use self::{
     error::{StoreError, StoreErrorKind},

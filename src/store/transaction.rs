@@ -2,6 +2,8 @@
 
 use std::{fmt, pin::Pin, time::Duration};
 
+use tonic::Status;
+
 use super::{ClaimOutcome, Completion, StoreError};
 use crate::policy::{Isolation, Policies};
 
@@ -51,7 +53,10 @@ pub trait StoreTransaction: fmt::Debug + Send {
 
     /// Returns whether a statement has lost against another transaction: the same call may succeed later. Then the
     /// engine rolls back, whatever the handler answers. Apart from statements that were rolled back alone.
-    fn is_in_conflict(&self) -> bool;
+    ///
+    /// `answer` is the error that the handler has answered with, with its sources, for a store that cannot see the statements of
+    /// handlers.
+    fn is_in_conflict(&self, answer: Option<&Status>) -> bool;
 
     /// Invalidates the handler's handle, and commits. One network round trip.
     ///

@@ -1,17 +1,20 @@
-//! Statements, parsed each time or prepared.
+//! Statements, parsed each time or prepared, their parameters and their rows.
 
-use std::{error, fmt};
+use std::error::Error as StdError;
 
 use bytes::BytesMut;
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::{
     Error, Row,
-    error::SqlState,
-    types::{Format, IsNull, ToSql, Type},
+    types::{IsNull, ToSql, Type, to_sql_checked},
 };
 
-/// The parameters of a statement, with their types.
-pub(super) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
+use crate::store::driver::{DriverError, Statement, Value};
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// The SQLSTATEs of a prepared statement whose function was replaced, and of one that the server has forgotten.
+const STALE: [&str; 2] = ["0A000", "26000"];
 
 /// How a store sends its statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,77 +32,90 @@ impl Statements {
     pub(super) async fn ready<'a>(
         self,
         connection: &ClientWrapper,
-        sql: &'a str,
-        parameters: Parameters<'a>,
-    ) -> Result<Statement<'a>, Error> {
+        statement: Statement<'a>,
+    ) -> Result<Prepared<'a>, Error> {
+        let Statement { sql, parameters } = statement;
         if self == Self::Parsed {
-            return Ok(Statement::Parsed { sql, parameters });
+            let parameters = parameters.iter().map(|value| (value as _, type_of(value))).collect();
+            return Ok(Prepared::Not { sql, parameters });
         }
-        let types: Vec<_> = parameters.iter().map(|(_, parameter)| parameter.clone()).collect();
-        let prepared = connection.prepare_typed_cached(sql, &types).await?;
-        Ok(Statement::Prepared { prepared, values: parameters.iter().map(|(value, _)| Unlogged(*value)).collect() })
+        let types: Vec<_> = parameters.iter().map(type_of).collect();
+        let statement = connection.prepare_typed_cached(sql, &types).await?;
+        Ok(Prepared::Here { statement, parameters: parameters.iter().map(|value| value as _).collect() })
     }
+}
 
-    /// Returns whether a statement failed only because it is stale: its function was replaced, or the server has
-    /// forgotten it.
-    pub(super) fn are_stale(self, error: &Error) -> bool {
-        const STALE: [&SqlState; 2] = [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME];
-        self == Self::Prepared && error.code().is_some_and(|code| STALE.contains(&code))
-    }
+/// Returns whether a statement failed only because it is stale.
+pub(super) fn is_stale(error: &DriverError) -> bool {
+    error.code().is_some_and(|code| STALE.contains(&code))
 }
 
 /// A statement that is ready to be sent.
-pub(super) enum Statement<'a> {
-    Parsed { sql: &'a str, parameters: Parameters<'a> },
-    Prepared { prepared: tokio_postgres::Statement, values: Vec<Unlogged<'a>> },
+pub(super) enum Prepared<'a> {
+    Not { sql: &'a str, parameters: Vec<(&'a (dyn ToSql + Sync), Type)> },
+    Here { statement: tokio_postgres::Statement, parameters: Vec<&'a (dyn ToSql + Sync)> },
 }
 
-impl Statement<'_> {
+impl Prepared<'_> {
     pub(super) async fn query(&self, connection: &ClientWrapper) -> Result<Vec<Row>, Error> {
         match self {
-            Self::Parsed { sql, parameters } => connection.query_typed(sql, parameters).await,
-            Self::Prepared { prepared, values } => connection.query(prepared, &parameters(values)).await,
+            Self::Not { sql, parameters } => connection.query_typed(sql, parameters).await,
+            Self::Here { statement, parameters } => connection.query(statement, parameters).await,
         }
     }
+}
 
-    pub(super) async fn query_one(&self, connection: &ClientWrapper) -> Result<Row, Error> {
+fn type_of(value: &Value<'_>) -> Type {
+    match value {
+        Value::BigInt(_) => Type::INT8,
+        Value::Bool(_) => Type::BOOL,
+        Value::Bytes(_) => Type::BYTEA,
+        Value::Double(_) => Type::FLOAT8,
+        Value::Int(_) => Type::INT4,
+        Value::Text(_) => Type::TEXT,
+        Value::Texts(_) => Type::TEXT_ARRAY,
+        Value::Uuid(_) => Type::UUID,
+    }
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
         match self {
-            Self::Parsed { sql, parameters } => connection.query_typed_one(sql, parameters).await,
-            Self::Prepared { prepared, values } => connection.query_one(prepared, &parameters(values)).await,
+            Self::BigInt(value) => value.to_sql(ty, out),
+            Self::Bool(value) => value.to_sql(ty, out),
+            Self::Bytes(value) => value.to_sql(ty, out),
+            Self::Double(value) => value.to_sql(ty, out),
+            Self::Int(value) => value.to_sql(ty, out),
+            Self::Text(value) => value.to_sql(ty, out),
+            Self::Texts(value) => value.to_sql(ty, out),
+            Self::Uuid(value) => value.to_sql(ty, out),
         }
     }
-}
 
-fn parameters<'a>(values: &'a [Unlogged<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
-    values.iter().map(|value| value as _).collect()
-}
-
-/// A parameter that is not shown by `Debug`: tokio-postgres logs the parameters of prepared statements (level debug), and
-/// they hold keys and responses.
-#[derive(Clone, Copy)]
-pub(super) struct Unlogged<'a>(&'a (dyn ToSql + Sync));
-
-impl fmt::Debug for Unlogged<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("_")
-    }
-}
-
-impl ToSql for Unlogged<'_> {
-    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn error::Error + Sync + Send>> {
-        self.to_sql_checked(ty, out)
-    }
-
-    /// The parameter itself is checked in [`to_sql_checked`](Self::to_sql_checked).
+    /// The statements are the store's own, and are sent with the types of their parameters.
     fn accepts(_: &Type) -> bool {
         true
     }
 
-    fn to_sql_checked(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn error::Error + Sync + Send>> {
-        self.0.to_sql_checked(ty, out)
-    }
+    to_sql_checked!();
+}
 
-    fn encode_format(&self, ty: &Type) -> Format {
-        self.0.encode_format(ty)
-    }
+/// Reads a column.
+pub(super) fn value<'a>(row: &'a Row, column: &str) -> Result<Value<'a>, BoxError> {
+    let (index, described) = row
+        .columns()
+        .iter()
+        .enumerate()
+        .find(|(_, described)| described.name() == column)
+        .ok_or_else(|| format!("there is no column {column}"))?;
+    Ok(match *described.type_() {
+        Type::BOOL => Value::Bool(row.try_get(index)?),
+        Type::BYTEA => Value::Bytes(row.try_get(index)?),
+        Type::FLOAT8 => Value::Double(row.try_get(index)?),
+        Type::INT4 => Value::Int(row.try_get(index)?),
+        Type::INT8 => Value::BigInt(row.try_get(index)?),
+        Type::TEXT => Value::Text(row.try_get(index)?),
+        Type::UUID => Value::Uuid(row.try_get(index)?),
+        ref other => return Err(format!("the column {column} has the type {other}").into()),
+    })
 }

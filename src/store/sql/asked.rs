@@ -1,16 +1,21 @@
 //! A connection that was asked something.
 
-use std::{fmt, ops::Deref};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
-use deadpool_postgres::{ClientWrapper, Object, PoolError};
 use tokio::{
     runtime::Handle,
     sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
-use tokio_postgres::Error;
 
-use super::{fault::Fault, progress::Progress};
+use super::{
+    driver::{AcquireError, Connection as _, Driver, DriverError},
+    fault::Fault,
+    progress::Progress,
+};
 
 /// What brings a connection back into its first state, once its statements are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +29,26 @@ pub(super) enum Reset {
 ///
 /// Dropped, it is given back to its pool once the answer is there, and closed if none is there at the operation's
 /// deadline.
-pub(super) struct Asked<'a> {
-    connection: Option<Object>,
+pub(super) struct Asked<'a, D: Driver> {
+    connection: Option<D::Connection>,
     progress: &'a Progress,
     reset: Reset,
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn new(connection: Object, reset: Reset, progress: &'a Progress) -> Self {
+impl<'a, D: Driver> Asked<'a, D> {
+    pub(super) fn new(connection: D::Connection, reset: Reset, progress: &'a Progress) -> Self {
         Self { connection: Some(connection), progress, reset }
     }
 
     /// Takes the connection out.
-    pub(super) fn into_connection(mut self) -> Object {
+    pub(super) fn into_connection(mut self) -> D::Connection {
         self.connection.take().expect("only this and `drop` take it out, and both consume it")
     }
 
     /// Handles the error of the last statement: closes the connection if it must not be used again.
-    pub(super) fn failed(self, error: Error) -> Failure {
+    pub(super) fn failed(self, error: DriverError) -> Failure {
         if Fault::of(&error).spoils_connection() {
-            close(self.into_connection());
+            self.into_connection().close();
         } else if self.reset == Reset::Nothing {
             drop(self.into_connection());
         }
@@ -51,30 +56,36 @@ impl<'a> Asked<'a> {
     }
 
     /// Sends nothing, and notes if there is an answer: the server can be asked.
-    pub(super) async fn look_whether_it_answers(&self) {
-        if self.batch_execute("").await.is_ok() {
+    pub(super) async fn look_whether_it_answers(&mut self) {
+        if self.execute("").await.is_ok() {
             self.progress.server_answers();
         }
     }
 }
 
-impl Deref for Asked<'_> {
-    type Target = ClientWrapper;
+impl<D: Driver> Deref for Asked<'_, D> {
+    type Target = D::Connection;
 
-    fn deref(&self) -> &ClientWrapper {
+    fn deref(&self) -> &D::Connection {
         self.connection.as_ref().expect("only `into_connection` and `drop` take it out, and both consume this")
     }
 }
 
-impl Drop for Asked<'_> {
+impl<D: Driver> DerefMut for Asked<'_, D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.connection.as_mut().expect("only `into_connection` and `drop` take it out, and both consume this")
+    }
+}
+
+impl<D: Driver> Drop for Asked<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         match Handle::try_current() {
             Ok(runtime) if !self.progress.closes_connections() => {
                 let (deadline, overdue) = (self.progress.deadline(), self.progress.take_overdue_status());
-                runtime.spawn(give_back(connection, self.reset, deadline, overdue));
+                runtime.spawn(give_back::<D>(connection, self.reset, deadline, overdue));
             }
-            _ => close(connection),
+            _ => connection.close(),
         }
     }
 }
@@ -83,12 +94,12 @@ impl Drop for Asked<'_> {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// There was no connection for it.
-    NoConnection(PoolError),
+    NoConnection(AcquireError),
     /// Its statement failed.
-    Statement(Error),
+    Statement(DriverError),
 }
 
-impl fmt::Debug for Asked<'_> {
+impl<D: Driver> fmt::Debug for Asked<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("reset", &self.reset).finish_non_exhaustive()
     }
@@ -96,16 +107,19 @@ impl fmt::Debug for Asked<'_> {
 
 /// Waits until everything that was sent is answered, and gives the connection back to its pool; closes it if that takes
 /// too long. Answers come in the order of the statements.
-async fn give_back(connection: Object, reset: Reset, deadline: Instant, _overdue: Option<OwnedSemaphorePermit>) {
-    let last = match reset {
-        Reset::Nothing => "",
-        Reset::RollBack => "ROLLBACK",
+async fn give_back<D: Driver>(
+    mut connection: D::Connection,
+    reset: Reset,
+    deadline: Instant,
+    _overdue: Option<OwnedSemaphorePermit>,
+) {
+    let reset = async {
+        match reset {
+            Reset::Nothing => connection.execute("").await,
+            Reset::RollBack => connection.roll_back().await,
+        }
     };
-    if !matches!(timeout_at(deadline, connection.batch_execute(last)).await, Ok(Ok(()))) {
-        close(connection);
+    if !matches!(timeout_at(deadline, reset).await, Ok(Ok(()))) {
+        connection.close();
     }
-}
-
-fn close(connection: Object) {
-    drop(Object::take(connection));
 }

@@ -1,14 +1,12 @@
 //! The claim of a key outside of a transaction, and a look at it.
 
-use tokio_postgres::types::{ToSql, Type};
-
 use super::{
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
+    driver::{Driver, Statement, Value},
     operation::{Attempt, Operation},
     query::only_row,
     row::claim_outcome,
-    statement::Parameters,
 };
 use crate::{
     policy::EffectPolicy,
@@ -16,41 +14,42 @@ use crate::{
 };
 
 /// Claims the key.
-pub(super) async fn claim(connections: &Connections, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+pub(super) async fn claim<D: Driver>(connections: &Connections<D>, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
     let ask = |attempt: Attempt| async move {
-        let parameters: Parameters<'_> = &[
-            (claim.reservation.owner.as_uuid(), Type::UUID),
-            (claim.reservation.key.as_uuid(), Type::UUID),
-            (&claim.reservation.token, Type::UUID),
-            (&claim.procedure, Type::TEXT),
-            (&request_hash(&claim.request), Type::BYTEA),
-            (&arrival_hash(&claim.request), Type::BYTEA),
-            (&claim.lease.as_secs_f64(), Type::FLOAT8),
-            (&claim.retention.as_secs_f64(), Type::FLOAT8),
-            (&on_lease_ended(claim), Type::TEXT),
-            (&on_foreign_reservation(claim), Type::TEXT),
-            (&attempt.status_of(claim), Type::TEXT),
-            (&(claim.effect == EffectPolicy::SameServer), Type::BOOL),
-            (&claim.session.user, Type::UUID),
-            (&settings(&claim.session), Type::TEXT_ARRAY),
+        let parameters = &[
+            (*claim.reservation.owner.as_uuid()).into(),
+            (*claim.reservation.key.as_uuid()).into(),
+            claim.reservation.token.into(),
+            claim.procedure.as_str().into(),
+            request_hash(&claim.request).into(),
+            arrival_hash(&claim.request).into(),
+            claim.lease.as_secs_f64().into(),
+            claim.retention.as_secs_f64().into(),
+            on_lease_ended(claim).into(),
+            on_foreign_reservation(claim).into(),
+            attempt.status_of(claim).into(),
+            (claim.effect == EffectPolicy::SameServer).into(),
+            claim.session.user.into(),
+            settings(&claim.session).into(),
         ];
-        Ok((operation.query(attempt, &connections.sql().claim, parameters).await?, attempt))
+        Ok((operation.query(attempt, Statement { sql: &connections.sql().claim, parameters }).await?, attempt))
     };
     let (rows, attempt) = operation.run(ask, |_| true).await?;
     claim_outcome(claim, &only_row(rows)?, attempt.with_status)
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
-pub(super) async fn look(
-    connections: &Connections,
+pub(super) async fn look<D: Driver>(
+    connections: &Connections<D>,
     claim: &Claim,
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
     let ask = |attempt| async move {
         let begin = Begin::new(claim, options, attempt);
-        Ok((operation.query(attempt, &connections.sql().begin, &begin.parameters()).await?, attempt))
+        let statement = Statement { sql: &connections.sql().begin, parameters: &begin.parameters() };
+        Ok((operation.query(attempt, statement).await?, attempt))
     };
     let (rows, attempt) = operation.run(ask, |_| true).await?;
     claim_outcome(claim, &only_row(rows)?, attempt.with_status)
@@ -84,21 +83,21 @@ impl<'a> Begin<'a> {
         }
     }
 
-    pub(super) fn parameters(&self) -> [(&(dyn ToSql + Sync), Type); 13] {
+    pub(super) fn parameters(&self) -> [Value<'_>; 13] {
         [
-            (self.claim.reservation.owner.as_uuid(), Type::UUID),
-            (self.claim.reservation.key.as_uuid(), Type::UUID),
-            (&self.claim.reservation.token, Type::UUID),
-            (&self.claim.procedure, Type::TEXT),
-            (&self.request_hash, Type::BYTEA),
-            (&self.arrival_hash, Type::BYTEA),
-            (&self.lease, Type::FLOAT8),
-            (&self.idle, Type::FLOAT8),
-            (&self.on_lease_ended, Type::TEXT),
-            (&self.on_foreign_reservation, Type::TEXT),
-            (&self.resource_type, Type::TEXT),
-            (&self.claim.session.user, Type::UUID),
-            (&self.settings, Type::TEXT_ARRAY),
+            (*self.claim.reservation.owner.as_uuid()).into(),
+            (*self.claim.reservation.key.as_uuid()).into(),
+            self.claim.reservation.token.into(),
+            self.claim.procedure.as_str().into(),
+            self.request_hash.into(),
+            self.arrival_hash.into(),
+            self.lease.into(),
+            self.idle.into(),
+            self.on_lease_ended.into(),
+            self.on_foreign_reservation.into(),
+            self.resource_type.into(),
+            self.claim.session.user.into(),
+            self.settings.into(),
         ]
     }
 }

@@ -2,14 +2,15 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use deadpool_postgres::Pool;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
 };
-use tokio_postgres::Error;
 
-use super::{sql::Sql, statement::Statements};
+use super::{
+    driver::{Driver, DriverError},
+    sql::Sql,
+};
 use crate::{store::Schema, telemetry::Chain};
 
 /// The limits of a timeout. An operation without time would always fail; no caller waits longer, and a deadline must not
@@ -20,9 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
-pub(super) struct Connections {
-    pool: Pool,
-    statements: Statements,
+pub(super) struct Connections<D: Driver> {
+    driver: D,
     sql: Arc<Sql>,
     timeout: Duration,
     status_timeout: Duration,
@@ -30,15 +30,17 @@ pub(super) struct Connections {
     overdue_statuses: Arc<Semaphore>,
 }
 
-impl Connections {
-    pub(super) fn new(pool: Pool) -> Self {
-        let overdue_statuses = Arc::new(Semaphore::new(quarter(&pool)));
-        let (statements, sql) = (Statements::default(), Arc::new(Sql::new(Schema::default())));
-        Self { pool, statements, sql, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
+impl<D: Driver> Connections<D> {
+    pub(super) fn new(driver: D) -> Self {
+        let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
+        let sql = Arc::new(Sql::new(Schema::default()));
+        Self { driver, sql, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
     }
 
-    pub(super) fn prepared_statements(self) -> Self {
-        Self { statements: Statements::Prepared, ..self }
+    /// Changes the driver's settings.
+    #[cfg(feature = "postgres")]
+    pub(super) fn with_driver(self, change: impl FnOnce(D) -> D) -> Self {
+        Self { driver: change(self.driver), ..self }
     }
 
     pub(super) fn schema(self, schema: Schema) -> Self {
@@ -56,20 +58,16 @@ impl Connections {
     }
 
     /// The same settings for the connections of another pool.
-    pub(super) fn of(&self, pool: Pool) -> Self {
-        Self { pool, ..self.clone() }
+    pub(super) fn of(&self, driver: D) -> Self {
+        Self { driver, ..self.clone() }
     }
 
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
+    pub(super) fn driver(&self) -> &D {
+        &self.driver
     }
 
     pub(super) fn sql(&self) -> &Sql {
         &self.sql
-    }
-
-    pub(super) fn statements(&self) -> Statements {
-        self.statements
     }
 
     /// Returns the deadline of an operation that begins now.
@@ -88,34 +86,33 @@ impl Connections {
         Arc::clone(&self.overdue_statuses).try_acquire_owned().ok()
     }
 
-    /// Clears the prepared statements of all connections if the statement was stale. Returns whether it was.
-    pub(super) fn forget_if_stale(&self, error: &Error) -> bool {
-        let stale = self.statements.are_stale(error);
+    /// Forgets the prepared statements of all connections if the statement was stale. Returns whether it was.
+    pub(super) fn forget_if_stale(&self, error: &DriverError) -> bool {
+        let stale = self.driver.forget_if_stale(error);
         if stale {
             tracing::info!(error = %Chain(error), "prepared statements are stale; preparing them again");
-            self.pool.manager().statement_caches.clear();
         }
         stale
     }
 
     /// Closes the idle connections that were last used before this time: they may have been lost with another.
     pub(super) fn distrust(&self, since: std::time::Instant) {
-        let removed = self.pool.retain(|_, metrics| metrics.recycled.unwrap_or(metrics.created) >= since).removed;
-        if !removed.is_empty() {
-            tracing::info!(connections = removed.len(), "closed idle connections, because another was lost or silent");
+        let closed = self.driver.distrust(since);
+        if closed > 0 {
+            tracing::info!(connections = closed, "closed idle connections, because another was lost or silent");
         }
     }
 
     /// Returns whether all connections that the pool may have are in use.
     pub(super) fn are_exhausted(&self) -> bool {
-        let status = self.pool.status();
-        status.available == 0 && status.size >= status.max_size
+        self.driver.is_exhausted()
     }
 }
 
-impl fmt::Debug for Connections {
+impl<D: Driver> fmt::Debug for Connections<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connections")
+            .field("driver", &self.driver)
             .field("timeout", &self.timeout)
             .field("status_timeout", &self.status_timeout)
             .finish_non_exhaustive()
@@ -123,6 +120,6 @@ impl fmt::Debug for Connections {
 }
 
 /// A quarter of a pool's connections, at least one.
-pub(super) fn quarter(pool: &Pool) -> usize {
-    (pool.status().max_size / 4).max(1)
+pub(super) fn quarter(driver: &impl Driver) -> usize {
+    (driver.max_connections() / 4).max(1)
 }

@@ -2,18 +2,19 @@
 
 use std::error::Error as _;
 
-use deadpool_postgres::{HookError, PoolError, TimeoutType};
-use tokio_postgres::{
-    Error,
-    error::{DbError, Severity, SqlState},
-};
-
+use super::driver::{AcquireError, AcquireErrorKind, DriverError, class};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The SQLSTATEs of our functions on a connection that came with an open transaction: one that has run a query; one that
 /// has failed; and one in which a function commits, or would.
-const OPEN_TRANSACTION: [SqlState; 3] =
-    [SqlState::ACTIVE_SQL_TRANSACTION, SqlState::IN_FAILED_SQL_TRANSACTION, SqlState::INVALID_TRANSACTION_TERMINATION];
+const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
+
+/// The SQLSTATEs that say that the server does not know whether a statement was carried out, that a lock was not to be had,
+/// that a statement took too long, and that the server is a standby.
+const COMPLETION_UNKNOWN: &str = "40003";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+const QUERY_CANCELED: &str = "57014";
+const READ_ONLY_TRANSACTION: &str = "25006";
 
 /// What an error says about its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +37,14 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn of(error: &DriverError) -> Self {
         let Some(code) = error.code() else { return Self::Lost };
-        if connection_lost(error) || *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
-            return Self::Lost;
-        }
-        match code.code() {
-            _ if in_conflict(error) => Self::Conflict,
-            _ if OPEN_TRANSACTION.contains(code) => Self::OpenTransaction,
-            _ if [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED].contains(code) => Self::Overload,
-            _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Standby,
+        match code {
+            _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN => Self::Lost,
+            _ if error.is_conflict() => Self::Conflict,
+            _ if OPEN_TRANSACTION.contains(&code) => Self::OpenTransaction,
+            LOCK_NOT_AVAILABLE | QUERY_CANCELED => Self::Overload,
+            READ_ONLY_TRANSACTION => Self::Standby,
             code => match class(code) {
                 "53" => Self::Overload,
                 "58" | "XX" => Self::Trouble,
@@ -81,75 +80,23 @@ impl Fault {
     }
 }
 
-/// Returns whether the connection was lost.
-///
-/// PgBouncer keeps its client's connection when it loses the server's, and answers with a code of class 08.
-pub(super) fn connection_lost(error: &Error) -> bool {
-    match error.as_db_error() {
-        None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
-        Some(answer) => {
-            let code = answer.code().code();
-            is_fatal(answer) || class(code) == "08" || code.starts_with("57P0")
-        }
-    }
-}
-
-/// Returns whether a statement lost against another transaction: the same statement may succeed later.
-pub(super) fn in_conflict(error: &Error) -> bool {
-    error
-        .code()
-        .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
-}
-
 /// Returns the SQLSTATE of an error's source.
-pub(super) fn sql_state(error: &StoreError) -> Option<&SqlState> {
-    error.source()?.downcast_ref::<Error>()?.code()
+pub(super) fn sql_state(error: &StoreError) -> Option<&str> {
+    error.source()?.downcast_ref::<DriverError>()?.code()
 }
 
 /// Returns the kind of the error of an operation that got no connection. `exhausted` says whether all of the pool's
 /// connections are in use: if not, its wait was for one that could not be made.
-pub(super) fn kind_without_connection(error: &PoolError, exhausted: bool) -> StoreErrorKind {
-    match error {
-        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => kind_of_login(error),
-        PoolError::Closed | PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
-            StoreErrorKind::Unreachable
-        }
-        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(HookError::Message(_)) => StoreErrorKind::Refused,
-        PoolError::Timeout(TimeoutType::Wait) if exhausted => StoreErrorKind::Overloaded,
-        PoolError::Timeout(TimeoutType::Wait) => StoreErrorKind::Unreachable,
+pub(super) fn kind_without_connection(error: &AcquireError, exhausted: bool) -> StoreErrorKind {
+    match error.kind() {
+        AcquireErrorKind::NoneFree if exhausted => StoreErrorKind::Overloaded,
+        AcquireErrorKind::NoneFree | AcquireErrorKind::Unreachable => StoreErrorKind::Unreachable,
+        AcquireErrorKind::Misconfigured => StoreErrorKind::Refused,
+        // A server that refuses a login can be asked.
+        AcquireErrorKind::Login(code) => match class(code) {
+            "08" | "57" | "58" | "XX" => StoreErrorKind::Unreachable,
+            "53" => StoreErrorKind::Overloaded,
+            _ => StoreErrorKind::Refused,
+        },
     }
-}
-
-/// Returns the kind of the error of an operation whose connection was not made. A server that refuses a login can be
-/// asked.
-fn kind_of_login(error: &Error) -> StoreErrorKind {
-    let Some(answer) = error.as_db_error() else {
-        let mut cause = error.source();
-        let Some(_) = cause else { return StoreErrorKind::Unreachable };
-        while let Some(error) = cause {
-            if error.is::<std::io::Error>() {
-                return StoreErrorKind::Unreachable;
-            }
-            cause = error.source();
-        }
-        return StoreErrorKind::Refused;
-    };
-    match class(answer.code().code()) {
-        "08" | "57" | "58" | "XX" => StoreErrorKind::Unreachable,
-        "53" => StoreErrorKind::Overloaded,
-        _ => StoreErrorKind::Refused,
-    }
-}
-
-/// Returns whether the server ends the connection after this answer. Poolers may leave out the field that has the same
-/// text in every language.
-fn is_fatal(answer: &DbError) -> bool {
-    match answer.parsed_severity() {
-        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
-        None => answer.severity() != "ERROR",
-    }
-}
-
-fn class(code: &str) -> &str {
-    code.get(..2).unwrap_or_default()
 }

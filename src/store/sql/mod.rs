@@ -1,23 +1,25 @@
-//! The store that keeps records in PostgreSQL, and the transactions of its handlers.
+//! The store that keeps records in PostgreSQL, on any driver.
 
 mod asked;
 mod claim;
 mod columns;
 mod connection;
+pub mod driver;
 mod fault;
 mod operation;
 mod permits;
 mod progress;
 mod query;
 mod row;
+#[expect(clippy::module_inception, reason = "the statements themselves")]
 mod sql;
-mod statement;
 mod store;
 mod transaction;
+mod transaction_error;
 mod verify;
 
 pub use self::{
-    store::PostgresStore,
-    transaction::{CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionErrorKind},
+    store::SqlStore,
+    transaction_error::TransactionErrorKind,
     verify::{SetupProblem, VerifyError},
 };

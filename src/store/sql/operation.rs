@@ -17,14 +17,14 @@ use std::{
 
 use futures_util::{StreamExt as _, future::Either, stream::FuturesUnordered};
 use tokio::time::{Instant, sleep, timeout_at};
-use tokio_postgres::Row;
 
 use super::{
     asked::{Asked, Failure, Reset},
     connection::Connections,
+    driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
     progress::{Progress, Waiting},
-    statement::{Parameters, Statements},
+    query::RowOf,
 };
 use crate::store::{Claim, StoreError, StoreErrorKind};
 
@@ -46,8 +46,8 @@ const RECONNECT: Duration = Duration::from_millis(50);
 const MAX_SHARE: Duration = Duration::from_secs(2);
 
 /// An operation on the connections of a pool.
-pub(super) struct Operation<'a> {
-    connections: &'a Connections,
+pub(super) struct Operation<'a, D: Driver> {
+    connections: &'a Connections<D>,
     progress: Progress,
     /// When it began, for the operation's own times, and for those of the pool.
     begun: (Instant, std::time::Instant),
@@ -101,13 +101,13 @@ impl Attempt {
     }
 }
 
-impl<'a> Operation<'a> {
-    pub(super) fn new(connections: &'a Connections) -> Self {
+impl<'a, D: Driver> Operation<'a, D> {
+    pub(super) fn new(connections: &'a Connections<D>) -> Self {
         Self::until(connections, connections.deadline())
     }
 
     /// An operation with a deadline of its own.
-    pub(super) fn until(connections: &'a Connections, deadline: Instant) -> Self {
+    pub(super) fn until(connections: &'a Connections<D>, deadline: Instant) -> Self {
         Self {
             connections,
             progress: Progress::new(deadline),
@@ -183,7 +183,7 @@ impl<'a> Operation<'a> {
     }
 
     /// The times at which something is done, in their order.
-    fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<> {
+    fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<D> {
         let (begun, deadline) = (self.begun.0, self.progress.deadline());
         let share = (deadline.saturating_duration_since(begun) / 4).min(MAX_SHARE);
         let mut alarms = [
@@ -225,15 +225,9 @@ impl<'a> Operation<'a> {
     }
 
     /// Runs a statement as an attempt.
-    pub(super) async fn query(
-        &self,
-        attempt: Attempt,
-        statement: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, Failure> {
-        let asked = self.connect(Reset::Nothing).await?;
-        let rows = async { self.statements().ready(&asked, statement, parameters).await?.query(&asked).await };
-        match self.looking(attempt, &asked, rows).await {
+    pub(super) async fn query(&self, attempt: Attempt, statement: Statement<'_>) -> Result<Vec<RowOf<D>>, Failure> {
+        let mut asked = self.connect(attempt, Reset::Nothing).await?;
+        match asked.query(statement).await {
             Ok(rows) => {
                 drop(asked.into_connection());
                 Ok(rows)
@@ -242,32 +236,19 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Takes a connection out of the pool, or makes one.
-    pub(super) async fn connect(&self, reset: Reset) -> Result<Asked<'_>, Failure> {
+    /// Takes a connection out of the pool, or makes one. An attempt in doubt looks first whether the server can be asked: in a
+    /// round trip of its own. If a client leaves between two answers, PgBouncer before version 1.21 gives its server, and with it
+    /// the second answer, to another client.
+    pub(super) async fn connect(&self, attempt: Attempt, reset: Reset) -> Result<Asked<'_, D>, Failure> {
         let waiting = Waiting::new(&self.progress);
-        let connection = self.connections.pool().get().await.map_err(Failure::NoConnection)?;
+        let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
-        Ok(Asked::new(connection, reset, &self.progress))
-    }
-
-    /// Waits for the answer of a statement. An attempt in doubt looks first whether the server can be asked: in a round trip
-    /// of its own. If a client leaves between two answers, PgBouncer before version 1.21 gives its server, and with it the
-    /// second answer, to another client.
-    pub(super) async fn looking<T>(
-        &self,
-        attempt: Attempt,
-        asked: &Asked<'_>,
-        statement: impl Future<Output = T>,
-    ) -> T {
+        let mut asked = Asked::<D>::new(connection, reset, &self.progress);
         if attempt.in_doubt {
             asked.look_whether_it_answers().await;
         }
-        statement.await
-    }
-
-    pub(super) fn statements(&self) -> Statements {
-        self.connections.statements()
+        Ok(asked)
     }
 
     /// Makes the operation's error. What one attempt may have done, the operation may have done.
@@ -308,7 +289,7 @@ struct Failures {
 
 impl Failures {
     /// Decides what follows a failed attempt.
-    fn next(&mut self, operation: &Operation<'_>, made: Attempt, failure: Failure) -> Next {
+    fn next(&mut self, operation: &Operation<'_, impl Driver>, made: Attempt, failure: Failure) -> Next {
         let error = match failure {
             Failure::NoConnection(error) => {
                 let kind = kind_without_connection(&error, operation.connections.are_exhausted());

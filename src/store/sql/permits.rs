@@ -6,13 +6,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use deadpool_postgres::Pool;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
 
-use super::connection::quarter;
+use super::{connection::quarter, driver::Driver};
 use crate::{
     caller::OwnerId,
     store::{StoreError, StoreErrorKind},
@@ -38,13 +37,13 @@ pub(super) struct Permit {
 
 impl Permits {
     /// Permits for a pool that has claims, renewals and records, too: all but a quarter of its connections.
-    pub(super) fn beside_claims(pool: &Pool) -> Self {
-        Self::new(pool.status().max_size.saturating_sub(quarter(pool)))
+    pub(super) fn beside_claims(driver: &impl Driver) -> Self {
+        Self::new(driver.max_connections().saturating_sub(quarter(driver)))
     }
 
     /// Permits for a pool that has transactions only.
-    pub(super) fn of_all(pool: &Pool) -> Self {
-        Self::new(pool.status().max_size)
+    pub(super) fn of_all(driver: &impl Driver) -> Self {
+        Self::new(driver.max_connections())
     }
 
     /// At least one permit.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use protobuf_canonical::{RequestHash, RequestHashes};
-use tokio_postgres::{Row, types::FromSql};
 
+use super::driver::{FromValue, Row};
 use crate::{
     caller::OwnerId,
     key::KeyId,
@@ -18,7 +18,7 @@ use crate::{
 
 /// Converts the row of `tenant.idempotency_claim` or `tenant.idempotency_begin` into the outcome of the claim.
 /// `with_status` says whether the status was asked for.
-pub(super) fn claim_outcome(claim: &Claim, row: &Row, with_status: bool) -> Result<ClaimOutcome, StoreError> {
+pub(super) fn claim_outcome(claim: &Claim, row: &impl Row, with_status: bool) -> Result<ClaimOutcome, StoreError> {
     let state: &str = column(row, "state")?;
     match state {
         "acquired" => return Ok(ClaimOutcome::Acquired),
@@ -55,13 +55,13 @@ pub(super) fn claim_outcome(claim: &Claim, row: &Row, with_status: bool) -> Resu
     }
 }
 
-fn in_flight(row: &Row) -> Result<ClaimOutcome, StoreError> {
+fn in_flight(row: &impl Row) -> Result<ClaimOutcome, StoreError> {
     Ok(ClaimOutcome::InFlight { lease_left: milliseconds(column(row, "lease_left_ms")?) })
 }
 
-fn replay(row: &Row, response: StoredResponse) -> Result<Replay, StoreError> {
+fn replay(row: &impl Row, response: StoredResponse) -> Result<Replay, StoreError> {
     let status = match (column(row, "status")?, column(row, "status_error")?) {
-        (_, Some(code)) => Err(StatusError::Lookup(code)),
+        (_, Some(code)) => Err(StatusError::Lookup(str::to_owned(code))),
         (Some(status), None) => parse_status(status).map(Some),
         (None, None) => Ok(None),
     };
@@ -69,18 +69,18 @@ fn replay(row: &Row, response: StoredResponse) -> Result<Replay, StoreError> {
     Ok(Replay { response, resource: column(row, "resource")?, status, expires_in })
 }
 
-pub(super) fn abandoned_key(row: &Row) -> Result<AbandonedKey, StoreError> {
+pub(super) fn abandoned_key(row: &impl Row) -> Result<AbandonedKey, StoreError> {
     let request = request_hashes(row, "request_hash", "arrival_hash")?;
     Ok(AbandonedKey {
         owner: OwnerId::new(column(row, "user_id")?),
         key: KeyId::new(column(row, "idempotency_key")?),
-        procedure: column(row, "procedure")?,
+        procedure: column::<&str>(row, "procedure")?.to_owned(),
         request: request.ok_or_else(|| corrupt("a request hash is not of 32 bytes"))?,
     })
 }
 
 /// Returns the hashes of a recorded request; `None` if another system made them in another way.
-fn request_hashes(row: &Row, canonical: &str, as_arrived: &str) -> Result<Option<RequestHashes>, StoreError> {
+fn request_hashes(row: &impl Row, canonical: &str, as_arrived: &str) -> Result<Option<RequestHashes>, StoreError> {
     let (canonical, as_arrived): (&[u8], Option<&[u8]>) = (column(row, canonical)?, column(row, as_arrived)?);
     let Ok(canonical) = RequestHash::try_from(canonical) else { return Ok(None) };
     let as_arrived = as_arrived.map(RequestHash::try_from).transpose().map_err(corrupt)?;
@@ -96,8 +96,9 @@ pub(super) fn parse_status(status: &str) -> Result<OutboxStatus, StatusError> {
     status.parse().map_err(StatusError::Unknown)
 }
 
-pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T, StoreError> {
-    row.try_get(name).map_err(corrupt)
+pub(super) fn column<'a, T: FromValue<'a>>(row: &'a impl Row, name: &str) -> Result<T, StoreError> {
+    let value = row.value(name).map_err(corrupt)?;
+    T::from_value(value).ok_or_else(|| corrupt(format!("the column {name} is not as expected: {value:?}")))
 }
 
 pub(super) fn corrupt(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {

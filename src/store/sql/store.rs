@@ -1,15 +1,14 @@
-//! [`PostgresStore`].
+//! [`SqlStore`].
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::Pool;
-use tokio_postgres::{error::SqlState, types::Type};
 use uuid::Uuid;
 
 use super::{
     claim,
     columns::{Columns, resource_column, settings},
     connection::Connections,
+    driver::Driver,
     fault::sql_state,
     permits::Permits,
     query::only_row,
@@ -65,25 +64,26 @@ use crate::{
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct PostgresStore {
-    connections: Connections,
+pub struct SqlStore<D: Driver> {
+    connections: Connections<D>,
     permits: Permits,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
-    transaction_pool: Option<Pool>,
+    transaction_pool: Option<D>,
 }
 
-impl PostgresStore {
+impl<D: Driver> SqlStore<D> {
     /// Makes a store from a pool of connections and the resource types that are registered in the database. The
     /// connections have to log in as the API's own role: row-level security does not apply to superusers.
     ///
     /// Set `connect_timeout`, `tcp_user_timeout` and keepalives in the pool's configuration, as in the example above: the
     /// defaults of TCP find out only after hours that the other side of an idle connection has gone. Reserved handlers
     /// should have a pool of their own: the store cannot keep them from taking its connections.
-    pub fn new(pool: Pool, resource_types: ResourceTypes) -> Self {
+    pub fn new(pool: impl Into<D>, resource_types: ResourceTypes) -> Self {
+        let driver = pool.into();
         Self {
-            permits: Permits::beside_claims(&pool),
-            connections: Connections::new(pool),
+            permits: Permits::beside_claims(&driver),
+            connections: Connections::new(driver),
             resource_types: Arc::new(resource_types),
             transaction_pool: None,
         }
@@ -99,9 +99,10 @@ impl PostgresStore {
     ///
     /// The size of the pool counts that it has now. Clones of this store share the limits; another store on the same pool
     /// has its own.
-    pub fn transaction_pool(mut self, pool: Pool) -> Self {
-        self.permits = Permits::of_all(&pool);
-        self.transaction_pool = Some(pool);
+    pub fn transaction_pool(mut self, pool: impl Into<D>) -> Self {
+        let driver = pool.into().with_settings_of(self.connections.driver());
+        self.permits = Permits::of_all(&driver);
+        self.transaction_pool = Some(driver);
         self
     }
 
@@ -139,19 +140,11 @@ impl PostgresStore {
         self
     }
 
-    /// Prepares the store's statements once for each connection, which takes one more round trip then. Defaults to off:
-    /// the server parses and plans a statement each time, which works everywhere. `docs/benchmarks.md` shows how much
-    /// this saves.
-    ///
-    /// **Not behind PgBouncer** (or another pooler) in transaction mode, unless the pooler tracks prepared statements:
-    /// PgBouncer does from version 1.21, with `max_prepared_statements`. Without tracking, clients share a server
-    /// connection, and find there the statements of other clients under the same names.
-    ///
-    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. If a
-    /// transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is lost, and the call is
-    /// rolled back.
-    pub fn prepared_statements(mut self) -> Self {
-        self.connections = self.connections.prepared_statements();
+    /// Changes the driver's settings.
+    #[cfg(feature = "postgres")]
+    pub(in crate::store) fn with_driver(mut self, change: impl Fn(D) -> D) -> Self {
+        self.connections = self.connections.with_driver(&change);
+        self.transaction_pool = self.transaction_pool.map(change);
         self
     }
 
@@ -193,10 +186,10 @@ impl PostgresStore {
         verify(&self.connections, &self.resource_types).await
     }
 
-    fn transactions(&self) -> Transactions {
-        let pool = self.transaction_pool.as_ref().unwrap_or(self.connections.pool());
+    fn transactions(&self) -> Transactions<D> {
+        let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
         Transactions {
-            connections: self.connections.of(pool.clone()),
+            connections: self.connections.of(driver.clone()),
             look_ups: self.connections.clone(),
             permits: self.permits.clone(),
         }
@@ -214,20 +207,20 @@ impl PostgresStore {
             .query_one(
                 &self.connections.sql().complete,
                 &[
-                    (reservation.owner.as_uuid(), Type::UUID),
-                    (reservation.key.as_uuid(), Type::UUID),
-                    (&reservation.token, Type::UUID),
-                    (&outcome.response, Type::BYTEA),
-                    (&outcome.not_stored, Type::BOOL),
-                    (&outcome.error, Type::BYTEA),
-                    (&outcome.metadata, Type::BYTEA),
-                    (&completion.retention.as_secs_f64(), Type::FLOAT8),
-                    (&resource.map(|(column, _)| column), Type::TEXT),
-                    (&resource.map(|(_, id)| id), Type::UUID),
+                    (*reservation.owner.as_uuid()).into(),
+                    (*reservation.key.as_uuid()).into(),
+                    reservation.token.into(),
+                    outcome.response.into(),
+                    outcome.not_stored.into(),
+                    outcome.error.into(),
+                    outcome.metadata.into(),
+                    completion.retention.as_secs_f64().into(),
+                    resource.map(|(column, _)| column).into(),
+                    resource.map(|(_, id)| id).into(),
                 ],
             )
             .await?;
-        match column(&row, "outcome")? {
+        match column::<&str>(&row, "outcome")? {
             "already_completed" => Ok(CompleteOutcome::AlreadyCompleted),
             "completed" => Ok(CompleteOutcome::Completed),
             "fenced" => Ok(CompleteOutcome::Fenced),
@@ -236,7 +229,7 @@ impl PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
+impl<D: Driver> Store for SqlStore<D> {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
         claim::claim(&self.connections, claim).await
     }
@@ -247,10 +240,10 @@ impl Store for PostgresStore {
             .query_one(
                 &self.connections.sql().extend,
                 &[
-                    (reservation.owner.as_uuid(), Type::UUID),
-                    (reservation.key.as_uuid(), Type::UUID),
-                    (&reservation.token, Type::UUID),
-                    (&lease.as_secs_f64(), Type::FLOAT8),
+                    (*reservation.owner.as_uuid()).into(),
+                    (*reservation.key.as_uuid()).into(),
+                    reservation.token.into(),
+                    lease.as_secs_f64().into(),
                 ],
             )
             .await?;
@@ -284,11 +277,7 @@ impl Store for PostgresStore {
             .connections
             .query_one(
                 &self.connections.sql().release,
-                &[
-                    (reservation.owner.as_uuid(), Type::UUID),
-                    (reservation.key.as_uuid(), Type::UUID),
-                    (&reservation.token, Type::UUID),
-                ],
+                &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()],
             )
             .await?;
         match column(&row, "released")? {
@@ -302,11 +291,7 @@ impl Store for PostgresStore {
             .connections
             .query_one(
                 &self.connections.sql().abandon,
-                &[
-                    (reservation.owner.as_uuid(), Type::UUID),
-                    (reservation.key.as_uuid(), Type::UUID),
-                    (&reservation.token, Type::UUID),
-                ],
+                &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()],
             )
             .await?;
         match column(&row, "abandoned")? {
@@ -321,10 +306,10 @@ impl Store for PostgresStore {
             .query_long(
                 &self.connections.sql().abandoned,
                 &[
-                    (&search.procedures, Type::TEXT_ARRAY),
-                    (&search.lookback.map(|lookback| lookback.as_secs_f64()), Type::FLOAT8),
-                    (&i32::try_from(search.max_attempts).unwrap_or(i32::MAX), Type::INT4),
-                    (&i32::try_from(search.batch).unwrap_or(i32::MAX), Type::INT4),
+                    search.procedures.as_slice().into(),
+                    search.lookback.map(|lookback| lookback.as_secs_f64()).into(),
+                    i32::try_from(search.max_attempts).unwrap_or(i32::MAX).into(),
+                    i32::try_from(search.batch).unwrap_or(i32::MAX).into(),
                 ],
             )
             .await?;
@@ -333,7 +318,7 @@ impl Store for PostgresStore {
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
-        let rows = self.connections.query_long(&self.connections.sql().sweep, &[(&batch, Type::INT4)]).await?;
+        let rows = self.connections.query_long(&self.connections.sql().sweep, &[batch.into()]).await?;
         let row = only_row(rows)?;
         let deleted: i64 = column(&row, "deleted")?;
         u64::try_from(deleted).map_err(corrupt)
@@ -345,14 +330,14 @@ impl Store for PostgresStore {
             .query_one(
                 &self.connections.sql().status,
                 &[
-                    (&session.user, Type::UUID),
-                    (&resource.resource_type, Type::TEXT),
-                    (&resource.id, Type::UUID),
-                    (&settings(session), Type::TEXT_ARRAY),
+                    session.user.into(),
+                    resource.resource_type.as_str().into(),
+                    resource.id.into(),
+                    settings(session).into(),
                 ],
             )
             .await?;
-        match column(&row, "status")? {
+        match column::<Option<&str>>(&row, "status")? {
             Some(status) => parse_status(status).map(Some).map_err(corrupt),
             None => Ok(None),
         }
@@ -367,7 +352,7 @@ impl Store for PostgresStore {
     }
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
-        Open::begin(&self.transactions(), &self.resource_types, claim, options).await
+        Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options).await
     }
 
     async fn begin_without_key(
@@ -376,13 +361,16 @@ impl Store for PostgresStore {
         session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        Open::begin_without_key(&self.transactions(), owner, session, options).await
+        Open::<D>::begin_without_key(&self.transactions(), owner, session, options).await
     }
 }
+
+const FOREIGN_KEY_VIOLATION: &str = "23503";
+const UNDEFINED_COLUMN: &str = "42703";
 
 /// Returns whether a completion failed only because of its reference: the resource does not exist, or its type is not
 /// registered in the database.
 fn refers_to_nothing(error: &StoreError) -> bool {
     let code = sql_state(error);
-    code == Some(&SqlState::FOREIGN_KEY_VIOLATION) || code == Some(&SqlState::UNDEFINED_COLUMN)
+    matches!(code, Some(FOREIGN_KEY_VIOLATION | UNDEFINED_COLUMN))
 }

@@ -2,17 +2,14 @@
 
 use std::fmt;
 
-use futures_util::future::join;
-use tokio_postgres::{Row, types::Type};
-
 use super::{
     asked::Reset,
     connection::Connections,
+    driver::{Connection as _, Driver, Row, Statement},
     operation::Operation,
     row::{column, corrupt},
-    statement::Parameters,
 };
-use crate::store::{ResourceType, ResourceTypes, StoreError};
+use crate::store::{ResourceTypes, StoreError};
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
 const VERSION: i32 = 2;
@@ -21,25 +18,21 @@ const VERSION: i32 = 2;
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
 
 /// Returns everything that is wrong with the database, as the role of the pool sees it.
-pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> Result<(), VerifyError> {
-    let names: Vec<_> = types.iter().map(ResourceType::name).collect();
-    let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
+pub(super) async fn verify(connections: &Connections<impl Driver>, types: &ResourceTypes) -> Result<(), VerifyError> {
+    let names: Vec<_> = types.iter().map(|known| known.name().to_owned()).collect();
+    let columns: Vec<_> = types.iter().map(|known| known.column().to_owned()).collect();
     let schema = &connections.sql().schema;
-    let parameters: Parameters<'_> = &[
-        (&VERSION, Type::INT4),
-        (&names, Type::TEXT_ARRAY),
-        (&columns, Type::TEXT_ARRAY),
-        (&schema.name(), Type::TEXT),
-        (&schema.table_name(), Type::TEXT),
+    let parameters = &[
+        VERSION.into(),
+        names.as_slice().into(),
+        columns.as_slice().into(),
+        schema.name().into(),
+        schema.table_name().into(),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
-        let asked = operation.connect(Reset::RollBack).await?;
-        let looked = async {
-            join(asked.batch_execute(BEGIN), asked.query_typed(include_str!("sql/verify.sql"), parameters)).await
-        };
-        let (begun, rows) = operation.looking(attempt, &asked, looked).await;
-        match begun.and(rows) {
+        let mut asked = operation.connect(attempt, Reset::RollBack).await?;
+        match asked.begin(BEGIN, Statement { sql: include_str!("sql/verify.sql"), parameters }, None).await {
             Ok(rows) => Ok(rows),
             Err(error) => Err(asked.failed(error)),
         }
@@ -47,29 +40,28 @@ pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> 
     found(&operation.run(look, |_| true).await?)
 }
 
-fn found(rows: &[Row]) -> Result<(), VerifyError> {
+fn found(rows: &[impl Row]) -> Result<(), VerifyError> {
     let problems = rows.iter().map(problem).collect::<Result<Vec<_>, _>>()?;
     if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
 }
 
-fn problem(row: &Row) -> Result<SetupProblem, StoreError> {
-    let (subject, detail): (Option<String>, Option<String>) = (column(row, "subject")?, column(row, "detail")?);
-    let (subject, text) = (subject.unwrap_or_default(), detail.clone().unwrap_or_default());
-    Ok(match column(row, "problem")? {
+fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
+    let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
+    let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
+    Ok(match column::<&str>(row, "problem")? {
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
-        "other_version" => SetupProblem::OtherVersion {
-            found: detail.map(|found| found.parse()).transpose().map_err(corrupt)?,
-            needed: VERSION,
-        },
+        "other_version" => {
+            SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
+        }
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     })
 }
 
-/// The error of [`PostgresStore::verify`](super::PostgresStore::verify). Its message lists all problems, with a remedy
+/// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy
 /// for each.
 #[derive(Debug)]
 #[non_exhaustive]

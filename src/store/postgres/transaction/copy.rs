@@ -13,10 +13,11 @@ use tokio_postgres::Error;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
-    TransactionError, TransactionErrorKind,
+    TransactionError,
     levels::Level,
-    session::{Session, Watched},
+    session::{TransactionSession, Watched},
 };
+use crate::store::TransactionErrorKind;
 
 /// A sink for the data of a `COPY … FROM STDIN` in a [`Transaction`](crate::Transaction), as
 /// [`tokio_postgres::CopyInSink`].
@@ -46,7 +47,7 @@ impl<T> CopyInSink<T>
 where
     T: Buf + 'static + Send,
 {
-    pub(super) fn new(session: &Arc<Session>, level: Level, sink: tokio_postgres::CopyInSink<T>) -> Self {
+    pub(super) fn new(session: &Arc<TransactionSession>, level: Level, sink: tokio_postgres::CopyInSink<T>) -> Self {
         let mut copy = Copy::new(session, level, sink);
         // Until it is finished, dropping it makes it fail: nothing is unknown.
         copy.watched.answered = true;
@@ -117,7 +118,7 @@ pub struct CopyOutStream {
 }
 
 impl CopyOutStream {
-    pub(super) fn new(session: &Arc<Session>, level: Level, stream: tokio_postgres::CopyOutStream) -> Self {
+    pub(super) fn new(session: &Arc<TransactionSession>, level: Level, stream: tokio_postgres::CopyOutStream) -> Self {
         Self { copy: Copy::new(session, level, stream) }
     }
 }
@@ -146,11 +147,11 @@ struct Copy<C> {
     inner: Arc<Mutex<Option<Pin<Box<C>>>>>,
     /// Wakes its holder.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    watched: Watched<Arc<Session>>,
+    watched: Watched<Arc<TransactionSession>>,
 }
 
 impl<C: Send + 'static> Copy<C> {
-    fn new(session: &Arc<Session>, level: Level, copy: C) -> Self {
+    fn new(session: &Arc<TransactionSession>, level: Level, copy: C) -> Self {
         let inner = Arc::new(Mutex::new(Some(Box::pin(copy))));
         let (dropped, ended) = (Arc::downgrade(&inner), session.ended().clone().cancelled_owned());
         tokio::spawn(async move {

@@ -1,10 +1,10 @@
 //! [`TransactionError`].
 
 use tokio_postgres::error::{DbError, SqlState};
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::{
-    store::postgres::fault::{connection_lost, in_conflict},
+    store::{TransactionErrorKind, driver::DriverError, postgres::error::driver_error},
     telemetry::Chain,
 };
 
@@ -25,17 +25,11 @@ use crate::{
 ///     }
 /// }
 /// ```
-///
-/// | kind | status |
-/// |---|---|
-/// | `Conflict` | `ABORTED` |
-/// | `Ended`, `Missing`, `Refused`, `SavepointEnded` | `INTERNAL` |
-/// | `Lost` | `UNAVAILABLE` |
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .kind.message())]
+#[error("{kind}")]
 pub struct TransactionError {
     kind: TransactionErrorKind,
-    source: Option<tokio_postgres::Error>,
+    source: Option<DriverError>,
 }
 
 impl TransactionError {
@@ -46,12 +40,12 @@ impl TransactionError {
 
     /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server.
     pub fn code(&self) -> Option<&SqlState> {
-        self.source.as_ref()?.code()
+        Some(self.as_db_error()?.code())
     }
 
     /// Returns the server's answer; `None` if the error does not come from the server.
     pub fn as_db_error(&self) -> Option<&DbError> {
-        self.source.as_ref()?.as_db_error()
+        self.source.as_ref()?.downcast_ref::<tokio_postgres::Error>()?.as_db_error()
     }
 }
 
@@ -63,62 +57,16 @@ impl From<TransactionErrorKind> for TransactionError {
 
 impl From<tokio_postgres::Error> for TransactionError {
     fn from(error: tokio_postgres::Error) -> Self {
-        let kind = match () {
-            () if connection_lost(&error) => TransactionErrorKind::Lost,
-            () if in_conflict(&error) => TransactionErrorKind::Conflict,
-            () => TransactionErrorKind::Refused,
-        };
-        Self { kind, source: Some(error) }
+        let error = driver_error(error);
+        Self { kind: TransactionErrorKind::from(&error), source: Some(error) }
     }
 }
 
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
-        let (code, message) = match error.kind {
-            TransactionErrorKind::Conflict => (Code::Aborted, "the call lost against another call; retry"),
-            TransactionErrorKind::Lost => (Code::Unavailable, "the database cannot be reached; retry"),
-            TransactionErrorKind::Ended
-            | TransactionErrorKind::Missing
-            | TransactionErrorKind::Refused
-            | TransactionErrorKind::SavepointEnded => (Code::Internal, "internal database error"),
-        };
         tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
-        let mut status = Self::new(code, message);
+        let mut status = error.kind.status();
         status.set_source(std::sync::Arc::new(error));
         status
-    }
-}
-
-/// The kind of a [`TransactionError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TransactionErrorKind {
-    /// The transaction lost against another one: a serialization failure or a deadlock. The whole call may succeed if
-    /// it is tried again. The layer tells the client so, whatever the handler answers.
-    Conflict,
-    /// The call that the transaction belongs to has ended.
-    Ended,
-    /// The connection was lost, and the server rolls back everything that was written.
-    Lost,
-    /// The request has no transaction: its procedure is not transactional, or the layer has no store.
-    Missing,
-    /// The server refused the statement, or the statement cannot be sent.
-    Refused,
-    /// The savepoint that the handle belongs to has ended, on its own or together with one that was set before it.
-    SavepointEnded,
-}
-
-impl TransactionErrorKind {
-    fn message(self) -> &'static str {
-        match self {
-            Self::Conflict => "the transaction lost against another transaction",
-            Self::Ended => "the call that this transaction belongs to has ended",
-            Self::Lost => "the transaction's connection was lost",
-            Self::Missing => {
-                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
-            }
-            Self::Refused => "the statement failed",
-            Self::SavepointEnded => "the savepoint that this handle belongs to has ended",
-        }
     }
 }

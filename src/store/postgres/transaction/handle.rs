@@ -11,10 +11,11 @@ use tokio_postgres::{
 use tonic::Request;
 
 use super::{
-    CopyInSink, CopyOutStream, Savepoint, TransactionError, TransactionErrorKind,
+    CopyInSink, CopyOutStream, Savepoint, TransactionError,
     levels::Level,
-    session::{Entered, Session},
+    session::{Entered, TransactionSession},
 };
+use crate::store::TransactionErrorKind;
 
 /// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
 /// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost
@@ -58,13 +59,13 @@ use super::{
 /// same. If the transaction fails then, the client is told to retry: the cause may have been a conflict.
 #[derive(Clone)]
 pub struct Transaction {
-    session: Arc<Session>,
+    session: Arc<TransactionSession>,
     /// The savepoint that the handle belongs to, or the transaction itself.
     level: Level,
 }
 
 impl Transaction {
-    pub(super) fn new(session: Arc<Session>) -> Self {
+    pub(super) fn new(session: Arc<TransactionSession>) -> Self {
         Self { session, level: Level::TRANSACTION }
     }
 
@@ -290,7 +291,7 @@ impl Transaction {
         self.session.enter(self.level).await
     }
 
-    pub(super) fn session(&self) -> (&Session, Level) {
+    pub(super) fn session(&self) -> (&TransactionSession, Level) {
         (&self.session, self.level)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use super::{Transaction, TransactionError, TransactionErrorKind};
+use super::{Transaction, TransactionError};
+use crate::store::TransactionErrorKind;
 
 /// A part of a [`Transaction`] that can be rolled back on its own. If it is dropped without [`commit`](Self::commit),
 /// it is rolled back before the next statement or the commit of the transaction.

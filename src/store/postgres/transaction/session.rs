@@ -1,4 +1,4 @@
-//! The connection of a handler's transaction, and access to it.
+//! [`TransactionSession`], and access to its connection.
 
 use std::{
     fmt,
@@ -12,6 +12,7 @@ use std::{
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::{FutureExt as _, future::BoxFuture};
+use http::Extensions;
 use tokio::{
     runtime::Handle,
     sync::{RwLock, RwLockReadGuard},
@@ -19,36 +20,29 @@ use tokio::{
 };
 use tokio_postgres::Error;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use super::{
-    TransactionError, TransactionErrorKind,
-    in_transaction::InTransaction,
+    Transaction, TransactionError,
     levels::{Level, Levels},
 };
+use crate::store::{
+    TransactionErrorKind,
+    driver::{Connection as _, InTransaction, Session},
+    postgres::Deadpool,
+};
 
-/// A connection in a transaction. The handles of a call share it until the call ends.
-///
-/// [`Session::end`] takes the connection out. If the last handle is dropped without that, the transaction is rolled back.
-pub(super) struct Session {
+/// A connection in a transaction, which any number of [`Transaction`]s share until the call ends.
+pub struct TransactionSession {
     /// Each statement holds a read lock. [`end`](Self::end) takes the write lock and the connection.
-    connection: RwLock<Option<InTransaction>>,
+    connection: RwLock<Option<InTransaction<Deadpool>>>,
     /// Wakes waiting statements when the call ends.
     ended: CancellationToken,
     used: AtomicBool,
     levels: Mutex<Levels>,
 }
 
-impl Session {
-    /// Makes a session from a connection on which a transaction was begun.
-    pub(super) fn new(connection: InTransaction) -> Self {
-        Self {
-            connection: RwLock::new(Some(connection)),
-            ended: CancellationToken::new(),
-            used: AtomicBool::new(false),
-            levels: Mutex::new(Levels::new()),
-        }
-    }
-
+impl TransactionSession {
     /// Returns the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
     pub(super) async fn enter(&self, handle: Level) -> Result<Entered<'_>, TransactionError> {
         self.used.store(true, Ordering::Relaxed);
@@ -68,37 +62,13 @@ impl Session {
         Ok(entered)
     }
 
-    /// Ends the session, and takes the connection away from the handles; `None` if a statement does not release it in
-    /// time.
-    pub(super) async fn end(&self, deadline: Instant) -> Option<InTransaction> {
-        self.ended.cancel();
-        timeout_at(deadline, self.connection.write()).await.ok()?.take()
-    }
-
-    /// Ends the session, and rolls back.
-    pub(super) async fn roll_back(self: Arc<Self>, deadline: Instant) {
-        match self.end(deadline).await {
-            Some(connection) => connection.roll_back(deadline).await,
-            None => drop(tokio::spawn(self.interrupt())),
-        }
-    }
-
     /// Rolls back although the future of a statement, which is neither polled nor dropped, does not release the connection.
     /// It returns to its pool when that future is dropped.
     async fn interrupt(self: Arc<Self>) {
         if let Some(connection) = &*self.connection.read().await {
-            connection.interrupt().await;
-        }
-    }
-
-    /// Ends the session at once, and rolls back in the background.
-    pub(super) fn abort(self: &Arc<Self>, deadline: Instant) {
-        self.ended.cancel();
-        if let Ok(mut connection) = self.connection.try_write() {
-            drop(connection.take());
-        } else if let Ok(runtime) = Handle::try_current() {
-            let session = Arc::clone(self);
-            runtime.spawn(session.roll_back(deadline));
+            connection.cancel().await;
+            // A failure, or a rollback that takes too long, is left to the drop of the connection.
+            let _ = timeout_at(connection.deadline(), connection.batch_execute("ROLLBACK")).await;
         }
     }
 
@@ -107,35 +77,79 @@ impl Session {
         &self.ended
     }
 
-    pub(super) fn was_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_in_conflict(&self) -> bool {
-        self.levels().are_in_conflict()
-    }
-
-    /// Returns whether a statement may have failed without being noticed: its future was dropped before its answer came.
-    pub(super) fn has_unanswered(&self) -> bool {
-        self.levels().have_unanswered()
-    }
-
     /// Ignores poisoning: no operation leaves the levels half changed.
     pub(super) fn levels(&self) -> MutexGuard<'_, Levels> {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Session {
+impl Session for TransactionSession {
+    type Driver = Deadpool;
+
+    fn new(connection: InTransaction<Deadpool>) -> Self {
+        Self {
+            connection: RwLock::new(Some(connection)),
+            ended: CancellationToken::new(),
+            used: AtomicBool::new(false),
+            levels: Mutex::new(Levels::new()),
+        }
+    }
+
+    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
+        extensions.insert(Transaction::new(Arc::clone(self)));
+    }
+
+    fn was_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The handles have seen the answers themselves.
+    fn is_in_conflict(&self, _answer: Option<&Status>) -> bool {
+        self.levels().are_in_conflict()
+    }
+
+    /// The future of a statement may have been dropped before its answer came.
+    fn has_unanswered(&self) -> bool {
+        self.levels().have_unanswered()
+    }
+
+    fn roll_back_due(&self) -> Option<String> {
+        self.levels().roll_back_due()
+    }
+
+    async fn end(&self, deadline: Instant) -> Option<InTransaction<Deadpool>> {
+        self.ended.cancel();
+        timeout_at(deadline, self.connection.write()).await.ok()?.take()
+    }
+
+    async fn roll_back(self: Arc<Self>, deadline: Instant) {
+        match self.end(deadline).await {
+            Some(connection) => connection.roll_back(deadline).await,
+            None => drop(tokio::spawn(self.interrupt())),
+        }
+    }
+
+    fn abort(self: &Arc<Self>, deadline: Instant) {
+        self.ended.cancel();
+        if let Ok(mut connection) = self.connection.try_write() {
+            drop(connection.take());
+        } else if let Ok(runtime) = Handle::try_current() {
+            let session = Arc::clone(self);
+            runtime.spawn(session.roll_back(deadline));
+        }
+    }
+}
+
+impl fmt::Debug for TransactionSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("ended", &self.ended.is_cancelled()).finish_non_exhaustive()
+        f.debug_struct("TransactionSession").field("ended", &self.ended.is_cancelled()).finish_non_exhaustive()
     }
 }
 
 /// The connection while a statement is sent and answered.
 pub(super) struct Entered<'a> {
-    session: &'a Session,
-    connection: RwLockReadGuard<'a, Option<InTransaction>>,
+    session: &'a TransactionSession,
+    connection: RwLockReadGuard<'a, Option<InTransaction<Deadpool>>>,
     /// The level that the statement belongs to.
     level: Level,
 }
@@ -206,13 +220,13 @@ impl Deref for Entered<'_> {
 }
 
 /// A statement until its answer is noted. If this is dropped without an answer, that is noted.
-pub(super) struct Watched<S: Deref<Target = Session>> {
+pub(super) struct Watched<S: Deref<Target = TransactionSession>> {
     pub(super) session: S,
     pub(super) level: Level,
     pub(super) answered: bool,
 }
 
-impl<S: Deref<Target = Session>> Watched<S> {
+impl<S: Deref<Target = TransactionSession>> Watched<S> {
     /// Notes the error.
     pub(super) fn failed(&mut self, error: Error) -> TransactionError {
         self.answered = true;
@@ -224,7 +238,7 @@ impl<S: Deref<Target = Session>> Watched<S> {
     }
 }
 
-impl<S: Deref<Target = Session>> Drop for Watched<S> {
+impl<S: Deref<Target = TransactionSession>> Drop for Watched<S> {
     fn drop(&mut self) {
         if !self.answered {
             self.session.levels().note_unanswered(self.level);

@@ -1,29 +1,31 @@
 //! [`InTransaction`].
 
-use std::{ops::Deref, time::Duration};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
-use deadpool_postgres::{ClientWrapper, Object};
 use tokio::{
     runtime::Handle,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
-use tokio_postgres::NoTls;
 
-use crate::store::postgres::{connection::Connections, permits::Permit};
-
-/// The longest time that the cancellation of a statement may take.
-const CANCELLATION: Duration = Duration::from_secs(5);
+use crate::store::sql::{
+    connection::Connections,
+    driver::{Connection as _, Driver},
+    permits::Permit,
+};
 
 /// A connection on which a transaction may be open. Dropping it rolls back in the background, for at most the store's
-/// timeout, and returns the connection to its pool. Only [`give_back`](Self::give_back) returns it as it is.
-pub(super) struct InTransaction {
-    connection: Option<Unclean>,
-    connections: Connections,
+/// timeout, and returns the connection to its pool.
+pub struct InTransaction<D: Driver> {
+    connection: Option<Unclean<D>>,
+    connections: Connections<D>,
 }
 
-impl InTransaction {
+impl<D: Driver> InTransaction<D> {
     /// Wraps a connection. Keeps the permit until the connection is given back or closed.
-    pub(super) fn new(connection: Object, connections: &Connections, permit: Permit) -> Self {
+    pub(super) fn new(connection: D::Connection, connections: &Connections<D>, permit: Permit) -> Self {
         let unclean = Unclean { connection: Some(connection), _permit: permit };
         Self { connection: Some(unclean), connections: connections.clone() }
     }
@@ -40,36 +42,45 @@ impl InTransaction {
         drop(self.connection.take());
     }
 
-    /// Rolls back and returns the connection to its pool; closes it if the rollback fails or takes too long.
-    pub(super) async fn roll_back(mut self, deadline: Instant) {
-        let Some(connection) = &self.connection else { return };
+    /// Rolls back and returns the connection to its pool; closes it if the rollback fails or is not done at the deadline.
+    pub async fn roll_back(mut self, deadline: Instant) {
+        let Some(connection) = &mut self.connection else { return };
         let rolled_back = connection.roll_back(deadline).await;
         if let Some(connection) = self.connection.take() {
             tokio::spawn(connection.end(rolled_back));
         }
     }
 
-    /// Cancels the statement that runs, and rolls back, while another holder of this connection waits for an answer.
-    pub(super) async fn interrupt(&self) {
-        if let Some(connection) = &self.connection {
-            connection.cancel().await;
-            connection.roll_back(self.connections.deadline()).await;
-        }
+    /// Returns the deadline of an operation that begins now, by the store's timeout.
+    pub fn deadline(&self) -> Instant {
+        self.connections.deadline()
     }
 }
 
-impl Deref for InTransaction {
-    type Target = ClientWrapper;
+impl<D: Driver> Deref for InTransaction<D> {
+    type Target = D::Connection;
 
-    fn deref(&self) -> &ClientWrapper {
+    fn deref(&self) -> &D::Connection {
         self.connection.as_ref().expect("only `give_back`, `close`, `roll_back` and `drop` take it out, and end this")
     }
 }
 
-impl Drop for InTransaction {
+impl<D: Driver> DerefMut for InTransaction<D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.connection.as_mut().expect("only `give_back`, `close`, `roll_back` and `drop` take it out, and end this")
+    }
+}
+
+impl<D: Driver> fmt::Debug for InTransaction<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InTransaction").finish_non_exhaustive()
+    }
+}
+
+impl<D: Driver> Drop for InTransaction<D> {
     fn drop(&mut self) {
         // Outside of a runtime the connection is closed.
-        if let (Some(connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
+        if let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
             let deadline = self.connections.deadline();
             runtime.spawn(async move {
                 let rolled_back = connection.roll_back(deadline).await;
@@ -80,20 +91,20 @@ impl Drop for InTransaction {
 }
 
 /// A connection that must not return to its pool as it is. Dropping it closes it.
-struct Unclean {
-    connection: Option<Object>,
+struct Unclean<D: Driver> {
+    connection: Option<D::Connection>,
     /// Dropped after the connection.
     _permit: Permit,
 }
 
-impl Unclean {
+impl<D: Driver> Unclean<D> {
     fn give_back(mut self) {
         drop(self.connection.take());
     }
 
     /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline.
-    async fn roll_back(&self, deadline: Instant) -> bool {
-        matches!(timeout_at(deadline, self.batch_execute("ROLLBACK")).await, Ok(Ok(())))
+    async fn roll_back(&mut self, deadline: Instant) -> bool {
+        matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
     }
 
     /// Returns the connection to its pool if it was rolled back. Otherwise cancels the statement that runs, which would
@@ -105,29 +116,26 @@ impl Unclean {
             self.cancel().await;
         }
     }
-
-    /// Asks the server to cancel the statement that runs. A request to cancel is not encrypted, as it was in libpq before
-    /// version 17; with `sslmode=require` it is not sent.
-    async fn cancel(&self) {
-        let token = self.cancel_token();
-        if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
-            tracing::debug!(%error, "a statement cannot be cancelled");
-        }
-    }
 }
 
-impl Deref for Unclean {
-    type Target = ClientWrapper;
+impl<D: Driver> Deref for Unclean<D> {
+    type Target = D::Connection;
 
-    fn deref(&self) -> &ClientWrapper {
+    fn deref(&self) -> &D::Connection {
         self.connection.as_ref().expect("only `give_back` and `drop` take it out, and both end this")
     }
 }
 
-impl Drop for Unclean {
+impl<D: Driver> DerefMut for Unclean<D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.connection.as_mut().expect("only `give_back` and `drop` take it out, and both end this")
+    }
+}
+
+impl<D: Driver> Drop for Unclean<D> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            drop(Object::take(connection));
+            connection.close();
         }
     }
 }

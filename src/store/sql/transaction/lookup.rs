@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tokio_postgres::types::Type;
 
 use crate::store::{
     CommitOutcome, Reservation, StoreError, StoreErrorKind,
-    postgres::{connection::Connections, row::column},
+    sql::{connection::Connections, driver::Driver, row::column},
 };
 
 /// The pause before the second look, and the longest pause.
@@ -20,8 +19,8 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(2
 ///
 /// Both errors have `cause` as their source. [`Unreachable`](StoreErrorKind::Unreachable): the transaction was rolled
 /// back. [`Interrupted`](StoreErrorKind::Interrupted): the outcome is not known at the deadline.
-pub(super) async fn look_up(
-    connections: &Connections,
+pub(super) async fn look_up<D: Driver>(
+    connections: &Connections<D>,
     reservation: &Reservation,
     deadline: Instant,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -40,18 +39,14 @@ pub(super) async fn look_up(
 }
 
 /// Returns whether the transaction was committed; `None` while it may be open.
-async fn look(
-    connections: &Connections,
+async fn look<D: Driver>(
+    connections: &Connections<D>,
     reservation: &Reservation,
     deadline: Instant,
 ) -> Result<Option<bool>, StoreError> {
     let Reservation { owner, key, token } = reservation;
     let settled = connections
-        .query_one_until(
-            deadline,
-            &connections.sql().settled,
-            &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID)],
-        )
+        .query_one_until(deadline, &connections.sql().settled, &[(*owner.as_uuid()).into(), (*key.as_uuid()).into()])
         .await?;
     let settled: bool = column(&settled, "settled")?;
     // In a statement of its own after the look at the lock, so that its snapshot has everything that was committed
@@ -60,7 +55,7 @@ async fn look(
         .query_one_until(
             deadline,
             &connections.sql().committed,
-            &[(owner.as_uuid(), Type::UUID), (key.as_uuid(), Type::UUID), (token, Type::UUID)],
+            &[(*owner.as_uuid()).into(), (*key.as_uuid()).into(), (*token).into()],
         )
         .await?;
     match (column(&committed, "committed")?, settled) {

@@ -1,19 +1,8 @@
-//! Transactional mode: the handler's [`Transaction`], and [`Open`], which the engine commits or rolls back.
+//! Transactional mode: [`Open`], which the engine commits or rolls back, and its connection.
 
-mod copy;
-mod error;
-mod handle;
 mod in_transaction;
-mod levels;
 mod lookup;
 mod open;
-mod savepoint;
-mod session;
 
+pub use self::in_transaction::InTransaction;
 pub(super) use self::open::{Open, Transactions};
-pub use self::{
-    copy::{CopyInSink, CopyOutStream},
-    error::{TransactionError, TransactionErrorKind},
-    handle::Transaction,
-    savepoint::Savepoint,
-};

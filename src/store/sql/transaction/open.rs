@@ -6,30 +6,30 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::ClientWrapper;
-use futures_util::future::{join, join3};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::{Error, Row, error::SqlState, types::Type};
+use tonic::Status;
+use uuid::Uuid;
 
-use super::{Transaction, in_transaction::InTransaction, lookup::look_up, session::Session};
+use super::{in_transaction::InTransaction, lookup::look_up};
 use crate::{
     caller::OwnerId,
     policy::Isolation,
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
         StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
-        postgres::{
+        sql::{
             asked::{Asked, Failure, Reset},
             claim::{Begin, look},
             columns::{
                 Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings,
             },
             connection::Connections,
+            driver::{Connection as _, Driver, DriverError, Row, Session, Statement, Value},
             fault::Fault,
             operation::{Attempt, Operation},
             permits::Permits,
-            row::claim_outcome,
-            statement::{Parameters, Statements},
+            query::{RowOf, only_row},
+            row::{claim_outcome, column},
         },
     },
     telemetry::Chain,
@@ -52,26 +52,26 @@ const FAILED: [&str; 2] = ["25P02", "3B001"];
 
 /// The connections of transactions.
 #[derive(Clone, Debug)]
-pub(in crate::store::postgres) struct Transactions {
+pub(in crate::store::sql) struct Transactions<D: Driver> {
     /// Where they are begun.
-    pub(in crate::store::postgres) connections: Connections,
+    pub(in crate::store::sql) connections: Connections<D>,
     /// Where their outcomes are looked up, and keys whose users have no transaction left.
-    pub(in crate::store::postgres) look_ups: Connections,
-    pub(in crate::store::postgres) permits: Permits,
+    pub(in crate::store::sql) look_ups: Connections<D>,
+    pub(in crate::store::sql) permits: Permits,
 }
 
 /// An open transaction.
 #[derive(Debug)]
-pub(in crate::store::postgres) struct Open {
-    session: Arc<Session>,
-    transactions: Transactions,
+pub(in crate::store::sql) struct Open<D: Driver> {
+    session: Arc<D::Session>,
+    transactions: Transactions<D>,
     claimed: Option<Claimed>,
 }
 
-impl Open {
+impl<D: Driver> Open<D> {
     /// Begins a transaction and claims the key. Replaces a lost connection: nothing was done on it.
-    pub(in crate::store::postgres) async fn begin(
-        transactions: &Transactions,
+    pub(in crate::store::sql) async fn begin(
+        transactions: &Transactions<D>,
         resource_types: &Arc<ResourceTypes>,
         claim: &Claim,
         options: TransactionOptions,
@@ -92,12 +92,13 @@ impl Open {
         let sql = &transactions.connections.sql().begin;
         let begin = |attempt: Attempt| async move {
             let first = Begin::new(claim, options, attempt);
-            let (asked, row) = start(operation, attempt, options, sql, &first.parameters()).await?;
-            Ok((asked, row, attempt))
+            let parameters = &first.parameters();
+            let (asked, rows) = start(operation, attempt, options, Statement { sql, parameters }).await?;
+            Ok((asked, rows, attempt))
         };
-        let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
+        let (asked, rows, attempt) = operation.run(begin, |(_, rows, _)| !may_be_held_by_another_attempt(rows)).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let taken_over = match claim_outcome(claim, &row, attempt.with_status) {
+        let taken_over = match only_row(rows).and_then(|row| claim_outcome(claim, &row, attempt.with_status)) {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
@@ -106,14 +107,14 @@ impl Open {
             }
         };
         let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types) };
-        let session = Arc::new(Session::new(connection));
+        let session = Arc::new(D::Session::new(connection));
         let open = Self { session, transactions: transactions.clone(), claimed: Some(claimed) };
         Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
     }
 
     /// Begins a transaction for a call without a key.
-    pub(in crate::store::postgres) async fn begin_without_key(
-        transactions: &Transactions,
+    pub(in crate::store::sql) async fn begin_without_key(
+        transactions: &Transactions<D>,
         owner: Option<OwnerId>,
         session: &CallSession,
         options: TransactionOptions,
@@ -122,27 +123,27 @@ impl Open {
         let owner = owner.map(|owner| *owner.as_uuid());
         let idle = options.idle.as_secs_f64();
         let settings = settings(session);
-        let parameters: Parameters<'_> =
-            &[(&owner, Type::UUID), (&session.user, Type::UUID), (&idle, Type::FLOAT8), (&settings, Type::TEXT_ARRAY)];
+        let parameters: &[Value<'_>] = &[owner.into(), session.user.into(), idle.into(), settings.into()];
         let operation = &Operation::new(&transactions.connections).leaving_nothing();
         let first = &transactions.connections.sql().begin_without_key;
-        let begin = |attempt| start(operation, attempt, options, first, parameters);
+        let begin = |attempt| start(operation, attempt, options, Statement { sql: first, parameters });
         let (asked, _) = operation.run(begin, |_| true).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let session = Arc::new(Session::new(connection));
+        let session = Arc::new(D::Session::new(connection));
         Ok(Box::new(Self { session, transactions: transactions.clone(), claimed: None }))
     }
 
     async fn committed(self, completion: Option<Completion>) -> Result<CommitOutcome, StoreError> {
         let deadline = self.transactions.connections.deadline();
-        let Some(connection) = self.session.end(deadline).await else {
-            return Err(StoreError::new(StoreErrorKind::Unreachable, "a statement of the handler is still running"));
+        let Some(mut connection) = self.session.end(deadline).await else {
+            let cause = "the handler's connection is still in use: a statement runs, or a task has kept it";
+            return Err(StoreError::new(StoreErrorKind::Unreachable, cause));
         };
         // The answer of a helper's statement may have come since the engine asked.
-        if self.session.is_in_conflict() {
+        if self.session.is_in_conflict(None) {
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
-        let sent = self.send_commit(&connection, completion.as_ref());
+        let sent = self.send_commit(&mut connection, completion.as_ref());
         let lost = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
                 connection.give_back();
@@ -152,7 +153,7 @@ impl Open {
                 self.transactions.connections.forget_if_stale(&error);
                 // The server has rolled back, or does so when this is dropped.
                 drop(connection);
-                return match error.code().map(SqlState::code) {
+                return match error.code() {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
                         Err(StoreError::new(StoreErrorKind::Conflict, error))
@@ -174,46 +175,38 @@ impl Open {
     }
 
     /// Rolls back what the handler has dropped, writes the record if there is one, and commits.
-    async fn send_commit(&self, connection: &InTransaction, completion: Option<&Completion>) -> Result<(), Error> {
+    async fn send_commit(
+        &self,
+        connection: &mut InTransaction<D>,
+        completion: Option<&Completion>,
+    ) -> Result<(), DriverError> {
         let is_error = matches!(completion, Some(Completion { response: StoredResponse::Error(_), .. }));
         if is_error && self.session.has_unanswered() {
             // The rollback to the savepoint would hide that a statement has failed.
-            connection.batch_execute("SELECT 1").await?;
+            connection.execute("SELECT 1").await?;
         }
-        let roll_back =
-            if is_error { Some(ROLL_BACK_HANDLER.to_owned()) } else { self.session.levels().roll_back_due() };
-        // First, even before the statement of the record is prepared: after a failed statement of the handler, nothing
-        // can be prepared.
-        let rolled_back = async {
-            match &roll_back {
-                Some(roll_back) => connection.batch_execute(roll_back).await,
-                None => Ok(()),
-            }
+        let roll_back = if is_error { Some(ROLL_BACK_HANDLER.to_owned()) } else { self.session.roll_back_due() };
+        let Some((claimed, completion)) = self.claimed.as_ref().zip(completion) else {
+            return connection.commit(roll_back.as_deref(), None).await;
         };
-        let committed = async {
-            match (&self.claimed, completion) {
-                (Some(claimed), Some(completion)) => {
-                    claimed.commit(connection, &self.transactions.connections, completion).await
-                }
-                _ => commit_alone(connection).await,
-            }
-        };
-        let (rolled_back, committed) = join(rolled_back, committed).await;
-        rolled_back.and(committed)
+        let record = Record::new(claimed, completion);
+        let sql = &self.transactions.connections.sql().commit;
+        let parameters = &record.parameters();
+        connection.commit(roll_back.as_deref(), Some(Statement { sql, parameters })).await
     }
 }
 
-impl StoreTransaction for Open {
+impl<D: Driver> StoreTransaction for Open<D> {
     fn hand_out(&self, extensions: &mut http::Extensions) {
-        extensions.insert(Transaction::new(Arc::clone(&self.session)));
+        self.session.hand_out(extensions);
     }
 
     fn was_used(&self) -> bool {
         self.session.was_used()
     }
 
-    fn is_in_conflict(&self) -> bool {
-        self.session.is_in_conflict()
+    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
+        self.session.is_in_conflict(answer)
     }
 
     fn commit(
@@ -228,7 +221,7 @@ impl StoreTransaction for Open {
     }
 }
 
-impl Drop for Open {
+impl<D: Driver> Drop for Open<D> {
     /// The handles may live on, in tasks that the handler has spawned.
     fn drop(&mut self) {
         self.session.abort(self.transactions.connections.deadline());
@@ -242,95 +235,70 @@ struct Claimed {
     resource_types: Arc<ResourceTypes>,
 }
 
-impl Claimed {
-    /// Writes the record and commits, in one round trip. An error of the record comes first: after it, COMMIT rolls
-    /// back, but succeeds.
-    async fn commit(
-        &self,
-        connection: &InTransaction,
-        connections: &Connections,
-        completion: &Completion,
-    ) -> Result<(), Error> {
-        let Claim { reservation, procedure, request, lease, .. } = &self.claim;
-        let outcome = Columns::of(&completion.response);
-        let resource = resource_column(&self.resource_types, completion);
-        let (column, id) = resource.unzip();
-        let (lease, retention) = (lease.as_secs_f64(), completion.retention.as_secs_f64());
-        let parameters: Parameters<'_> = &[
-            (reservation.owner.as_uuid(), Type::UUID),
-            (reservation.key.as_uuid(), Type::UUID),
-            (&reservation.token, Type::UUID),
-            (procedure, Type::TEXT),
-            (&request_hash(request), Type::BYTEA),
-            (&arrival_hash(request), Type::BYTEA),
-            (&lease, Type::FLOAT8),
-            (&on_lease_ended(&self.claim), Type::TEXT),
-            (&on_foreign_reservation(&self.claim), Type::TEXT),
-            (&outcome.response, Type::BYTEA),
-            (&outcome.not_stored, Type::BOOL),
-            (&outcome.error, Type::BYTEA),
-            (&outcome.metadata, Type::BYTEA),
-            (&retention, Type::FLOAT8),
-            (&column, Type::TEXT),
-            (&id, Type::UUID),
-        ];
-        let record = connections.statements().ready(connection, &connections.sql().commit, parameters).await?;
-        let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
-        record?;
-        commit
+/// The arguments of `tenant.idempotency_commit`.
+struct Record<'a> {
+    claim: &'a Claim,
+    outcome: Columns<'a>,
+    retention: f64,
+    resource: Option<(&'a str, Uuid)>,
+}
+
+impl<'a> Record<'a> {
+    fn new(claimed: &'a Claimed, completion: &'a Completion) -> Self {
+        Self {
+            claim: &claimed.claim,
+            outcome: Columns::of(&completion.response),
+            retention: completion.retention.as_secs_f64(),
+            resource: resource_column(&claimed.resource_types, completion),
+        }
+    }
+
+    fn parameters(&self) -> [Value<'_>; 16] {
+        let Claim { reservation, procedure, request, lease, .. } = self.claim;
+        [
+            (*reservation.owner.as_uuid()).into(),
+            (*reservation.key.as_uuid()).into(),
+            reservation.token.into(),
+            procedure.as_str().into(),
+            request_hash(request).into(),
+            arrival_hash(request).into(),
+            lease.as_secs_f64().into(),
+            on_lease_ended(self.claim).into(),
+            on_foreign_reservation(self.claim).into(),
+            self.outcome.response.into(),
+            self.outcome.not_stored.into(),
+            self.outcome.error.into(),
+            self.outcome.metadata.into(),
+            self.retention.into(),
+            self.resource.map(|(column, _)| column).into(),
+            self.resource.map(|(_, id)| id).into(),
+        ]
     }
 }
 
-/// Commits without a record. The statement before COMMIT fails if the transaction has failed: COMMIT would roll back,
-/// but succeed.
-async fn commit_alone(connection: &InTransaction) -> Result<(), Error> {
-    let (alive, committed) = join(connection.batch_execute("SELECT 1"), connection.batch_execute("COMMIT")).await;
-    alive.and(committed)
-}
-
-/// Begins a transaction as an attempt, in one round trip with its first statement. Returns the connection and the row of
-/// that statement.
-async fn start<'a>(
-    operation: &'a Operation<'_>,
+/// Begins a transaction as an attempt, in one round trip with its first statement if the driver can. Returns the connection and
+/// the rows of that statement.
+async fn start<'a, D: Driver>(
+    operation: &'a Operation<'_, D>,
     attempt: Attempt,
     options: TransactionOptions,
-    first: &str,
-    parameters: Parameters<'_>,
-) -> Result<(Asked<'a>, Row), Failure> {
-    let asked = operation.connect(Reset::RollBack).await?;
-    let started = begun(&asked, operation.statements(), options, first, parameters);
-    match operation.looking(attempt, &asked, started).await {
-        Ok(row) => Ok((asked, row)),
+    first: Statement<'_>,
+) -> Result<(Asked<'a, D>, Vec<RowOf<D>>), Failure> {
+    let mut asked = operation.connect(attempt, Reset::RollBack).await?;
+    // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
+    let begin = match options.isolation {
+        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
+        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
+        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
+    };
+    match asked.begin(begin, first, options.savepoint.then_some(SAVEPOINT)).await {
+        Ok(rows) => Ok((asked, rows)),
         Err(error) => Err(asked.failed(error)),
     }
 }
 
-async fn begun(
-    connection: &ClientWrapper,
-    statements: Statements,
-    options: TransactionOptions,
-    first: &str,
-    parameters: Parameters<'_>,
-) -> Result<Row, Error> {
-    let first = statements.ready(connection, first, parameters).await?;
-    // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
-    let begin = connection.batch_execute(match options.isolation {
-        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
-        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
-        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
-    });
-    let first = first.query_one(connection);
-    if !options.savepoint {
-        let (begun, row) = join(begin, first).await;
-        return begun.and(row);
-    }
-    let (begun, row, savepoint) = join3(begin, first, connection.batch_execute(SAVEPOINT)).await;
-    // After a failure of the first statement, the savepoint fails too, for that reason.
-    let row = begun.and(row)?;
-    savepoint.map(|()| row)
-}
-
 /// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
-fn may_be_held_by_another_attempt(row: &Row) -> bool {
-    row.try_get::<_, &str>("state").is_ok_and(|state| state.starts_with("running"))
+fn may_be_held_by_another_attempt(rows: &[impl Row]) -> bool {
+    let state = rows.first().and_then(|row| column::<&str>(row, "state").ok());
+    state.is_some_and(|state| state.starts_with("running"))
 }

@@ -1,0 +1,139 @@
+//! [`DeadpoolConnection`].
+
+use std::{fmt, ops::Deref, time::Duration};
+
+use deadpool_postgres::{ClientWrapper, Object};
+use futures_util::future::{join, join3};
+use tokio::time::timeout;
+use tokio_postgres::{NoTls, Row};
+
+use super::{
+    error::driver_error,
+    statement::{Prepared, Statements, value},
+};
+use crate::store::driver::{self, Connection, DriverError, Statement, Value};
+
+/// The longest time that the cancellation of a statement may take.
+const CANCELLATION: Duration = Duration::from_secs(5);
+
+/// A connection of [`Deadpool`](super::Deadpool).
+pub struct DeadpoolConnection {
+    connection: Object,
+    statements: Statements,
+}
+
+impl DeadpoolConnection {
+    pub(super) fn new(connection: Object, statements: Statements) -> Self {
+        Self { connection, statements }
+    }
+
+    /// As [`begin`](Connection::begin), in one round trip. (A statement is prepared before.)
+    async fn begun(
+        &self,
+        begin: &str,
+        first: Statement<'_>,
+        savepoint: Option<&str>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let first = self.statements.ready(self, first).await?;
+        let (begin, first) = (self.batch_execute(begin), first.query(self));
+        let Some(savepoint) = savepoint else {
+            let (begun, rows) = join(begin, first).await;
+            return begun.and(rows);
+        };
+        let (begun, rows, savepoint) = join3(begin, first, self.batch_execute(savepoint)).await;
+        // After a failure of the first statement, the savepoint fails too, for that reason.
+        let rows = begun.and(rows)?;
+        savepoint.map(|()| rows)
+    }
+
+    /// As [`commit`](Connection::commit), in one round trip. An error of the record comes first: after it, COMMIT rolls back,
+    /// but succeeds.
+    async fn committed(
+        &self,
+        roll_back: Option<&str>,
+        record: Option<Statement<'_>>,
+    ) -> Result<(), tokio_postgres::Error> {
+        // First, even before the statement of the record is prepared: after a failed statement of the handler, nothing
+        // can be prepared.
+        let rolled_back = async {
+            match roll_back {
+                Some(roll_back) => self.batch_execute(roll_back).await,
+                None => Ok(()),
+            }
+        };
+        let committed = async {
+            let Some(record) = record else {
+                let (alive, committed) = join(self.batch_execute("SELECT 1"), self.batch_execute("COMMIT")).await;
+                return alive.and(committed);
+            };
+            let record: Prepared<'_> = self.statements.ready(self, record).await?;
+            let (recorded, committed) = join(record.query(self), self.batch_execute("COMMIT")).await;
+            recorded?;
+            committed
+        };
+        let (rolled_back, committed) = join(rolled_back, committed).await;
+        rolled_back.and(committed)
+    }
+}
+
+impl Connection for DeadpoolConnection {
+    type Row = Row;
+
+    async fn execute(&mut self, sql: &str) -> Result<(), DriverError> {
+        self.batch_execute(sql).await.map_err(driver_error)
+    }
+
+    async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<Row>, DriverError> {
+        let rows = async { self.statements.ready(self, statement).await?.query(self).await };
+        rows.await.map_err(driver_error)
+    }
+
+    async fn begin(
+        &mut self,
+        begin: &str,
+        first: Statement<'_>,
+        savepoint: Option<&str>,
+    ) -> Result<Vec<Row>, DriverError> {
+        self.begun(begin, first, savepoint).await.map_err(driver_error)
+    }
+
+    async fn commit(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
+        self.committed(roll_back, record).await.map_err(driver_error)
+    }
+
+    /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
+    async fn cancel(&self) {
+        let token = self.cancel_token();
+        if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
+            tracing::debug!(%error, "a statement cannot be cancelled");
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.connection.is_closed()
+    }
+
+    fn close(self) {
+        drop(Object::take(self.connection));
+    }
+}
+
+impl Deref for DeadpoolConnection {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.connection
+    }
+}
+
+impl fmt::Debug for DeadpoolConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadpoolConnection").finish_non_exhaustive()
+    }
+}
+
+impl driver::Row for Row {
+    fn value(&self, column: &str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>> {
+        value(self, column)
+    }
+}

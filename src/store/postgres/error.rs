@@ -1,0 +1,64 @@
+//! What an error of tokio-postgres or deadpool says.
+
+use std::error::Error as _;
+
+use deadpool_postgres::{HookError, PoolError, TimeoutType};
+use tokio_postgres::{
+    Error,
+    error::{DbError, Severity},
+};
+
+use crate::store::driver::{AcquireError, AcquireErrorKind, DriverError};
+
+pub(super) fn driver_error(error: Error) -> DriverError {
+    let is_lost = error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
+    match error.as_db_error() {
+        Some(answer) => {
+            let (code, message) = (answer.code().code().to_owned(), answer.message().to_owned());
+            DriverError::answered(code, message, is_fatal(answer), error)
+        }
+        None if is_lost => DriverError::lost(error),
+        None => DriverError::unanswered(error),
+    }
+}
+
+/// Returns whether the server ends the connection after this answer. Poolers may leave out the field that has the same
+/// text in every language.
+fn is_fatal(answer: &DbError) -> bool {
+    match answer.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => answer.severity() != "ERROR",
+    }
+}
+
+pub(super) fn acquire_error(error: PoolError) -> AcquireError {
+    let kind = match &error {
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => kind_of_login(error),
+        PoolError::Closed | PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+            AcquireErrorKind::Unreachable
+        }
+        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(HookError::Message(_)) => {
+            AcquireErrorKind::Misconfigured
+        }
+        PoolError::Timeout(TimeoutType::Wait) => AcquireErrorKind::NoneFree,
+    };
+    AcquireError::new(kind, error)
+}
+
+/// Returns the kind of the error of a connection that was not made.
+fn kind_of_login(error: &Error) -> AcquireErrorKind {
+    if let Some(answer) = error.as_db_error() {
+        return AcquireErrorKind::Login(answer.code().code().to_owned());
+    }
+    let mut cause = error.source();
+    if cause.is_none() {
+        return AcquireErrorKind::Unreachable;
+    }
+    while let Some(error) = cause {
+        if error.is::<std::io::Error>() {
+            return AcquireErrorKind::Unreachable;
+        }
+        cause = error.source();
+    }
+    AcquireErrorKind::Misconfigured
+}

@@ -1,0 +1,15 @@
+//! The driver for tokio-postgres with deadpool, and the transactions of its handlers.
+
+mod connection;
+mod deadpool;
+mod error;
+mod statement;
+mod transaction;
+
+pub use self::{
+    connection::DeadpoolConnection,
+    deadpool::{Deadpool, PostgresStore},
+    transaction::{
+        CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionSession,
+    },
+};

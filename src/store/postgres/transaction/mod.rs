@@ -1,0 +1,16 @@
+//! The handler's [`Transaction`].
+
+mod copy;
+mod error;
+mod handle;
+mod levels;
+mod savepoint;
+mod session;
+
+pub use self::{
+    copy::{CopyInSink, CopyOutStream},
+    error::TransactionError,
+    handle::Transaction,
+    savepoint::Savepoint,
+    session::TransactionSession,
+};

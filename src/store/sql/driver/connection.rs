@@ -1,0 +1,115 @@
+//! The traits [`Connection`] and [`Row`].
+
+use super::{DriverError, Value};
+
+/// A statement of the store, with its parameters.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "taken apart by the authors of drivers")]
+pub struct Statement<'a> {
+    /// One statement, with `$1`, `$2` and so on.
+    pub sql: &'a str,
+    /// The parameters, with their types.
+    pub parameters: &'a [Value<'a>],
+}
+
+/// A connection of a driver's pool. Dropping it gives it back to the pool as it is.
+///
+/// # Cancel safety
+///
+/// If a future of these methods is dropped, the statement may be carried out or not. The next one waits for its answer first.
+pub trait Connection: Send + Sync + Sized + 'static {
+    /// A row of an answer.
+    type Row: Row;
+
+    /// Executes statements without parameters, by the protocol of simple queries: several are separated by `;`, and none is
+    /// a round trip all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] if one of them fails; those that follow it are not executed then.
+    fn execute(&mut self, sql: &str) -> impl Future<Output = Result<(), DriverError>> + Send;
+
+    /// Runs a statement, and returns its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] if it fails.
+    fn query(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Vec<Self::Row>, DriverError>> + Send;
+
+    /// Begins a transaction with this SQL, runs its first statement, whose rows are returned, and sets a savepoint if there is
+    /// SQL for one. The first statement's column `pid`, an integer, is the server process, for a driver that cancels by it. By default one after the other; a driver that can send them together saves round trips.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] of the first part that failed.
+    fn begin(
+        &mut self,
+        begin: &str,
+        first: Statement<'_>,
+        savepoint: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<Self::Row>, DriverError>> + Send {
+        async move {
+            self.execute(begin).await?;
+            let rows = self.query(first).await?;
+            if let Some(savepoint) = savepoint {
+                self.execute(savepoint).await?;
+            }
+            Ok(rows)
+        }
+    }
+
+    /// Rolls back to a savepoint if there is SQL for it, runs the statement that writes the record if there is one, and commits.
+    /// By default one after the other, as in [`begin`](Self::begin).
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] of the first part that failed. In a transaction that has failed there must be an error, although
+    /// COMMIT succeeds there, and rolls back.
+    fn commit(
+        &mut self,
+        roll_back: Option<&str>,
+        record: Option<Statement<'_>>,
+    ) -> impl Future<Output = Result<(), DriverError>> + Send {
+        async move {
+            if let Some(roll_back) = roll_back {
+                self.execute(roll_back).await?;
+            }
+            match record {
+                Some(record) => drop(self.query(record).await?),
+                None => self.execute("SELECT 1").await?,
+            }
+            self.execute("COMMIT").await
+        }
+    }
+
+    /// Rolls the transaction back, after the statements that were sent before.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] if the connection is lost.
+    fn roll_back(&mut self) -> impl Future<Output = Result<(), DriverError>> + Send {
+        self.execute("ROLLBACK")
+    }
+
+    /// Asks the server to cancel the statement that runs, which would hold its locks without a client. Gives up after a few
+    /// seconds. By default it does nothing.
+    fn cancel(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Returns whether the connection is known to be closed.
+    fn is_closed(&self) -> bool;
+
+    /// Closes the connection, which does not return to its pool.
+    fn close(self);
+}
+
+/// A row of an answer.
+pub trait Row: Send + Sync {
+    /// Returns the value of a column.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such column, or its type is none of [`Value`]'s.
+    fn value(&self, column: &str) -> Result<Value<'_>, Box<dyn std::error::Error + Send + Sync>>;
+}

@@ -1,0 +1,143 @@
+//! The errors of drivers.
+
+use std::{borrow::Cow, error::Error, fmt};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The error of a statement.
+///
+/// It displays the server's message and the SQLSTATE, and neither shows nor returns more of the server's answer: the details may
+/// quote a row.
+pub struct DriverError {
+    answer: Option<Answer>,
+    is_lost: bool,
+    source: BoxError,
+}
+
+/// An error that the server has answered with.
+struct Answer {
+    code: Cow<'static, str>,
+    message: String,
+    is_fatal: bool,
+}
+
+impl DriverError {
+    /// An error that the server has answered with: its SQLSTATE and message, whether the server ends the connection after it
+    /// (a severity other than `ERROR`), and the driver's error.
+    pub fn answered(
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+        is_fatal: bool,
+        error: impl Into<BoxError>,
+    ) -> Self {
+        let answer = Answer { code: code.into(), message: message.into(), is_fatal };
+        Self { answer: Some(answer), is_lost: false, source: error.into() }
+    }
+
+    /// The connection was lost, so that there is no answer.
+    pub fn lost(error: impl Into<BoxError>) -> Self {
+        Self { answer: None, is_lost: true, source: error.into() }
+    }
+
+    /// The statement has no answer for another reason, such as an answer that the driver does not understand.
+    pub fn unanswered(error: impl Into<BoxError>) -> Self {
+        Self { answer: None, is_lost: false, source: error.into() }
+    }
+
+    /// Returns the SQLSTATE of the server's answer; `None` if there was none.
+    pub fn code(&self) -> Option<&str> {
+        self.answer.as_ref().map(|answer| &*answer.code)
+    }
+
+    /// Returns whether the connection was lost.
+    ///
+    /// PgBouncer keeps its client's connection when it loses the server's, and answers with a code of class 08.
+    pub fn is_connection_lost(&self) -> bool {
+        match &self.answer {
+            None => self.is_lost,
+            Some(Answer { code, is_fatal, .. }) => *is_fatal || class(code) == "08" || code.starts_with("57P0"),
+        }
+    }
+
+    /// Returns whether the statement lost against another transaction (a serialization failure or a deadlock): the same
+    /// statement may succeed later.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.code(), Some("40001" | "40P01"))
+    }
+
+    /// Returns the driver's error, if it is of this type.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        self.source.downcast_ref()
+    }
+}
+
+/// Returns the class of an SQLSTATE.
+pub(in crate::store::sql) fn class(code: &str) -> &str {
+    code.get(..2).unwrap_or_default()
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.answer {
+            Some(Answer { code, message, .. }) => write!(f, "{message} (SQLSTATE {code})"),
+            None => self.source.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverError").field("message", &self.to_string()).field("is_lost", &self.is_lost).finish()
+    }
+}
+
+impl Error for DriverError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        if self.answer.is_some() { None } else { self.source.source() }
+    }
+}
+
+/// The error of a driver that has no connection.
+#[derive(Debug)]
+pub struct AcquireError {
+    kind: AcquireErrorKind,
+    source: BoxError,
+}
+
+/// The kind of an [`AcquireError`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquireErrorKind {
+    /// No connection became free in time.
+    NoneFree,
+    /// The server refused the login, with this SQLSTATE.
+    Login(String),
+    /// The server cannot be reached, or the pool is closed.
+    Unreachable,
+    /// The connection cannot be made as it is configured.
+    Misconfigured,
+}
+
+impl AcquireError {
+    /// Makes an error of this kind with its cause.
+    pub fn new(kind: AcquireErrorKind, source: impl Into<BoxError>) -> Self {
+        Self { kind, source: source.into() }
+    }
+
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> &AcquireErrorKind {
+        &self.kind
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl Error for AcquireError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.source()
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Exclusive`].
+
+use std::{
+    error::Error as _,
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use http::Extensions;
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{Driver, DriverError, InTransaction, Session};
+use crate::store::TransactionErrorKind;
+
+/// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
+///
+/// The handler finds an `Arc<Exclusive<D>>` in the extensions of its request, for which a driver's crate has a type of its own.
+pub struct Exclusive<D: Driver> {
+    connection: Arc<Mutex<Option<InTransaction<D>>>>,
+    /// Wakes those who wait for the connection when the call ends.
+    ended: CancellationToken,
+    used: AtomicBool,
+    in_conflict: AtomicBool,
+}
+
+impl<D: Driver<Session = Self>> Exclusive<D> {
+    /// Returns the transaction of the call that a request with these extensions belongs to.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionErrorKind::Missing`] if there is none.
+    pub fn from_extensions(extensions: &Extensions) -> Result<Arc<Self>, TransactionErrorKind> {
+        extensions.get().map(Arc::clone).ok_or(TransactionErrorKind::Missing)
+    }
+
+    /// Waits until no other handle has the connection, and takes it until the guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionErrorKind::Ended`] if the call has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing has happened.
+    pub async fn lock(&self) -> Result<Guard<D>, TransactionErrorKind> {
+        self.used.store(true, Ordering::Relaxed);
+        let locked = self.ended.run_until_cancelled(Arc::clone(&self.connection).lock_owned()).await;
+        match locked {
+            Some(connection) if connection.is_some() => Ok(Guard { connection }),
+            _ => Err(TransactionErrorKind::Ended),
+        }
+    }
+
+    /// Notes that a statement has lost against another transaction, if this error says so: the call is rolled back, and the
+    /// client is told to retry, whatever the handler answers.
+    pub fn note(&self, error: &DriverError) {
+        if error.is_conflict() {
+            self.in_conflict.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the session when the handle that has the connection has dropped it.
+    async fn interrupt(self: Arc<Self>) {
+        drop(self.connection.lock().await.take());
+    }
+}
+
+impl<D: Driver<Session = Self>> Session for Exclusive<D> {
+    type Driver = D;
+
+    fn new(connection: InTransaction<D>) -> Self {
+        Self {
+            connection: Arc::new(Mutex::new(Some(connection))),
+            ended: CancellationToken::new(),
+            used: AtomicBool::new(false),
+            in_conflict: AtomicBool::new(false),
+        }
+    }
+
+    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions) {
+        extensions.insert(Arc::clone(self));
+    }
+
+    fn was_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
+        let mut cause = answer.and_then(Status::source);
+        while let Some(error) = cause {
+            if D::is_conflict(error) {
+                return true;
+            }
+            cause = error.source();
+        }
+        self.in_conflict.load(Ordering::Relaxed)
+    }
+
+    fn has_unanswered(&self) -> bool {
+        false
+    }
+
+    async fn end(&self, deadline: Instant) -> Option<InTransaction<D>> {
+        self.ended.cancel();
+        timeout_at(deadline, self.connection.lock()).await.ok()?.take()
+    }
+
+    async fn roll_back(self: Arc<Self>, deadline: Instant) {
+        match self.end(deadline).await {
+            Some(connection) => connection.roll_back(deadline).await,
+            None => drop(tokio::spawn(self.interrupt())),
+        }
+    }
+
+    fn abort(self: &Arc<Self>, deadline: Instant) {
+        self.ended.cancel();
+        if let Ok(mut connection) = self.connection.try_lock() {
+            drop(connection.take());
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(Arc::clone(self).roll_back(deadline));
+        }
+    }
+}
+
+impl<D: Driver> fmt::Debug for Exclusive<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exclusive").field("ended", &self.ended.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
+/// The connection of an [`Exclusive`] transaction, until this is dropped. A handler that keeps it beyond its answer has its
+/// call refused: the transaction cannot be committed.
+pub struct Guard<D: Driver> {
+    connection: OwnedMutexGuard<Option<InTransaction<D>>>,
+}
+
+impl<D: Driver> Deref for Guard<D> {
+    type Target = D::Connection;
+
+    fn deref(&self) -> &D::Connection {
+        self.connection.as_ref().expect("it was there on entry, and only who has the lock takes it out")
+    }
+}
+
+impl<D: Driver> DerefMut for Guard<D> {
+    fn deref_mut(&mut self) -> &mut D::Connection {
+        self.connection.as_mut().expect("it was there on entry, and only who has the lock takes it out")
+    }
+}
+
+impl<D: Driver> fmt::Debug for Guard<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}

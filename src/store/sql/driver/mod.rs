@@ -1,0 +1,32 @@
+//! Drivers: how [`SqlStore`](super::SqlStore) reaches PostgreSQL.
+//!
+//! The protocol is the store's: its statements, their parameters, the reading of rows, attempts, time limits. A driver is
+//! somebody's client library with its pool, and says how a statement runs on a connection. `PostgresStore` (feature `postgres`)
+//! is the store on tokio-postgres and deadpool. A driver of your own has four parts:
+//!
+//! | part | is |
+//! |---|---|
+//! | [`Driver`] | the pool |
+//! | [`Connection`] | a connection of the pool; its rows are [`Row`]s, its parameters [`Value`]s |
+//! | [`DriverError`], [`AcquireError`] | what an error says: the store decides by it whether a statement may have been carried out |
+//! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably |
+//!
+//! It has to pass the tests in `store::conformance` (feature `conformance`).
+
+mod connection;
+mod error;
+mod exclusive;
+mod pool;
+mod session;
+mod value;
+
+pub use self::{
+    connection::{Connection, Row, Statement},
+    error::{AcquireError, AcquireErrorKind, DriverError},
+    exclusive::{Exclusive, Guard},
+    pool::Driver,
+    session::Session,
+    value::Value,
+};
+pub(super) use self::{error::class, value::FromValue};
+pub use super::transaction::InTransaction;

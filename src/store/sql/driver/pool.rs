@@ -1,0 +1,55 @@
+//! The trait [`Driver`].
+
+use std::{error::Error, fmt, time::Instant};
+
+use super::{AcquireError, Connection, DriverError, Session};
+
+/// A client library for PostgreSQL, with a pool of connections. Clones share the pool.
+pub trait Driver: Clone + fmt::Debug + Send + Sync + 'static {
+    /// A connection of the pool. Dropping it gives it back as it is.
+    type Connection: Connection;
+
+    /// A transaction on one of its connections, as the handler sees it.
+    type Session: Session<Driver = Self>;
+
+    /// Returns whether an error of the client library says that a statement has lost against another transaction: the store
+    /// looks for it among the sources of a handler's answer. By default none does.
+    fn is_conflict(error: &(dyn Error + 'static)) -> bool {
+        let _ = error;
+        false
+    }
+
+    /// Takes over the settings of another driver, without its pool. By default there are none.
+    fn with_settings_of(self, other: &Self) -> Self {
+        let _ = other;
+        self
+    }
+
+    /// Takes a connection out of the pool, or makes one.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] if none is free in time, or none can be made.
+    fn acquire(&self) -> impl Future<Output = Result<Self::Connection, AcquireError>> + Send;
+
+    /// Returns the greatest number of connections that the pool may have.
+    fn max_connections(&self) -> usize;
+
+    /// Returns whether all connections that the pool may have are in use.
+    fn is_exhausted(&self) -> bool;
+
+    /// Closes the idle connections that were last used before this time: they may have been lost with another. Returns how
+    /// many. By default none: for a pool that tests a connection before it hands it out.
+    fn distrust(&self, since: Instant) -> usize {
+        let _ = since;
+        0
+    }
+
+    /// Forgets all prepared statements if this error says that one is stale: its function was replaced, or the server has
+    /// forgotten it. Returns whether it was; then the store tries again. By default it never is: for a driver that prepares
+    /// nothing, or prepares again by itself.
+    fn forget_if_stale(&self, error: &DriverError) -> bool {
+        let _ = error;
+        false
+    }
+}

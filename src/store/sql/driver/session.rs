@@ -1,0 +1,48 @@
+//! The trait [`Session`].
+
+use std::{fmt, sync::Arc};
+
+use http::Extensions;
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::{Driver, InTransaction};
+
+/// A transaction, as the handler sees it: its handles share the connection until the call ends.
+///
+/// If the last handle is dropped without [`end`](Self::end), the connection is dropped with it, and the transaction is rolled
+/// back.
+pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The driver of the connection.
+    type Driver: Driver<Session = Self>;
+
+    /// Makes a session from a connection on which a transaction was begun.
+    fn new(connection: InTransaction<Self::Driver>) -> Self;
+
+    /// Puts the handler's handle into the extensions of its request.
+    fn hand_out(self: &Arc<Self>, extensions: &mut Extensions);
+
+    /// Returns whether the handler has used the connection.
+    fn was_used(&self) -> bool;
+
+    /// Returns whether a statement has lost against another transaction, apart from those that were rolled back alone. `answer` is
+    /// the error that the handler has answered with, with its sources.
+    fn is_in_conflict(&self, answer: Option<&Status>) -> bool;
+
+    /// Returns whether a statement may have failed without being noticed.
+    fn has_unanswered(&self) -> bool;
+
+    /// Returns the SQL of a rollback to a savepoint that has to come before COMMIT, if one has to.
+    fn roll_back_due(&self) -> Option<String> {
+        None
+    }
+
+    /// Ends the session, and takes the connection away from the handles; `None` if a statement does not release it in time.
+    fn end(&self, deadline: Instant) -> impl Future<Output = Option<InTransaction<Self::Driver>>> + Send;
+
+    /// Ends the session, and rolls back.
+    fn roll_back(self: Arc<Self>, deadline: Instant) -> impl Future<Output = ()> + Send;
+
+    /// Ends the session at once, and rolls back in the background.
+    fn abort(self: &Arc<Self>, deadline: Instant);
+}

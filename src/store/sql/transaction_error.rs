@@ -1,0 +1,70 @@
+//! [`TransactionErrorKind`].
+
+use std::fmt;
+
+use tonic::{Code, Status};
+
+use super::driver::DriverError;
+
+/// The kind of the error of a statement in a handler's transaction.
+///
+/// | kind | status |
+/// |---|---|
+/// | `Conflict` | `ABORTED` |
+/// | `Ended`, `Missing`, `Refused`, `SavepointEnded` | `INTERNAL` |
+/// | `Lost` | `UNAVAILABLE` |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransactionErrorKind {
+    /// The transaction lost against another one: a serialization failure or a deadlock. The whole call may succeed if
+    /// it is tried again. The layer tells the client so, whatever the handler answers.
+    Conflict,
+    /// The call that the transaction belongs to has ended.
+    Ended,
+    /// The connection was lost, and the server rolls back everything that was written.
+    Lost,
+    /// The request has no transaction: its procedure is not transactional, or the layer has no store.
+    Missing,
+    /// The server refused the statement, or the statement cannot be sent.
+    Refused,
+    /// The savepoint that the handle belongs to has ended, on its own or together with one that was set before it.
+    SavepointEnded,
+}
+
+impl TransactionErrorKind {
+    /// Returns the status of the table above, which tells the client nothing about the database.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Conflict => Status::new(Code::Aborted, "the call lost against another call; retry"),
+            Self::Lost => Status::new(Code::Unavailable, "the database cannot be reached; retry"),
+            Self::Ended | Self::Missing | Self::Refused | Self::SavepointEnded => {
+                Status::new(Code::Internal, "internal database error")
+            }
+        }
+    }
+}
+
+impl fmt::Display for TransactionErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conflict => "the transaction lost against another transaction",
+            Self::Ended => "the call that this transaction belongs to has ended",
+            Self::Lost => "the transaction's connection was lost",
+            Self::Missing => {
+                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
+            }
+            Self::Refused => "the statement failed",
+            Self::SavepointEnded => "the savepoint that this handle belongs to has ended",
+        })
+    }
+}
+
+impl From<&DriverError> for TransactionErrorKind {
+    fn from(error: &DriverError) -> Self {
+        match () {
+            () if error.is_connection_lost() => Self::Lost,
+            () if error.is_conflict() => Self::Conflict,
+            () => Self::Refused,
+        }
+    }
+}
