@@ -28,7 +28,7 @@ pub use protobuf_canonical::{RequestHash, RequestHashes};
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{
-    CopyInSink, CopyOutStream, Deadpool, DeadpoolConnection, PostgresStore, Savepoint,
+    CopyInSink, CopyOutStream, Deadpool, DeadpoolConnection, OwnedTransaction, PostgresStore, Savepoint,
     TransactionError, TransactionSession,
 };
 #[cfg(feature = "sql")]

@@ -10,6 +10,6 @@ pub use self::{
     connection::DeadpoolConnection,
     deadpool::{Deadpool, PostgresStore},
     transaction::{
-        CopyInSink, CopyOutStream, Savepoint, Transaction, TransactionError, TransactionSession,
+        CopyInSink, CopyOutStream, OwnedTransaction, Savepoint, Transaction, TransactionError, TransactionSession,
     },
 };

@@ -10,6 +10,7 @@ mod handle;
 mod harness;
 mod isolation;
 mod lost_answers;
+mod owned;
 mod prepared;
 mod replay_cache;
 mod resets;

@@ -4,6 +4,7 @@ mod copy;
 mod error;
 mod handle;
 mod levels;
+mod owned;
 mod savepoint;
 mod session;
 
@@ -11,6 +12,7 @@ pub use self::{
     copy::{CopyInSink, CopyOutStream},
     error::TransactionError,
     handle::Transaction,
+    owned::OwnedTransaction,
     savepoint::Savepoint,
     session::TransactionSession,
 };
