@@ -9,15 +9,15 @@ use std::{
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{
-    AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
-    ExtendOutcome, ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
-};
 use crate::{
     caller::OwnerId,
     key::KeyId,
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
+    store::{
+        AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
+    },
 };
 use protobuf_canonical::RequestHashes;
 

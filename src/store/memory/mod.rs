@@ -1,0 +1,5 @@
+//! The store in memory.
+
+mod store;
+
+pub use self::store::MemoryStore;
