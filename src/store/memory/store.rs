@@ -1,34 +1,35 @@
 //! [`MemoryStore`].
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::hash_map::Entry, time::Duration};
 
-use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::{
+    record::{Look, Record},
+    state::{Shared, id},
+    transaction::NoTransaction,
+};
 use crate::{
     caller::OwnerId,
-    key::KeyId,
-    policy::LeasePolicy,
     status::{OutboxStatus, Resource},
     store::{
-        AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, ReleaseOutcome, Replay, Reservation, Store, StoreError, StoredResponse,
+        AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
+        Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction,
+        TransactionOptions,
     },
 };
-use protobuf_canonical::RequestHashes;
 
 /// A store that keeps records in this process, for tests and first steps. They are lost when the process ends, and
 /// other processes cannot see them. Clones share their records.
 ///
-/// It has no transactions, and its operations never fail. Its clock is that of tokio, so that tests can pause and
-/// advance it.
+/// Its operations never fail. Its clock is that of tokio, so that tests can pause and advance it.
+///
+/// It has no database, and so a layer with a transactional procedure cannot be built with it, except in tests
+/// (`accept_transactions`, feature `testing`).
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<State>>,
+    state: Shared,
+    accepts_transactions: bool,
 }
 
 impl MemoryStore {
@@ -37,70 +38,76 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// Accepts transactional procedures, for tests without a database. Defaults to refusing them: a layer with one cannot be
+    /// built.
+    ///
+    /// The layer keeps its promises about the record: a call that succeeds is recorded, a call that fails leaves nothing, and a
+    /// key is held while its handler runs. But no transaction is behind it. The handler's request has no `Transaction`, so a
+    /// handler that asks for one fails, with an error that says why. A handler can run that finds its repository elsewhere,
+    /// such as a fake one in memory; what it has written there stays if the call fails.
+    ///
+    /// ```
+    /// use tonic_idempotency::store::{MemoryStore, Store as _};
+    ///
+    /// assert!(!MemoryStore::new().has_transactions());
+    /// assert!(MemoryStore::new().accept_transactions().has_transactions());
+    /// ```
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn accept_transactions(mut self) -> Self {
+        self.accepts_transactions = true;
+        self
+    }
+
+    /// Advances the store's clock, and that of its clones: leases and retentions end sooner. Leaves tokio's clock alone, by
+    /// which the layer renews leases, waits, and knows how long it may cache a replay.
+    /// [`Harness::advance`](crate::testing::Harness::advance) also empties the cache.
+    #[cfg(feature = "testing")]
+    pub fn advance(&self, by: Duration) {
+        self.state.lock().ahead += by;
+    }
+
     /// Sets the status that replays report for a resource.
     pub fn set_status(&self, resource: Uuid, status: OutboxStatus) {
-        self.lock().statuses.insert(resource, status);
+        self.state.lock().statuses.insert(resource, status);
     }
 
     /// Returns the number of records. Expired records count until they are swept or replaced.
     pub fn len(&self) -> usize {
-        self.lock().records.len()
+        self.state.lock().records.len()
     }
 
     /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// Locks the state. Ignores that a lock is poisoned: no operation leaves the state half changed.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Store for MemoryStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        let now = Instant::now();
-        let mut state = self.lock();
-        let State { records, statuses } = &mut *state;
-        let mut entry = match records.entry((claim.reservation.owner, claim.reservation.key)) {
-            Entry::Vacant(entry) => {
-                entry.insert(Record::reserved(claim, now));
-                return Ok(ClaimOutcome::Acquired);
+        let mut state = self.state.lock();
+        let now = state.now();
+        Ok(match state.look(claim, now) {
+            Look::Absent => {
+                state.records.insert(id(&claim.reservation), Record::reserved(claim, now));
+                ClaimOutcome::Acquired
             }
-            Entry::Occupied(entry) => entry,
-        };
-        if !entry.get().is_live(now) {
-            entry.insert(Record::reserved(claim, now));
-            return Ok(ClaimOutcome::Acquired);
-        }
-        if let Some(mismatch) = claim.mismatch(&entry.get().procedure, Some(&entry.get().request)) {
-            return Ok(ClaimOutcome::Mismatch(mismatch));
-        }
-        let record = entry.get_mut();
-        if let Some((response, resource)) = &record.outcome {
-            let resource = resource.as_ref().map(|resource| resource.id);
-            let status = resource.and_then(|resource| statuses.get(&resource).copied());
-            let expires_in = record.expires.saturating_duration_since(now);
-            let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
-            return Ok(ClaimOutcome::Replay(replay));
-        }
-        Ok(match record.claimed(claim, now) {
-            Claimed::Held if record.attempts == 1 => ClaimOutcome::Acquired,
-            Claimed::Held => ClaimOutcome::TakenOver,
-            Claimed::InFlight { lease_left } => ClaimOutcome::InFlight { lease_left },
-            Claimed::Refused => ClaimOutcome::OutcomeUnknown,
-            Claimed::TakeOver => {
-                record.take_over(claim, now);
+            Look::Held { attempts: 1 } => ClaimOutcome::Acquired,
+            Look::Held { .. } => ClaimOutcome::TakenOver,
+            Look::Refused(outcome) => outcome,
+            Look::TakeOver => {
+                if let Some(record) = state.records.get_mut(&id(&claim.reservation)) {
+                    record.take_over(claim, now);
+                }
                 ClaimOutcome::TakenOver
             }
         })
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
-        let now = Instant::now();
-        let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.owner, reservation.key));
+        let mut state = self.state.lock();
+        let now = state.now();
+        let record = state.records.get_mut(&id(reservation));
         let Some(record) = record.filter(|record| record.is_held_by(reservation) && record.lease_expires.is_some())
         else {
             return Ok(ExtendOutcome::NotHeld);
@@ -115,9 +122,9 @@ impl Store for MemoryStore {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        let now = Instant::now();
-        let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.owner, reservation.key));
+        let mut state = self.state.lock();
+        let now = state.now();
+        let record = state.records.get_mut(&id(reservation));
         let Some(record) = record.filter(|record| record.token == reservation.token) else {
             return Ok(CompleteOutcome::Fenced);
         };
@@ -131,8 +138,8 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
-        let mut state = self.lock();
-        match state.records.entry((reservation.owner, reservation.key)) {
+        let mut state = self.state.lock();
+        match state.records.entry(id(reservation)) {
             Entry::Occupied(mut entry) if entry.get().is_held_by(reservation) => {
                 if entry.get().attempts == 1 && !entry.get().unknown {
                     entry.remove();
@@ -147,8 +154,8 @@ impl Store for MemoryStore {
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
-        let mut state = self.lock();
-        let record = state.records.get_mut(&(reservation.owner, reservation.key));
+        let mut state = self.state.lock();
+        let record = state.records.get_mut(&id(reservation));
         let Some(record) = record.filter(|record| record.is_held_by(reservation)) else {
             return Ok(AbandonOutcome::NotHeld);
         };
@@ -158,8 +165,8 @@ impl Store for MemoryStore {
     }
 
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
-        let now = Instant::now();
-        let state = self.lock();
+        let state = self.state.lock();
+        let now = state.now();
         let mut found: Vec<_> = state
             .records
             .iter()
@@ -183,8 +190,8 @@ impl Store for MemoryStore {
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
-        let now = Instant::now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
+        let now = state.now();
         let expired = state.records.iter().filter(|(_, record)| !record.is_live(now));
         let expired: Vec<_> = expired.map(|(id, _)| *id).take(batch as usize).collect();
         for id in &expired {
@@ -194,80 +201,29 @@ impl Store for MemoryStore {
     }
 
     async fn status(&self, _session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        Ok(self.lock().statuses.get(&resource.id).copied())
+        Ok(self.state.lock().statuses.get(&resource.id).copied())
     }
-}
 
-#[derive(Debug, Default)]
-struct State {
-    records: HashMap<(OwnerId, KeyId), Record>,
-    statuses: HashMap<Uuid, OutboxStatus>,
-}
+    fn has_transactions(&self) -> bool {
+        self.accepts_transactions
+    }
 
-#[derive(Debug)]
-struct Record {
-    token: Uuid,
-    procedure: String,
-    request: RequestHashes,
-    attempts: u32,
-    created: Instant,
-    /// `None` after a release or an abandonment.
-    lease_expires: Option<Instant>,
-    expires: Instant,
-    /// Whether the reservation was abandoned: the call may have taken effect.
-    unknown: bool,
-    outcome: Option<(StoredResponse, Option<Resource>)>,
-}
-
-impl Record {
-    fn reserved(claim: &Claim, now: Instant) -> Self {
-        Self {
-            token: claim.reservation.token,
-            procedure: claim.procedure.clone(),
-            request: claim.request.clone(),
-            attempts: 1,
-            created: now,
-            lease_expires: Some(now + claim.lease),
-            expires: now + claim.lease.max(claim.retention),
-            unknown: false,
-            outcome: None,
+    async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
+        if !self.accepts_transactions {
+            return Err(StoreErrorKind::Refused.into());
         }
+        Ok(NoTransaction::begin(&self.state, claim, options))
     }
 
-    fn take_over(&mut self, claim: &Claim, now: Instant) {
-        let Self { attempts, created, unknown, .. } = *self;
-        let request = self.request.clone();
-        *self = Self { attempts: attempts + 1, created, unknown, request, ..Self::reserved(claim, now) };
-    }
-
-    /// Decides a claim of the same request while there is no outcome.
-    fn claimed(&self, claim: &Claim, now: Instant) -> Claimed {
-        match claim.on_lease_ended {
-            _ if self.token == claim.reservation.token => Claimed::Held,
-            _ if self.lease_left(now) > Duration::ZERO => Claimed::InFlight { lease_left: self.lease_left(now) },
-            LeasePolicy::Reconcile => Claimed::TakeOver,
-            LeasePolicy::Rerun if !self.unknown => Claimed::TakeOver,
-            LeasePolicy::Refuse | LeasePolicy::Rerun => Claimed::Refused,
+    async fn begin_without_key(
+        &self,
+        _owner: Option<OwnerId>,
+        _session: &CallSession,
+        _options: TransactionOptions,
+    ) -> Result<Box<dyn StoreTransaction>, StoreError> {
+        if !self.accepts_transactions {
+            return Err(StoreErrorKind::Refused.into());
         }
+        Ok(Box::new(NoTransaction::without_key(&self.state)))
     }
-
-    fn lease_left(&self, now: Instant) -> Duration {
-        self.lease_expires.map_or(Duration::ZERO, |expires| expires.saturating_duration_since(now))
-    }
-
-    fn is_held_by(&self, reservation: &Reservation) -> bool {
-        self.token == reservation.token && self.outcome.is_none()
-    }
-
-    fn is_live(&self, now: Instant) -> bool {
-        self.expires > now
-    }
-}
-
-/// The decision about a claim of a reserved key.
-enum Claimed {
-    Held,
-    InFlight { lease_left: Duration },
-    Refused,
-    TakeOver,
 }
