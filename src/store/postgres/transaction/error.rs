@@ -77,10 +77,11 @@ impl From<TransactionError> for Status {
         let (code, message) = match error.kind {
             TransactionErrorKind::Conflict => (Code::Aborted, "the call lost against another call; retry"),
             TransactionErrorKind::Lost => (Code::Unavailable, "the database cannot be reached; retry"),
-            TransactionErrorKind::Ended
-            | TransactionErrorKind::Missing
-            | TransactionErrorKind::Refused
-            | TransactionErrorKind::SavepointEnded => (Code::Internal, "internal database error"),
+            // A mistake in the server's code, which says nothing about the database.
+            TransactionErrorKind::Missing => (Code::Internal, error.kind.message()),
+            TransactionErrorKind::Ended | TransactionErrorKind::Refused | TransactionErrorKind::SavepointEnded => {
+                (Code::Internal, "internal database error")
+            }
         };
         tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
         let mut status = Self::new(code, message);
@@ -100,7 +101,8 @@ pub enum TransactionErrorKind {
     Ended,
     /// The connection was lost, and the server rolls back everything that was written.
     Lost,
-    /// The request has no transaction: its procedure is not transactional, or the layer has no store.
+    /// The request has no transaction: there is no layer around the service, or the layer has no store, or one in memory; or
+    /// the procedure is not transactional.
     Missing,
     /// The server refused the statement, or the statement cannot be sent.
     Refused,
@@ -115,7 +117,8 @@ impl TransactionErrorKind {
             Self::Ended => "the call that this transaction belongs to has ended",
             Self::Lost => "the transaction's connection was lost",
             Self::Missing => {
-                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
+                "no Transaction in the request: is the idempotency layer around this service, and the procedure \
+                 transactional? (a MemoryStore has no transactions to give)"
             }
             Self::Refused => "the statement failed",
             Self::SavepointEnded => "the savepoint that this handle belongs to has ended",
