@@ -6,6 +6,8 @@ mod clock;
 mod connect;
 mod harness;
 mod in_memory;
+mod orders;
+mod page;
 mod postgres;
 mod records;
 mod without_layer;
