@@ -184,7 +184,7 @@ impl<R> fmt::Display for Called<R> {
             Ok(_) if self.is_unprotected() => {
                 let procedures = self.procedures.join(", ");
                 f.write_str(", and the layer did not protect the call: ")?;
-                write!(f, "has it a store, and is the procedure one of those that take keys ({procedures})?")?;
+                write!(f, "does it have a store, and is the procedure among those that take keys ({procedures})?")?;
             }
             Ok(_) => f.write_str(", and the call succeeded")?,
             Err(status) => {
