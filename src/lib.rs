@@ -111,6 +111,7 @@
     doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |"
 )]
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
+#![cfg_attr(feature = "testing", doc = "| [`testing`] | tests of your own service |")]
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
 //! | [`telemetry`] | the log lines and counters |
 //!
@@ -151,6 +152,8 @@ pub mod rejection;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod blocking;
 mod build_error;

@@ -126,7 +126,7 @@ pub enum ProcedureError {
     /// The procedure is transactional, and the store does not support transactions.
     #[error(
         "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, \
-         or mode reserved"
+         or mode reserved, or in tests MemoryStore::accept_transactions (feature testing)"
     )]
     NoTransactions {
         /// The procedure's path.

@@ -16,7 +16,7 @@ impl Harness for Memory {
     type Fixture = ();
 
     async fn store(&self) -> (MemoryStore, ()) {
-        (MemoryStore::new(), ())
+        (MemoryStore::new().accept_transactions(), ())
     }
 
     async fn resource(&self, store: &MemoryStore, (): &(), status: Option<OutboxStatus>) -> Resource {
