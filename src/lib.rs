@@ -106,10 +106,7 @@
 //! | [`status`] | the status of the asynchronous work behind a created resource |
 //! | [`store`] | the stores, and the contract of a store of your own |
 //! | [`maintenance`] | the sweep of expired records, the recovery of calls without an outcome |
-#![cfg_attr(
-    feature = "postgres",
-    doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |"
-)]
+#![cfg_attr(feature = "sql", doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |")]
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
 #![cfg_attr(feature = "testing", doc = "| [`testing`] | tests of your own service |")]
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
@@ -144,7 +141,7 @@
 pub mod connect;
 pub mod layer;
 pub mod maintenance;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "sql")]
 pub mod migrations;
 pub mod policy;
 pub mod proto;

@@ -11,6 +11,7 @@ mod keys;
 mod logs;
 mod memory;
 mod migrations;
+mod once;
 mod open_transactions;
 mod organization;
 mod outages;

@@ -113,8 +113,7 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
     let owner = database.owner().await;
     owner
         .batch_execute(&format!(
-            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$;
-             GRANT CREATE ON SCHEMA public TO {API_ROLE};"
+            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$"
         ))
         .await
         .expect("the grants");
@@ -169,13 +168,21 @@ async fn registers_a_resource_type_of_an_application() {
     }
 }
 
-/// A database with the tables of two types, which are not registered yet.
+/// A database with the migrations, and the tables of two types, which are not registered yet.
 pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
-    let database = Database::empty().await;
+    let (database, types) = with_tables().await;
     let mut owner = database.owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    owner
+    (database, types)
+}
+
+/// A database with nothing but the tables of two types.
+pub(crate) async fn with_tables() -> (Database, ResourceTypes) {
+    let database = Database::empty().await;
+    database
+        .owner()
+        .await
         .batch_execute(
             "CREATE SCHEMA billing;
              CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
@@ -191,7 +198,7 @@ pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
 }
 
 /// The names of the types that are registered.
-async fn registered(client: &Client) -> Vec<String> {
+pub(crate) async fn registered(client: &Client) -> Vec<String> {
     let names = "SELECT name FROM tenant.idempotency_resource_types ORDER BY name";
     client.query(names, &[]).await.expect("the types").iter().map(|row| row.get(0)).collect()
 }
