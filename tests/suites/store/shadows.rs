@@ -126,7 +126,7 @@ async fn shadowed() -> Database {
 
 /// The words of the migrations and of the store's statements. Those that are names of functions are shadowed.
 fn words() -> Vec<String> {
-    let mut texts = files("src/store/postgres/sql");
+    let mut texts = files("src/store/sql/sql");
     texts.extend(migrations::all(&Schema::default()).iter().map(|migration| migration.sql().to_owned()));
     let words = texts.iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric() && letter != '_'));
     let words: HashSet<_> = words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
