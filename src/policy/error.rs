@@ -75,6 +75,14 @@ pub enum ProcedureError {
         /// The reason.
         why: String,
     },
+    /// The option of a service cannot be decoded, or has a value that is unknown to this version of the crate.
+    #[error("{service}: invalid option (idempotency.v1.service): {why}")]
+    InvalidServiceOption {
+        /// The service's full name.
+        service: String,
+        /// The reason.
+        why: String,
+    },
     /// The request or response message does not have the field.
     #[error("{procedure}: there is no field {field:?}: {message} has no such field")]
     MissingField {
@@ -96,6 +104,14 @@ pub enum ProcedureError {
         procedure: String,
         /// The name of the setting.
         setting: &'static str,
+    },
+    /// A policy for keys on procedures that are not opted in is set for a procedure that is.
+    #[error(
+        "{procedure}: on_unprotected_key_of: the procedure is opted in, so that no key on it is unprotected; leave it out"
+    )]
+    NoUnprotectedKeys {
+        /// The procedure's path.
+        procedure: String,
     },
     /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not
     /// transactional.

@@ -2,7 +2,7 @@
 //!
 //! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
 //! Both give a [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures
-//! that are not opted in pass through unchanged.
+//! that are not opted in pass through unchanged, unless their keys are refused ([`UnprotectedKeyPolicy`]).
 
 mod authorizer;
 mod error;
@@ -32,7 +32,7 @@ pub use self::{
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
         DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-        Policies, ScopePolicy, StorePolicy, UserPolicy,
+        Policies, ScopePolicy, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
     },
     rebuilder::{RebuildRequest, Rebuilder},
     reconciler::{Abandoned, Reconciler, Reconciliation},
@@ -42,7 +42,7 @@ pub use self::{
 use self::{ignore::IgnoredFields, redact::RedactedErrors};
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
-    option::read_options,
+    option::{read_options, read_service_options},
     replayed_metadata::InvalidMetadataName,
     resolve::resolve,
 };

@@ -27,6 +27,7 @@ mod replay_hooks;
 mod shutdown;
 mod status;
 mod store_errors;
+mod unprotected_keys;
 mod waiting;
 mod watched;
 mod witness;
