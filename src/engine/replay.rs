@@ -111,7 +111,7 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
 
 /// The status that a replay reports: `processing` and a warning if it cannot be found out in its time.
 async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
-    let Some(creates) = call.procedure.creates() else {
+    let Some(creates) = call.procedure.tracks() else {
         return IdempotencyStatus::Completed;
     };
     let status = match (&engine.status_resolver, replay.resource, &call.caller) {

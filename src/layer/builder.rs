@@ -317,7 +317,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim
-    /// returns.
+    /// returns, if its resource types are [tracked](crate::store::ResourceType::tracked).
     pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
         self.status_resolver = Some(Box::new(resolver));
         self
@@ -507,7 +507,7 @@ impl IdempotencyLayerBuilder {
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
-            check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
+            check_parts(&procedure, self.store.as_deref(), self.status_resolver.is_some(), &self.reconcilers)?;
             if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
                 return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
             }

@@ -10,18 +10,20 @@ use crate::{
 pub(super) fn check_parts(
     procedure: &Procedure,
     store: Option<&dyn DynStore>,
+    has_status_resolver: bool,
     reconcilers: &Reconcilers,
 ) -> Result<(), ProcedureError> {
     let (path, policies) = (procedure.path(), procedure.policies());
     let Some(store) = store else { return Ok(()) };
-    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types())
-        && known.get(&creates.resource_type).is_none()
-    {
-        return Err(ProcedureError::UnknownResourceType {
-            procedure: path.to_owned(),
-            resource_type: creates.resource_type.clone(),
-            known: known.iter().map(|known| known.name().to_owned()).collect(),
-        });
+    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types()) {
+        let (procedure, resource_type) = (path.to_owned(), creates.resource_type.clone());
+        let Some(known_type) = known.get(&resource_type) else {
+            let known = known.iter().map(|known| known.name().to_owned()).collect();
+            return Err(ProcedureError::UnknownResourceType { procedure, resource_type, known });
+        };
+        if creates.tracked && !known_type.is_tracked() && !has_status_resolver {
+            return Err(ProcedureError::NoStatus { procedure, resource_type });
+        }
     }
     if policies.mode == Mode::Transactional && !store.has_transactions() {
         return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });

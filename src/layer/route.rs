@@ -208,7 +208,7 @@ impl Shared {
     fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
         let mut session = CallSession::of(&caller);
         if let Some(settings) = &self.session_settings
-            && (procedure.policies().mode == Mode::Transactional || procedure.creates().is_some())
+            && (procedure.policies().mode == Mode::Transactional || procedure.tracks().is_some())
         {
             session.settings = Some(Arc::new(settings(&caller).check()?));
         }

@@ -123,6 +123,19 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
+    /// The procedure creates a tracked resource, and the layer does not know who reports its status.
+    #[error(
+        "{procedure}: nobody reports the status of the resource type {resource_type:?}, so each replay would say \
+         \"processing\"; if the SQL function idempotency_resource_status knows it, say so with ResourceType::tracked; if \
+         another system does, ask it in IdempotencyLayerBuilder::status_resolver; if no asynchronous work follows, write \
+         `untracked: true` in `creates`, or call ProcedureBuilder::creates_untracked"
+    )]
+    NoStatus {
+        /// The procedure's path.
+        procedure: String,
+        /// The resource type as configured.
+        resource_type: String,
+    },
     /// The replays of the procedure are to be rebuilt, and it creates no resource to rebuild them from.
     #[error(
         "{procedure}: rebuild needs the id of a resource; say what the procedure creates, and in which field its id is"

@@ -90,9 +90,14 @@ impl Procedure {
         &self.method
     }
 
-    /// Returns the resource that the procedure creates; `None` if it creates no tracked resource.
+    /// Returns the resource that the procedure creates; `None` if it creates none that is recorded.
     pub fn creates(&self) -> Option<&Creates> {
         self.creates.as_ref()
+    }
+
+    /// Returns the resource whose status the procedure's replays report.
+    pub(crate) fn tracks(&self) -> Option<&Creates> {
+        self.creates.as_ref().filter(|creates| creates.tracked)
     }
 
     /// Returns the path of the request's field that has the key; `None` if the key is in the header.
@@ -154,12 +159,14 @@ pub struct Creates {
     /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a
     /// field of a submessage.
     pub id_field: String,
+    /// Whether asynchronous work follows, whose status replays report. If not, the status is always `completed`.
+    pub tracked: bool,
 }
 
 /// The configuration of a procedure, from its proto option or from code. It is checked against the descriptors when the
 /// layer is built. A setting that is not set has the layer's default ([`Policies`]).
 ///
-/// Default, for a procedure that creates no tracked resource:
+/// Default, for a procedure that creates no resource:
 ///
 /// ```
 /// use tonic_idempotency::policy::Procedure;
@@ -207,10 +214,19 @@ pub struct ProcedureBuilder {
 }
 
 impl ProcedureBuilder {
-    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Defaults to
-    /// no tracked resource.
+    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Replays report the
+    /// status of its asynchronous work, so building the layer fails unless someone knows it: the store
+    /// ([`ResourceType::tracked`](crate::store::ResourceType::tracked)), or a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver). Defaults to no resource.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
-        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
+        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: true });
+        self
+    }
+
+    /// As [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
+    /// status is always `completed`.
+    pub fn creates_untracked(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
+        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: false });
         self
     }
 

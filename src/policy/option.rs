@@ -75,7 +75,10 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
 
     let mut procedure = Procedure::builder(path.clone());
     if let Some(creates) = option.creates {
-        procedure = procedure.creates(creates.resource_type, creates.id_field);
+        procedure = match creates.untracked {
+            true => procedure.creates_untracked(creates.resource_type, creates.id_field),
+            false => procedure.creates(creates.resource_type, creates.id_field),
+        };
     }
     procedure.effect = match v1::EffectPolicy::try_from(option.effect).map_err(|_| unknown("effect"))? {
         v1::EffectPolicy::Unspecified => None,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Creates, Procedure};
 
 impl Procedure {
-    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no tracked
+    /// Returns the id of the created resource from the encoded response; `None` if the procedure creates no
     /// resource.
     ///
     /// # Errors

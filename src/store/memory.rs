@@ -37,9 +37,10 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Sets the status that replays report for a resource.
-    pub fn set_status(&self, resource: Uuid, status: OutboxStatus) {
-        self.lock().statuses.insert(resource, status);
+    /// Sets the status that replays report for a resource; `None` for no status. Defaults to [`OutboxStatus::Pending`] for
+    /// each resource that a call created.
+    pub fn set_status(&self, resource: Uuid, status: impl Into<Option<OutboxStatus>>) {
+        self.lock().statuses.insert(resource, status.into());
     }
 
     /// Returns the number of records. Expired records count until they are swept or replaced.
@@ -80,7 +81,8 @@ impl Store for MemoryStore {
         let record = entry.get_mut();
         if let Some((response, resource)) = &record.outcome {
             let resource = resource.as_ref().map(|resource| resource.id);
-            let status = resource.and_then(|resource| statuses.get(&resource).copied());
+            let status =
+                resource.and_then(|resource| statuses.get(&resource).copied().unwrap_or(Some(OutboxStatus::Pending)));
             let expires_in = record.expires.saturating_duration_since(now);
             let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
             return Ok(ClaimOutcome::Replay(replay));
@@ -194,14 +196,14 @@ impl Store for MemoryStore {
     }
 
     async fn status(&self, _session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        Ok(self.lock().statuses.get(&resource.id).copied())
+        Ok(self.lock().statuses.get(&resource.id).copied().flatten())
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<(OwnerId, KeyId), Record>,
-    statuses: HashMap<Uuid, OutboxStatus>,
+    statuses: HashMap<Uuid, Option<OutboxStatus>>,
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@ pub struct ResourceType {
     name: String,
     column: String,
     table: String,
+    is_tracked: bool,
 }
 
 impl ResourceType {
@@ -25,7 +26,25 @@ impl ResourceType {
     /// );
     /// ```
     pub fn new(name: impl Into<String>, column: impl Into<String>, table: impl Into<String>) -> Self {
-        Self { name: name.into(), column: column.into(), table: table.into() }
+        Self { name: name.into(), column: column.into(), table: table.into(), is_tracked: false }
+    }
+
+    /// Says that the store knows the status of such resources: for `PostgresStore`, that the SQL function
+    /// `tenant.idempotency_resource_status`, which the application has replaced, returns it. Defaults to not: then a layer with a
+    /// procedure that creates such a resource needs a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver), or the procedure says that
+    /// [no asynchronous work follows](crate::policy::ProcedureBuilder::creates_untracked).
+    ///
+    /// ```
+    /// use tonic_idempotency::store::ResourceType;
+    ///
+    /// assert!(!ResourceType::new("invoice", "invoice_id", "billing.invoices").is_tracked());
+    /// assert!(ResourceType::new("project", "project_id", "tenant.projects").tracked().is_tracked());
+    /// ```
+    #[must_use]
+    pub fn tracked(mut self) -> Self {
+        self.is_tracked = true;
+        self
     }
 
     /// Returns the name, as it is in the options of procedures.
@@ -41,6 +60,11 @@ impl ResourceType {
     /// Returns the table whose `id` the column references.
     pub fn table(&self) -> &str {
         &self.table
+    }
+
+    /// Returns whether the store knows the status of such resources.
+    pub fn is_tracked(&self) -> bool {
+        self.is_tracked
     }
 
     /// Returns the SQL that registers the type in this schema, for the application's own migration tool. It adds the column, the

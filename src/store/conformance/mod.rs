@@ -20,9 +20,7 @@
 //!
 //!     async fn resource(&self, store: &MemoryStore, _: &(), status: Option<OutboxStatus>) -> Resource {
 //!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4() };
-//!         if let Some(status) = status {
-//!             store.set_status(resource.id, status);
-//!         }
+//!         store.set_status(resource.id, status);
 //!         resource
 //!     }
 //! }

@@ -21,9 +21,7 @@ impl Harness for Memory {
 
     async fn resource(&self, store: &MemoryStore, (): &(), status: Option<OutboxStatus>) -> Resource {
         let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4() };
-        if let Some(status) = status {
-            store.set_status(resource.id, status);
-        }
+        store.set_status(resource.id, status);
         resource
     }
 }

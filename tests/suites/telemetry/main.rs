@@ -13,6 +13,7 @@ use tonic_idempotency::{
     Caller, IdempotencyLayer, OwnerId, UserId,
     maintenance::Sweeper,
     policy::{Policies, UnprotectedKeyPolicy, UserPolicy},
+    status::OutboxStatus,
     store::{CallSession, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
 };
 use tonic_idempotency_tests::{
@@ -110,7 +111,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders"));
+    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders").tracked());
     let store = PostgresStore::new(pool, ResourceTypes::new(types)).timeout(Duration::from_secs(30));
     let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
     let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).policies(policies);
@@ -215,6 +216,23 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     Sweeper::new(store).sweep().await.expect("the sweep");
     assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 2);
     assert!(lines.take().contains("deleted=2"));
+
+    // In memory, the work behind a resource is pending until a test says otherwise.
+    let memory = MemoryStore::new();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(memory.clone()).build().expect("a layer");
+    let wrapped = layer.layer(shop::server(Counting::default()));
+    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+    let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let first = client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
+    let order = first.into_inner().order.expect("an order").id.parse().expect("a UUID");
+    let labels = [("procedure", create), ("cause", "status_unknown")];
+    for (status, is_degraded) in [(Some(OutboxStatus::Pending), 0), (None, 1)] {
+        client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");
+        assert_eq!(counted(&snapshotter, "idempotency_degraded_total", &labels), 0, "before {status:?}");
+        memory.set_status(order, status);
+        client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");
+        assert_eq!(counted(&snapshotter, "idempotency_degraded_total", &labels), is_degraded, "{status:?}");
+    }
 
     // Each waiting duplicate counts as a call of its own.
     let handler = Counting::default();
