@@ -6,12 +6,12 @@ use http::HeaderValue;
 use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
-use uuid::Uuid;
 
 pub use crate::key::InvalidKey;
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, WireError},
     key::IdempotencyKey,
+    status::ResourceId,
 };
 use protobuf_canonical::CanonicalError;
 
@@ -240,7 +240,7 @@ pub(crate) enum Rejection {
         "the first call with this idempotency key succeeded, but its response was not stored; read the created \
          resource instead"
     )]
-    NotStored { resource: Option<Uuid> },
+    NotStored { resource: Option<ResourceId> },
     #[error(
         "a call with an idempotency key requires a scope, such as a tenant; authenticate for one, and retry with the same key"
     )]
@@ -447,7 +447,7 @@ mod tests {
     /// Covers every row of the table in the docs of [`Reason`].
     #[test]
     fn full_matrix() {
-        let resource = Uuid::from_u128(7);
+        let resource = ResourceId::from(7);
         let field = || "client.request_id".to_owned();
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
@@ -485,7 +485,7 @@ mod tests {
             ),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
-                Rejection::NotStored { resource: Some(resource) },
+                Rejection::NotStored { resource: Some(resource.clone()) },
                 Code::FailedPrecondition,
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),

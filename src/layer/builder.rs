@@ -507,7 +507,8 @@ impl IdempotencyLayerBuilder {
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
-            check_parts(&procedure, self.store.as_deref(), self.status_resolver.is_some(), &self.reconcilers)?;
+            let has_status_resolver = self.status_resolver.is_some();
+            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
             if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
                 return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::InvalidFinalError;
+use crate::status::IdKind;
 
 /// An invalid configuration of a procedure, in its proto option or in code.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -30,9 +31,12 @@ pub enum ProcedureError {
         /// The other path, which is the same or leads to a message around the field.
         other: String,
     },
-    /// The id field is not a singular string or bytes field.
-    #[error("{procedure}: the id field {field:?} cannot hold a UUID; it has to be a singular string or bytes field")]
-    IdFieldNotUuid {
+    /// The id field is not a singular string, integer or bytes field.
+    #[error(
+        "{procedure}: the id field {field:?} cannot hold an id; it has to be a singular field: a string, an integer, or the \
+         bytes of a UUID"
+    )]
+    IdFieldNotAnId {
         /// The procedure's path.
         procedure: String,
         /// The field's path as configured.
@@ -160,6 +164,21 @@ pub enum ProcedureError {
     NoTransactions {
         /// The procedure's path.
         procedure: String,
+    },
+    /// The id field cannot hold the ids that the resource type has in the store.
+    #[error(
+        "{procedure}: the id field {field:?} cannot hold {kind}, which the ids of the resource type {resource_type:?} are; \
+         choose another field, or say the kind of its ids with ResourceType::ids"
+    )]
+    OtherIdKind {
+        /// The procedure's path.
+        procedure: String,
+        /// The field's path as configured.
+        field: String,
+        /// The resource type as configured.
+        resource_type: String,
+        /// The kind of its ids.
+        kind: IdKind,
     },
     /// The procedure is streaming. Only unary procedures can be replayed.
     #[error("{procedure}: streaming procedures cannot take idempotency keys; only unary procedures can")]

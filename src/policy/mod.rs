@@ -47,7 +47,7 @@ pub(crate) use self::{
     resolve::resolve,
 };
 pub use crate::key::KeyFormat;
-use crate::{key::IdempotencyKey, telemetry::ProcedureTelemetry};
+use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
@@ -55,6 +55,8 @@ pub struct Procedure {
     path: Arc<str>,
     method: MethodDescriptor,
     creates: Option<Creates>,
+    /// `None` if the store takes ids of any kind.
+    id_kind: Option<IdKind>,
     key_field: Option<KeyField>,
     policies: Policies,
     ignore: IgnoredFields,
@@ -137,10 +139,22 @@ impl Procedure {
 /// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, key_field, policies, ignore, redact, redact_errors, telemetry: _ } = self;
+        let Self {
+            path,
+            method: _,
+            creates,
+            id_kind,
+            key_field,
+            policies,
+            ignore,
+            redact,
+            redact_errors,
+            telemetry: _,
+        } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
+            .field("id_kind", id_kind)
             .field("key_field", &key_field.as_ref().map(KeyField::path))
             .field("policies", policies)
             .field("ignore", &ignore.paths())
@@ -156,7 +170,7 @@ impl fmt::Debug for Procedure {
 pub struct Creates {
     /// The name of a resource type of the store, such as `project`.
     pub resource_type: String,
-    /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a
+    /// The field of the response with the resource's id: a string, an integer, or the 16 bytes of a UUID. A dotted path selects a
     /// field of a submessage.
     pub id_field: String,
     /// Whether asynchronous work follows, whose status replays report. If not, the status is always `completed`.

@@ -17,7 +17,7 @@ use crate::{
     caller::OwnerId,
     key::KeyId,
     policy::LeasePolicy,
-    status::{OutboxStatus, Resource},
+    status::{OutboxStatus, Resource, ResourceId},
 };
 use protobuf_canonical::RequestHashes;
 
@@ -39,8 +39,8 @@ impl MemoryStore {
 
     /// Sets the status that replays report for a resource; `None` for no status. Defaults to [`OutboxStatus::Pending`] for
     /// each resource that a call created.
-    pub fn set_status(&self, resource: Uuid, status: impl Into<Option<OutboxStatus>>) {
-        self.lock().statuses.insert(resource, status.into());
+    pub fn set_status(&self, resource: impl Into<ResourceId>, status: impl Into<Option<OutboxStatus>>) {
+        self.lock().statuses.insert(resource.into(), status.into());
     }
 
     /// Returns the number of records. Expired records count until they are swept or replaced.
@@ -80,9 +80,9 @@ impl Store for MemoryStore {
         }
         let record = entry.get_mut();
         if let Some((response, resource)) = &record.outcome {
-            let resource = resource.as_ref().map(|resource| resource.id);
+            let resource = resource.as_ref().map(|resource| resource.id.clone());
             let status =
-                resource.and_then(|resource| statuses.get(&resource).copied().unwrap_or(Some(OutboxStatus::Pending)));
+                resource.as_ref().and_then(|id| statuses.get(id).copied().unwrap_or(Some(OutboxStatus::Pending)));
             let expires_in = record.expires.saturating_duration_since(now);
             let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
             return Ok(ClaimOutcome::Replay(replay));
@@ -203,7 +203,7 @@ impl Store for MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<(OwnerId, KeyId), Record>,
-    statuses: HashMap<Uuid, Option<OutboxStatus>>,
+    statuses: HashMap<ResourceId, Option<OutboxStatus>>,
 }
 
 #[derive(Debug)]

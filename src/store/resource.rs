@@ -1,6 +1,7 @@
 //! The resource types that a store can record.
 
 use super::Schema;
+use crate::status::IdKind;
 
 /// A type of resource that calls can create. A record refers to the created resource in a column of
 /// the table of keys, which references the `id` of the resource's own table.
@@ -9,6 +10,7 @@ pub struct ResourceType {
     name: String,
     column: String,
     table: String,
+    id_kind: IdKind,
     is_tracked: bool,
 }
 
@@ -26,7 +28,22 @@ impl ResourceType {
     /// );
     /// ```
     pub fn new(name: impl Into<String>, column: impl Into<String>, table: impl Into<String>) -> Self {
-        Self { name: name.into(), column: column.into(), table: table.into(), is_tracked: false }
+        Self { name: name.into(), column: column.into(), table: table.into(), id_kind: IdKind::Uuid, is_tracked: false }
+    }
+
+    /// Sets the kind of the ids: that of the column `id` of the resource's table, where an `integer` counts as a `bigint`, and a
+    /// `varchar` as a `text`. Defaults to UUIDs.
+    ///
+    /// ```
+    /// use tonic_idempotency::{status::IdKind, store::ResourceType};
+    ///
+    /// let order = ResourceType::new("order", "order_id", "shop.orders").ids(IdKind::Integer);
+    /// assert_eq!(order.id_kind(), IdKind::Integer);
+    /// ```
+    #[must_use]
+    pub fn ids(mut self, kind: IdKind) -> Self {
+        self.id_kind = kind;
+        self
     }
 
     /// Says that the store knows the status of such resources: for `PostgresStore`, that the SQL function
@@ -60,6 +77,11 @@ impl ResourceType {
     /// Returns the table whose `id` the column references.
     pub fn table(&self) -> &str {
         &self.table
+    }
+
+    /// Returns the kind of the ids.
+    pub fn id_kind(&self) -> IdKind {
+        self.id_kind
     }
 
     /// Returns whether the store knows the status of such resources.

@@ -1,10 +1,9 @@
 //! [`PostgresStore`].
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use deadpool_postgres::Pool;
 use tokio_postgres::{error::SqlState, types::Type};
-use uuid::Uuid;
 
 use super::{
     claim,
@@ -206,7 +205,7 @@ impl PostgresStore {
         &self,
         reservation: &Reservation,
         completion: &Completion,
-        resource: Option<(&str, Uuid)>,
+        resource: Option<&(&str, Cow<'_, str>)>,
     ) -> Result<CompleteOutcome, StoreError> {
         let outcome = Columns::of(&completion.response);
         let row = self
@@ -222,8 +221,8 @@ impl PostgresStore {
                     (&outcome.error, Type::BYTEA),
                     (&outcome.metadata, Type::BYTEA),
                     (&completion.retention.as_secs_f64(), Type::FLOAT8),
-                    (&resource.map(|(column, _)| column), Type::TEXT),
-                    (&resource.map(|(_, id)| id), Type::UUID),
+                    (&resource.map(|(column, _)| *column), Type::TEXT),
+                    (&resource.map(|(_, id)| &**id), Type::TEXT),
                 ],
             )
             .await?;
@@ -266,7 +265,7 @@ impl Store for PostgresStore {
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
         let resource = resource_column(&self.resource_types, completion);
-        match self.complete_with(reservation, completion, resource).await {
+        match self.complete_with(reservation, completion, resource.as_ref()).await {
             // The response is more important than the reference to the resource.
             Err(error) if resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
@@ -347,7 +346,7 @@ impl Store for PostgresStore {
                 &[
                     (&session.user, Type::UUID),
                     (&resource.resource_type, Type::TEXT),
-                    (&resource.id, Type::UUID),
+                    (&resource.id.to_text(), Type::TEXT),
                     (&settings(session), Type::TEXT_ARRAY),
                 ],
             )
@@ -380,9 +379,16 @@ impl Store for PostgresStore {
     }
 }
 
-/// Returns whether a completion failed only because of its reference: the resource does not exist, or its type is not
-/// registered in the database.
+/// Returns whether a completion failed only because of its reference: the resource does not exist, its type is not
+/// registered in the database, or ids are of another kind there.
 fn refers_to_nothing(error: &StoreError) -> bool {
-    let code = sql_state(error);
-    code == Some(&SqlState::FOREIGN_KEY_VIOLATION) || code == Some(&SqlState::UNDEFINED_COLUMN)
+    sql_state(error).is_some_and(|code| {
+        [
+            SqlState::FOREIGN_KEY_VIOLATION,
+            SqlState::INVALID_TEXT_REPRESENTATION,
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            SqlState::UNDEFINED_COLUMN,
+        ]
+        .contains(code)
+    })
 }

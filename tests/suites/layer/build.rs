@@ -58,6 +58,10 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
          message Response {{ string id = 1; int64 number = 2; repeated string ids = 3; Response inner = 4; bytes raw = 5;
                              map<string, string> map = 6; map<string, Response> by_name = 7;
                              repeated Response list = 8; }}
+         enum Kind {{ NONE = 0; }}
+         message Ids {{ string id = 1; bytes raw = 2; int32 int32 = 3; sint64 sint64 = 4; fixed32 fixed32 = 5;
+                        uint64 uint64 = 6; bool flag = 7; double ratio = 8; repeated int64 list = 9; Kind kind = 10;
+                        map<string, int64> ids = 11; }}
          service Service {{ {methods} }}"
     );
     fs::write(folder.join("written.proto"), file).expect("a file");
@@ -163,15 +167,15 @@ fn refuses_an_id_field_that_does_not_exist() {
 }
 
 #[test]
-fn refuses_an_id_field_that_cannot_hold_a_uuid() {
-    for field in ["number", "ids", "inner", "map", "id.more", "ids.more", "inner.inner", ""] {
+fn refuses_an_id_field_that_cannot_hold_an_id() {
+    for field in ["ids", "inner", "map", "id.more", "ids.more", "inner.inner", ""] {
         let message = error_in_proto(&format!(
             "rpc Create(Request) returns (Response) {{
                option (idempotency.v1.procedure) = {{ creates: {{ resource_type: 'a', id_field: '{field}' }} }}; }}",
         ));
         assert!(message.contains("/written.v1.Service/Create"), "{field}: {message}");
     }
-    for field in ["id", "raw", "inner.id", "inner.inner.raw"] {
+    for field in ["id", "number", "raw", "inner.id", "inner.inner.raw"] {
         let method = format!(
             "rpc Create(Request) returns (Response) {{
                option (idempotency.v1.procedure) = {{ creates: {{ resource_type: 'a', id_field: '{field}' }} }}; }}",
@@ -226,7 +230,7 @@ fn error_of_key_field(field: &str) -> String {
 }
 
 /// A store that never connects to a database.
-fn postgres(types: ResourceTypes) -> PostgresStore {
+pub(crate) fn postgres(types: ResourceTypes) -> PostgresStore {
     let pool = deadpool_postgres::Manager::new(tokio_postgres::Config::new(), tokio_postgres::NoTls);
     PostgresStore::new(deadpool_postgres::Pool::builder(pool).build().expect("a pool"), types)
 }

@@ -24,6 +24,7 @@ mod recovery;
 mod rejections;
 mod replay_cache;
 mod replay_hooks;
+mod resource_ids;
 mod shutdown;
 mod status;
 mod store_errors;

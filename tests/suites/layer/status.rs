@@ -159,7 +159,7 @@ async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked(
     first.assert("completed", false);
     store.set_status(order_id(&first), OutboxStatus::Failed);
     shop.create("a").await.expect("a replay").assert("completed", true);
-    let order = Resource { resource_type: "order".to_owned(), id: order_id(&first) };
+    let order = Resource { resource_type: "order".to_owned(), id: order_id(&first).into() };
     assert_eq!(*seen.lock().expect("no panic"), [Some(order)]);
 }
 

@@ -83,14 +83,14 @@ async fn are_no_reason_to_refuse_calls_without_a_key_or_to_a_procedure_that_is_o
 async fn are_subject_to_the_policy_of_their_procedure_then_of_their_service_then_of_the_layer() {
     use UnprotectedKeyPolicy::{PassThrough, Refuse};
     let service = "shop.v1.Shop";
-    let cases: [(&[(&str, UnprotectedKeyPolicy)], UnprotectedKeyPolicy, bool); 7] = [
-        (&[], PassThrough, false),
-        (&[(GET, Refuse)], PassThrough, true),
-        (&[("shop.v1.Shop/GetOrder", PassThrough)], Refuse, false),
-        (&[(service, Refuse)], PassThrough, true),
-        (&[(GET, PassThrough), (service, Refuse)], Refuse, false),
-        (&[("/shop.v1.Shop/WatchOrders", PassThrough)], Refuse, true),
-        (&[("billing.v1.Payments", PassThrough)], Refuse, true),
+    let cases = [
+        (vec![], PassThrough, false),
+        (vec![(GET, Refuse)], PassThrough, true),
+        (vec![("shop.v1.Shop/GetOrder", PassThrough)], Refuse, false),
+        (vec![(service, Refuse)], PassThrough, true),
+        (vec![(GET, PassThrough), (service, Refuse)], Refuse, false),
+        (vec![("/shop.v1.Shop/WatchOrders", PassThrough)], Refuse, true),
+        (vec![("billing.v1.Payments", PassThrough)], Refuse, true),
     ];
     for (of, default, is_refused) in cases {
         let shop = Shop::with(|builder| {

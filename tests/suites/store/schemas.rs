@@ -46,7 +46,7 @@ impl Harness for Odd {
         let owner = make(&database, &odd(), &organization::resource_types()).await;
         owner
             .batch_execute(
-                r#"CREATE OR REPLACE FUNCTION "My-Tenant".idempotency_resource_status(p_resource_type text, p_resource uuid)
+                r#"CREATE OR REPLACE FUNCTION "My-Tenant".idempotency_resource_status(p_resource_type text, p_resource text)
                    RETURNS text LANGUAGE sql STABLE RETURN tenant.idempotency_resource_status(p_resource_type, p_resource)"#,
             )
             .await

@@ -224,7 +224,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
     let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
     let first = client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
-    let order = first.into_inner().order.expect("an order").id.parse().expect("a UUID");
+    let order: Uuid = first.into_inner().order.expect("an order").id.parse().expect("a UUID");
     let labels = [("procedure", create), ("cause", "status_unknown")];
     for (status, is_degraded) in [(Some(OutboxStatus::Pending), 0), (None, 1)] {
         client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");

@@ -47,7 +47,7 @@ SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE r.proname NOT IN (
           -- The owner's own.
-          'idempotency_grant', 'idempotency_missing_grants', 'idempotency_owner', 'idempotency_register_resource',
+          'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner', 'idempotency_register_resource',
           'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
       )
   AND NOT has_function_privilege(r.id, 'EXECUTE')

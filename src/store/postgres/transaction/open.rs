@@ -272,7 +272,7 @@ impl Claimed {
             (&outcome.metadata, Type::BYTEA),
             (&retention, Type::FLOAT8),
             (&column, Type::TEXT),
-            (&id, Type::UUID),
+            (&id, Type::TEXT),
         ];
         let record = connections.statements().ready(connection, &connections.sql().commit, parameters).await?;
         let (record, commit) = join(record.query_one(connection), connection.batch_execute("COMMIT")).await;
