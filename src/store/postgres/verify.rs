@@ -12,7 +12,10 @@ use super::{
     row::{column, corrupt},
     statement::Parameters,
 };
-use crate::store::{ResourceType, ResourceTypes, StoreError};
+use crate::{
+    status::IdKind,
+    store::{ResourceType, ResourceTypes, StoreError},
+};
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
 const VERSION: i32 = 2;
@@ -24,6 +27,8 @@ const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_tem
 pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> Result<(), VerifyError> {
     let names: Vec<_> = types.iter().map(ResourceType::name).collect();
     let columns: Vec<_> = types.iter().map(ResourceType::column).collect();
+    let kinds: Vec<_> = types.iter().map(|known| kind(known.id_kind())).collect();
+    let tracked: Vec<_> = types.iter().filter(|known| known.is_tracked()).map(ResourceType::name).collect();
     let schema = &connections.sql().schema;
     let parameters: Parameters<'_> = &[
         (&VERSION, Type::INT4),
@@ -31,6 +36,8 @@ pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> 
         (&columns, Type::TEXT_ARRAY),
         (&schema.name(), Type::TEXT),
         (&schema.table_name(), Type::TEXT),
+        (&kinds, Type::TEXT_ARRAY),
+        (&tracked, Type::TEXT_ARRAY),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
@@ -47,6 +54,15 @@ pub(super) async fn verify(connections: &Connections, types: &ResourceTypes) -> 
     found(&operation.run(look, |_| true).await?)
 }
 
+/// Returns the name of the kind in the statement.
+fn kind(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Integer => "integer",
+        IdKind::Text => "text",
+        IdKind::Uuid => "uuid",
+    }
+}
+
 fn found(rows: &[Row]) -> Result<(), VerifyError> {
     let problems = rows.iter().map(problem).collect::<Result<Vec<_>, _>>()?;
     if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
@@ -60,6 +76,8 @@ fn problem(row: &Row) -> Result<SetupProblem, StoreError> {
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
+        "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
+        "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
         "other_version" => SetupProblem::OtherVersion {
             found: detail.map(|found| found.parse()).transpose().map_err(corrupt)?,
             needed: VERSION,
@@ -141,6 +159,28 @@ pub enum SetupProblem {
     NoRowLevelSecurity {
         /// The table, with its schema.
         table: String,
+    },
+    /// Resource types are tracked, and the function that knows their status is the one that the migrations made, which knows
+    /// none.
+    #[error(
+        "the store knows the status of {resource_types} (ResourceType::tracked), but {function} is as the migrations made it, and knows no status; \
+         replace it, with the parameters (p_resource_type text, p_resource text)"
+    )]
+    NoStatus {
+        /// The function, with its schema.
+        function: String,
+        /// The names of the types.
+        resource_types: String,
+    },
+    /// The ids of a resource type are of another kind in the database.
+    #[error(
+        "the ids of the resource type {name} have the type {found} in the database; say their kind with ResourceType::ids"
+    )]
+    OtherIdKind {
+        /// The type's name.
+        name: String,
+        /// The type of its column.
+        found: String,
     },
     /// The functions are of another version of the crate.
     #[error(
