@@ -80,7 +80,7 @@
 //!
 //! | the call | what the caller gets |
 //! |---|---|
-//! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through |
+//! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through; or `INVALID_ARGUMENT` ([`UnprotectedKeyPolicy`](policy::UnprotectedKeyPolicy)) |
 //! | without a key, in the header or in the message ([`key_field`](policy::ProcedureBuilder::key_field)) | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`](policy::KeyPolicy)) |
 //! | with a malformed key, or with different keys in header and message | `INVALID_ARGUMENT` |
 //! | without an authenticated user | `UNAUTHENTICATED`, or the handler's answer and a warning in the log ([`UserPolicy`](policy::UserPolicy)) |

@@ -4,9 +4,11 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
-use uuid::Uuid;
 
-use crate::store::{ClaimOutcome, Replay, StoredResponse};
+use crate::{
+    status::ResourceId,
+    store::{ClaimOutcome, Replay, StoredResponse},
+};
 
 /// The record that a store keeps of a key, as the next call with the key would find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub enum Record {
         /// [redacted](crate::policy::ProcedureBuilder::redact).
         message: Bytes,
         /// The id of the resource that it created.
-        resource: Option<Uuid>,
+        resource: Option<ResourceId>,
         /// The time for which the record still lives, by the store's clock.
         expires_in: Duration,
     },
@@ -35,7 +37,7 @@ pub enum Record {
     #[non_exhaustive]
     NotStored {
         /// The id of the resource that it created.
-        resource: Option<Uuid>,
+        resource: Option<ResourceId>,
         /// The time for which the record still lives, by the store's clock.
         expires_in: Duration,
     },
@@ -96,9 +98,9 @@ impl Record {
     }
 
     /// Returns the id of the resource that the call created, if the record has one.
-    pub fn resource(&self) -> Option<Uuid> {
+    pub fn resource(&self) -> Option<&ResourceId> {
         match self {
-            Self::Completed { resource, .. } | Self::NotStored { resource, .. } => *resource,
+            Self::Completed { resource, .. } | Self::NotStored { resource, .. } => resource.as_ref(),
             _ => None,
         }
     }

@@ -19,10 +19,8 @@
 //!     }
 //!
 //!     async fn resource(&self, store: &MemoryStore, _: &(), status: Option<OutboxStatus>) -> Resource {
-//!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4() };
-//!         if let Some(status) = status {
-//!             store.set_status(resource.id, status);
-//!         }
+//!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4().into() };
+//!         store.set_status(resource.id.clone(), status);
 //!         resource
 //!     }
 //! }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::{
     hold::Hold,
@@ -16,7 +15,7 @@ use super::{
 use crate::{
     caller::OwnerId,
     key::KeyId,
-    status::OutboxStatus,
+    status::{OutboxStatus, ResourceId},
     store::{Claim, ClaimOutcome, Replay, Reservation},
 };
 
@@ -36,7 +35,7 @@ pub(super) struct State {
     pub(super) records: HashMap<Id, Record>,
     /// The keys that transactions hold.
     pub(super) holds: HashMap<Id, Hold>,
-    pub(super) statuses: HashMap<Uuid, OutboxStatus>,
+    pub(super) statuses: HashMap<ResourceId, Option<OutboxStatus>>,
     /// How far the clock is ahead of tokio's.
     pub(super) ahead: Duration,
 }
@@ -64,8 +63,9 @@ impl State {
             return Look::Refused(ClaimOutcome::Mismatch(mismatch));
         }
         if let Some((response, resource)) = &record.outcome {
-            let resource = resource.as_ref().map(|resource| resource.id);
-            let status = resource.and_then(|resource| self.statuses.get(&resource).copied());
+            let resource = resource.as_ref().map(|resource| resource.id.clone());
+            let status =
+                resource.as_ref().and_then(|id| self.statuses.get(id).copied().unwrap_or(Some(OutboxStatus::Pending)));
             let expires_in = record.expires.saturating_duration_since(now);
             let replay = Replay { response: response.clone(), resource, status: Ok(status), expires_in };
             return Look::Refused(ClaimOutcome::Replay(replay));

@@ -2,8 +2,6 @@
 
 use std::{collections::hash_map::Entry, time::Duration};
 
-use uuid::Uuid;
-
 use super::{
     record::{Look, Record},
     state::{Shared, id},
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::{
     caller::OwnerId,
-    status::{OutboxStatus, Resource},
+    status::{OutboxStatus, Resource, ResourceId},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
         Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction,
@@ -67,9 +65,10 @@ impl MemoryStore {
         self.state.lock().ahead += by;
     }
 
-    /// Sets the status that replays report for a resource.
-    pub fn set_status(&self, resource: Uuid, status: OutboxStatus) {
-        self.state.lock().statuses.insert(resource, status);
+    /// Sets the status that replays report for a resource; `None` for no status. Defaults to [`OutboxStatus::Pending`] for
+    /// each resource that a call created.
+    pub fn set_status(&self, resource: impl Into<ResourceId>, status: impl Into<Option<OutboxStatus>>) {
+        self.state.lock().statuses.insert(resource.into(), status.into());
     }
 
     /// Returns the number of records. Expired records count until they are swept or replaced.
@@ -201,7 +200,7 @@ impl Store for MemoryStore {
     }
 
     async fn status(&self, _session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        Ok(self.state.lock().statuses.get(&resource.id).copied())
+        Ok(self.state.lock().statuses.get(&resource.id).copied().flatten())
     }
 
     fn has_transactions(&self) -> bool {

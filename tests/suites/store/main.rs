@@ -22,6 +22,7 @@ mod prepared;
 mod races;
 mod record;
 mod registration;
+mod resource_ids;
 mod retention;
 mod rights;
 mod schemas;

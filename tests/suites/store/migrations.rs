@@ -9,7 +9,7 @@ use tonic_idempotency::{
     status::Resource,
     store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store},
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, uuid_of};
 use uuid::Uuid;
 
 use crate::record::{again, claim, complete, completion};
@@ -148,7 +148,7 @@ async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
 }
 
 fn of_invoice(id: Uuid) -> Completion {
-    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id }), ..completion("done") }
+    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id: id.into() }), ..completion("done") }
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn registers_all_types_of_an_application_at_once() {
     let refund: Uuid = one.query_one(insert, &[]).await.expect("a refund").get(0);
     let store = PostgresStore::new(database.pool(1), types);
     let claim = Claim { resource_type: Some("refund".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    let resource = Resource { resource_type: "refund".to_owned(), id: refund };
+    let resource = Resource { resource_type: "refund".to_owned(), id: refund.into() };
     complete(&store, &claim, &Completion { resource: Some(resource), ..completion("done") }).await;
     let stored: Uuid =
         one.query_one("SELECT refund_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
@@ -314,7 +314,7 @@ async fn a_row_refers_to_one_resource_at_most() {
             "INSERT INTO tenant.idempotency_keys
                  (idempotency_key, user_id, procedure, request_hash, expires, project_id, cluster_id)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now(), $1, id FROM tenant.clusters",
-            &[&project.id],
+            &[&uuid_of(&project)],
         )
         .await
         .expect_err("two resources");

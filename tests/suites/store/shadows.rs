@@ -189,7 +189,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
 
 async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     let [first, released, abandoned, begun] = [(); 4].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
-    let resource = Resource { resource_type: "invoice".to_owned(), id: invoice };
+    let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let created = Completion { resource: Some(resource.clone()), ..completion("done") };
     acquire(store, &first).await;
     store.extend(&first.reservation, HOUR).await.expect("an extension");

@@ -30,7 +30,7 @@ async fn is_completed_with_the_resource_whose_status_a_replay_reports() {
     let first = first.executed_once().with_status(IdempotencyStatus::Processing).into_message();
 
     let record = harness.record(key).await;
-    let resource = record.resource().expect("an order");
+    let resource = record.resource().expect("an order").clone();
     assert_eq!(first.order.as_ref().expect("an order").id, resource.to_string());
     assert_eq!(record.completed::<CreateOrderReply>(), first);
     harness.store().set_status(resource, OutboxStatus::Completed);
