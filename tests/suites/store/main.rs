@@ -12,6 +12,8 @@ mod logs;
 mod memory;
 mod migrations;
 mod open_transactions;
+mod operations_page;
+mod operators;
 mod organization;
 mod outages;
 mod owner;

@@ -46,7 +46,9 @@ UNION ALL
 SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE r.proname NOT IN (
-          -- The owner's own.
+          -- The owner's own, and the operators'.
+          'idempotency_grant_operator', 'idempotency_holder_pid', 'idempotency_inspect', 'idempotency_key_id',
+          'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_stuck',
           'idempotency_grant', 'idempotency_missing_grants', 'idempotency_owner', 'idempotency_register_resource',
           'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
       )
