@@ -1,5 +1,7 @@
 //! Asks the store for a call's key.
 
+use std::time::Instant;
+
 use super::{
     call::Call,
     clock_reading::ClockReading,
@@ -9,10 +11,18 @@ use super::{
 use crate::{
     policy::Mode,
     store::{BeginOutcome, ClaimOutcome, StoreError},
+    telemetry::Timed,
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
 pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
+    let began = Instant::now();
+    let claimed = ask(engine, call).await;
+    call.procedure.telemetry().took(Timed::Claim, began);
+    claimed
+}
+
+async fn ask(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
     let policies = call.procedure.policies();
     let asked = ClockReading::now();
     let lease = Lease::from(asked.monotonic, policies.lease);

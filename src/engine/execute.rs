@@ -1,6 +1,6 @@
 //! Runs a handler while its key is held.
 
-use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc};
+use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::{
     FutureExt as _,
@@ -16,7 +16,7 @@ use super::{
     held_key::{HeldKey, Lease},
     state::Engine,
 };
-use crate::{execution::Execution, grpc::UnaryResponse, policy::Procedure};
+use crate::{execution::Execution, grpc::UnaryResponse, policy::Procedure, telemetry::Timed};
 
 /// The way in which a handler ended.
 pub(super) struct Outcome<E> {
@@ -92,7 +92,10 @@ async fn run_renewed<E: Send + 'static>(
 
 /// Runs the handler, and answers a panic with `INTERNAL`. Whatever the panic left half changed is not used again.
 pub(super) async fn handle<E>(procedure: &Procedure, handler: Handler<E>) -> Result<UnaryResponse, E> {
-    AssertUnwindSafe(async { handler.run().await }).catch_unwind().await.unwrap_or_else(|_panic| {
+    let began = Instant::now();
+    let ended = AssertUnwindSafe(async { handler.run().await }).catch_unwind().await;
+    procedure.telemetry().took(Timed::Handler, began);
+    ended.unwrap_or_else(|_panic| {
         procedure.telemetry().panicked();
         Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
     })

@@ -1,6 +1,6 @@
 //! Settles a call that has ended: records its outcome, and decides which response the caller gets.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use super::{
     call::Call,
@@ -18,6 +18,7 @@ use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
+    telemetry::Timed,
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
@@ -32,16 +33,19 @@ pub(super) async fn settle<E>(
     let disposition = disposition::of(engine, call, &outcome);
     let has_followers = leader.is_some_and(Leader::has_followers);
     let recorded = if has_followers { for_followers(engine, call, &disposition) } else { None };
-    let response = match key {
+    let began = Instant::now();
+    let ended = match key {
         HeldKey::Reservation(lease) => {
             record::record(engine, call, disposition, lease).await;
-            outcome.response
+            Ended::AsAnswered
         }
-        HeldKey::Transaction(transaction) => match end(call, transaction, disposition).await {
-            Ended::AsAnswered => outcome.response,
-            Ended::Refused(rejection) => return call.reject(rejection),
-            Ended::Superseded => return replay::look_again(engine, call).await,
-        },
+        HeldKey::Transaction(transaction) => end(call, transaction, disposition).await,
+    };
+    call.procedure.telemetry().took(Timed::Record, began);
+    let response = match ended {
+        Ended::AsAnswered => outcome.response,
+        Ended::Refused(rejection) => return call.reject(rejection),
+        Ended::Superseded => return replay::look_again(engine, call).await,
     };
     if let (Some(leader), Some(recorded)) = (leader, recorded) {
         leader.publish(&recorded);
@@ -61,9 +65,9 @@ fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Opt
     Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
 }
 
-/// The end of a transaction.
+/// The end of a call.
 enum Ended {
-    /// Committed or rolled back, as the handler's response says.
+    /// In reserved mode, always; otherwise committed or rolled back, as the handler's response says.
     AsAnswered,
     /// Rolled back, or unknown.
     Refused(Rejection),

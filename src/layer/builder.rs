@@ -30,6 +30,7 @@ use crate::{
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, SessionSettings, Store},
+    telemetry,
 };
 
 impl IdempotencyLayer {
@@ -483,6 +484,7 @@ impl IdempotencyLayerBuilder {
             return Err(BuildError::NoProcedures);
         }
 
+        telemetry::describe();
         let engine = self.store.map(|store| {
             Arc::new(Engine {
                 store,
