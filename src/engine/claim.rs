@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tracing::Instrument as _;
+
 use super::{
     call::Call,
     clock_reading::ClockReading,
@@ -11,14 +13,16 @@ use super::{
 use crate::{
     policy::Mode,
     store::{BeginOutcome, ClaimOutcome, StoreError},
-    telemetry::Timed,
+    telemetry::{self, Timed},
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
 pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
     let began = Instant::now();
-    let claimed = ask(engine, call).await;
+    let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
+    let claimed = ask(engine, call).instrument(span.clone()).await;
     call.procedure.telemetry().took(Timed::Claim, began);
+    telemetry::ended(&span, &name(&claimed));
     claimed
 }
 
@@ -46,4 +50,21 @@ async fn ask(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
         engine.replay_cache.forget(call);
     }
     Ok(claimed)
+}
+
+/// The name of an answer, for the span.
+fn name(claimed: &Result<Claimed, StoreError>) -> &'static str {
+    match claimed {
+        Ok(Claimed::Acquired(_)) => "acquired",
+        Ok(Claimed::TakenOver(_)) => "taken_over",
+        Ok(Claimed::Refused { outcome, .. }) => match outcome {
+            ClaimOutcome::Acquired => "acquired",
+            ClaimOutcome::InFlight { .. } => "in_progress",
+            ClaimOutcome::Mismatch(_) => "mismatch",
+            ClaimOutcome::OutcomeUnknown => "unknown",
+            ClaimOutcome::Replay(_) => "replay",
+            ClaimOutcome::TakenOver => "taken_over",
+        },
+        Err(error) => error.kind().as_str(),
+    }
 }

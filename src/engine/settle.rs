@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use tracing::Instrument as _;
+
 use super::{
     call::Call,
     disposition::{self, Disposition},
@@ -18,7 +20,7 @@ use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
-    telemetry::Timed,
+    telemetry::{self, Timed},
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
@@ -34,13 +36,23 @@ pub(super) async fn settle<E>(
     let has_followers = leader.is_some_and(Leader::has_followers);
     let recorded = if has_followers { for_followers(engine, call, &disposition) } else { None };
     let began = Instant::now();
-    let ended = match key {
-        HeldKey::Reservation(lease) => {
-            record::record(engine, call, disposition, lease).await;
-            Ended::AsAnswered
+    let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
+    let (commits, past) = (matches!(disposition, Disposition::Complete(_)), disposition.past());
+    let ended = async {
+        match key {
+            HeldKey::Reservation(lease) => {
+                let recorded = record::record(engine, call, disposition, lease).await;
+                telemetry::ended(&span, &if recorded { past } else { "not_yet" });
+                Ended::AsAnswered
+            }
+            HeldKey::Transaction(transaction) => {
+                let ended = end(call, transaction, disposition).await;
+                telemetry::ended(&span, &ended.name(commits));
+                ended
+            }
         }
-        HeldKey::Transaction(transaction) => end(call, transaction, disposition).await,
     };
+    let ended = ended.instrument(span.clone()).await;
     call.procedure.telemetry().took(Timed::Record, began);
     let response = match ended {
         Ended::AsAnswered => outcome.response,
@@ -73,6 +85,18 @@ enum Ended {
     Refused(Rejection),
     /// Rolled back, because another call is recorded.
     Superseded,
+}
+
+impl Ended {
+    /// The name of the end of a transaction, for the span. `commits` says whether it was to be committed.
+    fn name(&self, commits: bool) -> &'static str {
+        match self {
+            Self::AsAnswered if commits => "committed",
+            Self::AsAnswered => "rolled_back",
+            Self::Refused(_) => "refused",
+            Self::Superseded => "superseded",
+        }
+    }
 }
 
 /// Commits a transaction, or rolls it back.

@@ -226,6 +226,7 @@ impl Recovery {
             session: CallSession::of_owner(abandoned.owner),
             request_hashes: abandoned.request,
             request: None,
+            traceparent: None,
             deadline: None,
             disconnected: None,
         });

@@ -1,4 +1,4 @@
-//! Metrics and log lines. Metrics go through the `metrics` facade; without a recorder they cost almost nothing. Install it before
+//! Metrics, spans and log lines. Metrics go through the `metrics` facade; without a recorder they cost almost nothing. Install it before
 //! the layer is built, which describes them all to it.
 //!
 //! | counter | labels | counts |
@@ -37,26 +37,41 @@
 //! Each call that runs unprotected emits an event at the level `WARN` with the target `tonic_idempotency` and the fields
 //! `procedure`, `cause` and `error`. No other event has this target.
 //!
-//! No log line and no label contains a key, a user, a scope or a message.
+//! Each call with a key has [`tracing`] spans at the level `INFO` with the target `tonic_idempotency::span`:
+//!
+//! | span | lasts | `outcome` |
+//! |---|---|---|
+//! | `idempotency.claim` | until the store has answered a claim | `acquired`, `taken_over`, `replay`, `in_progress`, `mismatch`, `unknown`; or the [kind](crate::store::StoreErrorKind) of the store's error |
+//! | `idempotency.execute` | as long as the handler | `Ok`, or the code of its error, such as `NotFound`; `panicked` |
+//! | `idempotency.record` | until the outcome is recorded | reserved: `completed`, `released`, `abandoned`, or `not_yet` if it is tried again in the background. Transactional: `committed`, `rolled_back`, `superseded`, `refused` |
+//! | `idempotency.replay` | no time | it has none, but `first_call.traceparent`: the `traceparent` of the call that is replayed, if that had one |
+//!
+//! All have the field `procedure`, and `key` if the layer has a secret to hash keys with
+//! ([`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with), [`key_hash`]). Without a subscriber that takes them
+//! they cost almost nothing.
+//!
+//! No log line, no span and no label contains a key, a user, a scope or a message.
 //!
 //! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
 //! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
 mod catalogue;
+mod key_hash;
+mod spans;
 mod times;
 
-use std::{
-    error::Error,
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{error::Error, fmt, sync::Arc, time::Instant};
 
 use metrics::{Gauge, Key, Label, Level, Metadata, counter, gauge, histogram, with_recorder};
 use tonic::Code;
 
+pub use self::key_hash::key_hash;
 use self::times::Times;
-pub(crate) use self::{catalogue::describe, times::Timed};
+pub(crate) use self::{
+    catalogue::describe,
+    spans::{Spans, ended, executed, traceparent},
+    times::Timed,
+};
 
 /// The cause why a call runs unprotected.
 #[derive(Clone, Copy, Debug)]
@@ -132,8 +147,8 @@ pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
 }
 
 /// Measures how long a call has waited for another.
-pub(crate) fn waited(time: Duration) {
-    histogram!("idempotency_wait_seconds").record(time.as_secs_f64());
+pub(crate) fn waited(seconds: f32) {
+    histogram!("idempotency_wait_seconds").record(f64::from(seconds));
 }
 
 /// A call that holds its key, counted until this is dropped.
