@@ -318,6 +318,36 @@ async fn do_not_release_an_outcome_nor_the_reservation_of_another_call() {
     operated.drop_owner().await;
 }
 
+/// A replay holds the lock of its key for a moment, too.
+#[tokio::test]
+async fn see_an_outcome_while_a_replay_looks_at_it() {
+    let mut operated = Operated::new().await;
+    let ended = any();
+    complete(&operated.store, &ended, &completion("done")).await;
+    let mut looking = operated.database.owner().await;
+    let looking = looking.transaction().await.expect("a transaction");
+    let [key, user] = texts(&ended);
+    let lock = format!("SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id('{user}', '{key}'))");
+    looking.batch_execute(&lock).await.expect("the lock");
+    let row = operated.inspect(&ended).await;
+    assert_eq!((row.get("state"), row.get("holder_pid")), ("completed", None::<i32>));
+    assert_eq!(operated.release(&ended, Some(ended.reservation.token)).await, ("completed".to_owned(), None));
+    drop(looking);
+    // An operator's own lock is nobody else's.
+    let held = any();
+    acquire(&operated.store, &held).await;
+    let [key, user] = texts(&held);
+    let token = held.reservation.token;
+    let transaction = operated.operator.transaction().await.expect("a transaction");
+    let release = format!("SELECT tenant.idempotency_operator_release('{key}', '{user}', '{token}')");
+    transaction.batch_execute(&release).await.expect("a release");
+    let inspect = format!("SELECT state FROM tenant.idempotency_inspect('{key}', '{user}')");
+    let state: String = transaction.query_one(&inspect, &[]).await.expect("an answer").get(0);
+    assert_eq!(state, "absent");
+    drop(transaction);
+    operated.drop_owner().await;
+}
+
 /// It has no token, and no lease that an operator could see.
 #[tokio::test]
 async fn release_a_reservation_of_the_go_interceptor_without_a_token() {
