@@ -143,7 +143,7 @@ async fn has_no_name_of_the_default_schema_in_it() {
     }
     let history = "SELECT count(*) FROM \"My-Tenant\".idempotency_core_migrations";
     let ran: i64 = owner.query_one(history, &[]).await.expect("the history").get(0);
-    assert_eq!(ran, 6);
+    assert_eq!(usize::try_from(ran), Ok(migrations::sql(&odd()).count()));
 }
 
 /// The SQL for another migration tool gives what the crate makes.
