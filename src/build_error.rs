@@ -51,6 +51,11 @@ pub enum BuildError {
     /// A procedure's configuration is invalid.
     #[error(transparent)]
     Procedure(#[from] ProcedureError),
+    /// The secret of [`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with) is shorter than 16 bytes.
+    #[error(
+        "log_key_hashes_with: the secret is shorter than 16 bytes, so that keys could be guessed from their hashes"
+    )]
+    ShortSecret,
 }
 
 impl From<DescriptorsError> for BuildError {

@@ -110,7 +110,7 @@
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
 #![cfg_attr(feature = "testing", doc = "| [`testing`] | tests of your own service |")]
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
-//! | [`telemetry`] | the log lines and counters |
+//! | [`telemetry`] | the log lines, spans and metrics |
 //!
 //! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the [`Transaction`] in the extensions of
 //! their request.

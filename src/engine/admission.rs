@@ -5,6 +5,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use crate::{caller::OwnerId, policy::Procedure, rejection::Rejection, telemetry};
@@ -42,7 +43,7 @@ impl Admission {
     pub(crate) fn admit(self: &Arc<Self>, owner: Option<OwnerId>) -> Result<Admitted, Limit> {
         self.lock().start(owner, &self.limits)?;
         telemetry::in_flight(1);
-        Ok(Admitted { admission: Arc::clone(self), owner, bytes: 0, waits: false })
+        Ok(Admitted { admission: Arc::clone(self), owner, bytes: 0, waits: None, waited: 0.0 })
     }
 
     /// Ignores poisoning: no operation leaves the counts half changed.
@@ -57,7 +58,10 @@ pub(crate) struct Admitted {
     owner: Option<OwnerId>,
     /// The size of its request message, in bytes; zero while it is being read.
     bytes: usize,
-    waits: bool,
+    /// Since when it waits; `None` if it is in flight.
+    waits: Option<Instant>,
+    /// How long it has waited before, in seconds. Small, since each call in flight has one.
+    waited: f32,
 }
 
 impl Admitted {
@@ -67,14 +71,14 @@ impl Admitted {
 
     /// Counts the call as waiting instead of in flight. If that is beyond a limit, it stays in flight.
     pub(super) fn wait(&mut self) -> Result<(), Limit> {
-        if self.waits {
+        if self.waits.is_some() {
             return Ok(());
         }
         let mut counts = self.admission.lock();
         counts.start_waiting(self.owner, self.bytes, &self.admission.limits)?;
         counts.end(self.owner);
         drop(counts);
-        self.waits = true;
+        self.waits = Some(Instant::now());
         telemetry::in_flight(-1);
         telemetry::waiting(1, self.bytes);
         Ok(())
@@ -82,14 +86,13 @@ impl Admitted {
 
     /// Counts the call as in flight instead of waiting. If that is beyond a limit, it goes on waiting.
     pub(super) fn run(&mut self) -> Result<(), Limit> {
-        if !self.waits {
-            return Ok(());
-        }
+        let Some(since) = self.waits else { return Ok(()) };
         let mut counts = self.admission.lock();
         counts.start(self.owner, &self.admission.limits)?;
         counts.end_waiting(self.owner, self.bytes);
         drop(counts);
-        self.waits = false;
+        self.waits = None;
+        self.waited += since.elapsed().as_secs_f32();
         telemetry::waiting(-1, self.bytes);
         telemetry::in_flight(1);
         Ok(())
@@ -98,12 +101,16 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if self.waits {
+        if let Some(since) = self.waits {
             self.admission.lock().end_waiting(self.owner, self.bytes);
             telemetry::waiting(-1, self.bytes);
+            self.waited += since.elapsed().as_secs_f32();
         } else {
             self.admission.lock().end(self.owner);
             telemetry::in_flight(-1);
+        }
+        if self.waited > 0.0 {
+            telemetry::waited(self.waited);
         }
     }
 }

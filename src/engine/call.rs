@@ -26,6 +26,8 @@ pub(crate) struct Call {
     pub(crate) request_hashes: RequestHashes,
     /// The encoded request message, for the reconciler; `None` if the procedure has none, or if only the hash is known.
     pub(crate) request: Option<Bytes>,
+    /// The `traceparent` of its request, if its replays are to be linked with it.
+    pub(crate) traceparent: Option<Box<str>>,
     /// The time until which the client waits.
     pub(crate) deadline: Option<Instant>,
     /// Cancelled when the client disconnects; `None` if the procedure's policy ignores that.

@@ -1,5 +1,9 @@
 //! Asks the store for a call's key.
 
+use std::time::Instant;
+
+use tracing::Instrument as _;
+
 use super::{
     call::Call,
     clock_reading::ClockReading,
@@ -9,10 +13,20 @@ use super::{
 use crate::{
     policy::Mode,
     store::{BeginOutcome, ClaimOutcome, StoreError},
+    telemetry::{self, Timed},
 };
 
 /// Asks the store for the key: for a reservation, or for a transaction that holds it. One round trip.
 pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
+    let began = Instant::now();
+    let span = engine.spans.claim(call.procedure.path(), call.reservation.key.as_uuid());
+    let claimed = ask(engine, call).instrument(span.clone()).await;
+    call.procedure.telemetry().took(Timed::Claim, began);
+    telemetry::ended(&span, &name(&claimed));
+    claimed
+}
+
+async fn ask(engine: &Engine, call: &Call) -> Result<Claimed, StoreError> {
     let policies = call.procedure.policies();
     let asked = ClockReading::now();
     let lease = Lease::from(asked.monotonic, policies.lease);
@@ -36,4 +50,21 @@ pub(crate) async fn claim(engine: &Engine, call: &Call) -> Result<Claimed, Store
         engine.replay_cache.forget(call);
     }
     Ok(claimed)
+}
+
+/// The name of an answer, for the span.
+fn name(claimed: &Result<Claimed, StoreError>) -> &'static str {
+    match claimed {
+        Ok(Claimed::Acquired(_)) => "acquired",
+        Ok(Claimed::TakenOver(_)) => "taken_over",
+        Ok(Claimed::Refused { outcome, .. }) => match outcome {
+            ClaimOutcome::Acquired => "acquired",
+            ClaimOutcome::InFlight { .. } => "in_progress",
+            ClaimOutcome::Mismatch(_) => "mismatch",
+            ClaimOutcome::OutcomeUnknown => "unknown",
+            ClaimOutcome::Replay(_) => "replay",
+            ClaimOutcome::TakenOver => "taken_over",
+        },
+        Err(error) => error.kind().as_str(),
+    }
 }

@@ -5,7 +5,7 @@ use tonic::Status;
 
 use super::{call::Call, execute::Outcome, state::Engine};
 use crate::{
-    grpc::Encoded,
+    grpc::{Encoded, error_with_traceparent, with_traceparent},
     status::Resource,
     store::{Completion, StoredMessage, StoredResponse},
 };
@@ -33,6 +33,15 @@ impl Disposition {
             Self::Abandon => "abandon",
             Self::Complete(_) => "complete",
             Self::Release => "release",
+        }
+    }
+
+    /// The name of the key's state after it, for the span.
+    pub(super) fn past(&self) -> &'static str {
+        match self {
+            Self::Abandon => "abandoned",
+            Self::Complete(_) => "completed",
+            Self::Release => "released",
         }
     }
 
@@ -78,7 +87,7 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
                 call.procedure.telemetry().error_cut(engine.max_response_bytes);
             }
             Disposition::Complete(Completion {
-                response: StoredResponse::Error(error),
+                response: StoredResponse::Error(error_with_traceparent(error, call.traceparent.as_deref())),
                 resource: None,
                 retention: call.procedure.policies().retention,
             })
@@ -102,6 +111,7 @@ pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, m
     let stored = message.filter(|_| !engine.replay_hooks.rebuilds(procedure.path()));
     let response = match stored.and_then(|message| procedure.redacted(message).ok()) {
         Some(message) if message.len() + metadata.as_ref().map_or(0, Bytes::len) <= engine.max_response_bytes => {
+            let metadata = with_traceparent(metadata, call.traceparent.as_deref());
             StoredResponse::Message(StoredMessage { message, metadata })
         }
         _ => StoredResponse::NotStored,

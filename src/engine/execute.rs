@@ -1,13 +1,13 @@
 //! Runs a handler while its key is held.
 
-use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc};
+use std::{future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::{
     FutureExt as _,
     future::{Either, select},
 };
-use tonic::Status;
-use tracing::Instrument as _;
+use tonic::{Code, Status};
+use tracing::{Instrument as _, Span};
 
 use super::{
     call::Call,
@@ -16,7 +16,12 @@ use super::{
     held_key::{HeldKey, Lease},
     state::Engine,
 };
-use crate::{execution::Execution, grpc::UnaryResponse, policy::Procedure};
+use crate::{
+    execution::Execution,
+    grpc::UnaryResponse,
+    policy::Procedure,
+    telemetry::{self, Timed},
+};
 
 /// The way in which a handler ended.
 pub(super) struct Outcome<E> {
@@ -41,7 +46,7 @@ pub(super) async fn execute<E: Send + 'static>(
         }
         HeldKey::Transaction(transaction) => {
             transaction.hand_out(handler.extensions_mut());
-            let handler = handle(&call.procedure, handler);
+            let handler = handle(Arc::clone(&call.procedure), span(engine, call), handler);
             let response = match &call.disconnected {
                 None => handler.await,
                 Some(disconnected) => disconnected.run_until_cancelled(handler).await.unwrap_or_else(|| {
@@ -66,7 +71,7 @@ pub(super) async fn execute_unprotected<E: Send + 'static>(
     handler.extensions_mut().insert(execution.clone());
     let response = match lease {
         Some(lease) => run_renewed(engine, call, lease, &execution, handler).await,
-        None => handle(&call.procedure, handler).await,
+        None => handle(Arc::clone(&call.procedure), span(engine, call), handler).await,
     };
     Outcome { response, effect_committed: execution.is_effect_committed() }
 }
@@ -80,8 +85,7 @@ async fn run_renewed<E: Send + 'static>(
     execution: &Execution,
     handler: Handler<E>,
 ) -> Result<UnaryResponse, E> {
-    let procedure = Arc::clone(&call.procedure);
-    let handler = tokio::spawn(async move { handle(&procedure, handler).await }.in_current_span());
+    let handler = tokio::spawn(handle(Arc::clone(&call.procedure), span(engine, call), handler));
     match select(handler, pin!(heartbeat(&*engine.store, call, lease, execution))).await {
         Either::Left((Ok(response), _)) => response,
         // The runtime shuts down, and drops this task as well. Nothing is known of the effect.
@@ -90,10 +94,32 @@ async fn run_renewed<E: Send + 'static>(
     }
 }
 
-/// Runs the handler, and answers a panic with `INTERNAL`. Whatever the panic left half changed is not used again.
-pub(super) async fn handle<E>(procedure: &Procedure, handler: Handler<E>) -> Result<UnaryResponse, E> {
-    AssertUnwindSafe(async { handler.run().await }).catch_unwind().await.unwrap_or_else(|_panic| {
-        procedure.telemetry().panicked();
-        Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
-    })
+/// The span of the handler; without it, the one that the call is in.
+fn span(engine: &Engine, call: &Call) -> Span {
+    engine.spans.execute(call.procedure.path(), call.reservation.key.as_uuid()).or_current()
+}
+
+/// Runs the handler, and answers a panic with `INTERNAL`. Whatever the panic left half changed is not used again. Not async,
+/// because its future would hold a place for each argument.
+fn handle<E: 'static>(
+    procedure: Arc<Procedure>,
+    span: Span,
+    handler: Handler<E>,
+) -> impl Future<Output = Result<UnaryResponse, E>> + Send + 'static {
+    let began = Instant::now();
+    let run = AssertUnwindSafe(async move { handler.run().await }).catch_unwind();
+    let ended = run.map(move |ended| {
+        procedure.telemetry().took(Timed::Handler, began);
+        match &ended {
+            Ok(Ok(response)) if response.is_success() => telemetry::executed(&"Ok"),
+            Ok(Ok(response)) => telemetry::executed(&format_args!("{:?}", response.code())),
+            Ok(Err(_)) => telemetry::executed(&format_args!("{:?}", Code::Unknown)),
+            Err(_panic) => telemetry::executed(&"panicked"),
+        }
+        ended.unwrap_or_else(|_panic| {
+            procedure.telemetry().panicked();
+            Ok(UnaryResponse::failed(Status::internal("the handler panicked")))
+        })
+    });
+    ended.instrument(span)
 }

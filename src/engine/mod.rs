@@ -50,15 +50,21 @@ mod settle;
 use std::sync::Arc;
 
 use self::{
-    call::Call, claim::claim, handler::Handler, held_key::Claimed, reconcile::Verdict, shutdown::Stage,
-    single_flight::Leader, state::Engine,
+    call::Call,
+    claim::claim,
+    handler::Handler,
+    held_key::{Claimed, HeldKey},
+    reconcile::Verdict,
+    shutdown::Stage,
+    single_flight::Leader,
+    state::Engine,
 };
 use crate::{
     grpc::UnaryResponse,
     policy::Mode,
     rejection::Rejection,
     store::ClaimOutcome,
-    telemetry::{self, Step},
+    telemetry::{self, Holds, Step},
 };
 
 /// The outcome of an attempt to run a call.
@@ -104,6 +110,7 @@ async fn run<E: Send + 'static>(
     };
     telemetry::step(Step::AfterClaim);
     call.procedure.telemetry().first();
+    let _holds = Holds::new(matches!(key, HeldKey::Transaction(_)));
     tracked.set_stage(Stage::Handler);
     let (key, outcome) = execute::execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);

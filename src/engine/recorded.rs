@@ -1,11 +1,14 @@
 //! A record, as the response to another call.
 
+use std::sync::Arc;
+
 use super::call::Call;
 use crate::{
     grpc::{MetadataFilter, Replayed, UnaryResponse},
     rejection::{Reason, Rejection},
     status::{IdempotencyStatus, ResourceId},
     store::StoredResponse,
+    telemetry::Spans,
 };
 
 /// A record, as the response to another call.
@@ -17,6 +20,8 @@ pub(super) struct Recorded {
     metadata_lost: bool,
     /// The id of the resource that the first call created.
     pub(super) resource: Option<ResourceId>,
+    /// The `traceparent` of the first call.
+    traceparent: Option<Arc<str>>,
 }
 
 impl Recorded {
@@ -35,11 +40,12 @@ impl Recorded {
             StoredResponse::NotStored => None,
         };
         match replayed {
-            Some(Replayed { response, metadata_lost }) => {
+            Some(Replayed { response, metadata_lost, traceparent }) => {
                 if metadata_lost {
                     call.procedure.telemetry().metadata_lost();
                 }
-                Self { response, refused: None, metadata_lost, resource }
+                let traceparent = (!traceparent.is_empty()).then(|| traceparent.into());
+                Self { response, refused: None, metadata_lost, resource, traceparent }
             }
             // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
             None => {
@@ -49,6 +55,7 @@ impl Recorded {
                     response: UnaryResponse::failed(rejection.into()),
                     metadata_lost: false,
                     resource,
+                    traceparent: None,
                 }
             }
         }
@@ -61,13 +68,16 @@ impl Recorded {
 
     /// An estimate of the memory that it takes, in bytes, rather too high.
     pub(super) fn size(&self) -> usize {
-        self.response.size()
+        self.response.size() + self.traceparent.as_ref().map_or(0, |traceparent| traceparent.len())
     }
 
     /// Gives the response to this call.
-    pub(super) fn replay(self, call: &Call) -> UnaryResponse {
+    pub(super) fn replay(self, spans: &Spans, call: &Call) -> UnaryResponse {
         match self.refused {
-            None => call.procedure.telemetry().replayed(),
+            None => {
+                spans.replay(call.procedure.path(), call.reservation.key.as_uuid(), self.traceparent.as_deref());
+                call.procedure.telemetry().replayed();
+            }
             Some(reason) => call.procedure.telemetry().rejected(reason.as_str()),
         }
         self.response

@@ -48,7 +48,7 @@ pub(super) async fn answer<E>(
             if let Some(leader) = leader {
                 leader.publish(&recorded);
             }
-            Ok(recorded.replay(call))
+            Ok(recorded.replay(&engine.spans, call))
         }
         // The key is free, and this call's handler has run already.
         ClaimOutcome::Acquired | ClaimOutcome::TakenOver => call.reject(Rejection::Conflict),
@@ -62,11 +62,11 @@ pub(super) fn give<'a>(
     recorded: Recorded,
 ) -> Either<UnaryResponse, BoxFuture<'a, UnaryResponse>> {
     let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource.as_ref()) else {
-        return Either::Left(recorded.replay(call));
+        return Either::Left(recorded.replay(&engine.spans, call));
     };
     Either::Right(Box::pin(async move {
         match asked.await {
-            Ok(()) => recorded.replay(call),
+            Ok(()) => recorded.replay(&engine.spans, call),
             Err(status) => UnaryResponse::failed(status),
         }
     }))

@@ -1,8 +1,8 @@
 //! Settles a call that has ended: records its outcome, and decides which response the caller gets.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
-use tonic::Status;
+use tracing::Instrument as _;
 
 use super::{
     call::Call,
@@ -20,6 +20,7 @@ use crate::{
     grpc::UnaryResponse,
     rejection::Rejection,
     store::{CommitOutcome, StoreTransaction, StoredResponse},
+    telemetry::{self, Timed},
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
@@ -34,19 +35,35 @@ pub(super) async fn settle<E>(
     let disposition = disposition::of(engine, call, &outcome);
     let has_followers = leader.is_some_and(Leader::has_followers);
     let recorded = if has_followers { for_followers(engine, call, &disposition) } else { None };
-    let response = match key {
-        HeldKey::Reservation(lease) => {
-            record::record(engine, call, disposition, lease).await;
-            outcome.response
-        }
+    let in_conflict = match &key {
+        HeldKey::Reservation(_) => false,
         HeldKey::Transaction(transaction) => {
-            let error = outcome.response.as_ref().ok().and_then(UnaryResponse::error);
-            match end(call, transaction, disposition, error).await {
-                Ended::AsAnswered => outcome.response,
-                Ended::Refused(rejection) => return call.reject(rejection),
-                Ended::Superseded => return replay::look_again(engine, call).await,
+            transaction.is_in_conflict(outcome.response.as_ref().ok().and_then(UnaryResponse::error))
+        }
+    };
+    let began = Instant::now();
+    let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
+    let (commits, past) = (matches!(disposition, Disposition::Complete(_)), disposition.past());
+    let ended = async {
+        match key {
+            HeldKey::Reservation(lease) => {
+                let recorded = record::record(engine, call, disposition, lease).await;
+                telemetry::ended(&span, &if recorded { past } else { "not_yet" });
+                Ended::AsAnswered
+            }
+            HeldKey::Transaction(transaction) => {
+                let ended = end(call, transaction, disposition, in_conflict).await;
+                telemetry::ended(&span, &ended.name(commits));
+                ended
             }
         }
+    };
+    let ended = ended.instrument(span.clone()).await;
+    call.procedure.telemetry().took(Timed::Record, began);
+    let response = match ended {
+        Ended::AsAnswered => outcome.response,
+        Ended::Refused(rejection) => return call.reject(rejection),
+        Ended::Superseded => return replay::look_again(engine, call).await,
     };
     if let (Some(leader), Some(recorded)) = (leader, recorded) {
         leader.publish(&recorded);
@@ -66,9 +83,9 @@ fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Opt
     Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
 }
 
-/// The end of a transaction.
+/// The end of a call.
 enum Ended {
-    /// Committed or rolled back, as the handler's response says.
+    /// In reserved mode, always; otherwise committed or rolled back, as the handler's response says.
     AsAnswered,
     /// Rolled back, or unknown.
     Refused(Rejection),
@@ -76,15 +93,27 @@ enum Ended {
     Superseded,
 }
 
+impl Ended {
+    /// The name of the end of a transaction, for the span. `commits` says whether it was to be committed.
+    fn name(&self, commits: bool) -> &'static str {
+        match self {
+            Self::AsAnswered if commits => "committed",
+            Self::AsAnswered => "rolled_back",
+            Self::Refused(_) => "refused",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
 /// Commits a transaction, or rolls it back.
 async fn end(
     call: &Call,
     transaction: Box<dyn StoreTransaction>,
     disposition: Disposition,
-    error: Option<&Status>,
+    in_conflict: bool,
 ) -> Ended {
     // First: whatever the handler makes of a conflict, the call may succeed if it is tried again.
-    if transaction.is_in_conflict(error) {
+    if in_conflict {
         transaction.roll_back().await;
         return Ended::Refused(Rejection::Conflict);
     }

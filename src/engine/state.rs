@@ -6,7 +6,7 @@ use super::{
     admission::Admission, backlog::Backlog, reconcilers::Reconcilers, replay_cache::ReplayCache,
     replay_hooks::ReplayHooks, single_flight::SingleFlight, tracker::CallTracker,
 };
-use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore};
+use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore, telemetry::Spans};
 
 /// The state that the calls of one layer share.
 pub(crate) struct Engine {
@@ -29,4 +29,5 @@ pub(crate) struct Engine {
     /// The outcomes that wait to be recorded.
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) tracker: CallTracker,
+    pub(crate) spans: Spans,
 }

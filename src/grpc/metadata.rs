@@ -80,6 +80,9 @@ pub(super) struct Metadata {
     headers: Vec<Field>,
     #[prost(message, repeated, tag = "2")]
     trailers: Vec<Field>,
+    /// The `traceparent` of the call; empty for none. Never replayed.
+    #[prost(string, tag = "3")]
+    pub(super) traceparent: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -101,7 +104,8 @@ pub(super) struct HeadersAndTrailers {
 impl Metadata {
     /// Returns the metadata of a response to store.
     pub(super) fn of(headers: &HeaderMap, trailers: &HeaderMap, filter: &MetadataFilter) -> Self {
-        Self { headers: fields(headers, filter), trailers: fields(trailers, filter) }
+        let (headers, trailers) = (fields(headers, filter), fields(trailers, filter));
+        Self { headers, trailers, traceparent: String::new() }
     }
 
     /// Encodes the metadata; `None` if there is none.
@@ -117,6 +121,15 @@ impl Metadata {
     pub(super) fn into_headers_and_trailers(self, filter: &MetadataFilter) -> Result<HeadersAndTrailers, WireError> {
         Ok(HeadersAndTrailers { headers: map(self.headers, filter)?, trailers: map(self.trailers, filter)? })
     }
+}
+
+/// Adds the `traceparent` of the call to its encoded metadata.
+pub(crate) fn with_traceparent(metadata: Option<Bytes>, traceparent: Option<&str>) -> Option<Bytes> {
+    let Some(traceparent) = traceparent else { return metadata };
+    let mut encoded = metadata.map(Vec::from).unwrap_or_default();
+    // The encodings of two messages after one another are the encoding of both merged.
+    encoded.extend(Metadata { traceparent: traceparent.to_owned(), ..Metadata::default() }.encode_to_vec());
+    Some(encoded.into())
 }
 
 /// Returns whether metadata with this name is never stored or replayed, regardless of the settings.
@@ -205,7 +218,8 @@ mod tests {
 
         // Even if another server has stored it.
         let field = |name: &str| Field { name: name.to_owned(), value: "5".into() };
-        let written = Metadata { headers: vec![], trailers: vec![field("grpc-status"), field("shop-cost")] };
+        let trailers = vec![field("grpc-status"), field("shop-cost")];
+        let written = Metadata { trailers, ..Metadata::default() };
         let restored = written.into_headers_and_trailers(&MetadataFilter::default()).expect("metadata");
         assert_eq!(restored.trailers, headers(&[("shop-cost", "5")]));
     }
@@ -215,7 +229,7 @@ mod tests {
         assert_eq!(Metadata::from_bytes(b"\xff").err(), Some(WireError::NoMetadata));
         for (name, value) in [("", "1"), ("no name", "1"), ("name", "a\r\nb: c")] {
             let field = Field { name: name.to_owned(), value: value.into() };
-            let written = Metadata { headers: vec![field], trailers: vec![] };
+            let written = Metadata { headers: vec![field], ..Metadata::default() };
             assert_eq!(
                 written.into_headers_and_trailers(&MetadataFilter::default()).err(),
                 Some(WireError::NoMetadata),

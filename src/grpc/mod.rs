@@ -19,9 +19,9 @@ pub(crate) use self::{
 pub(crate) use self::{
     compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,
-    metadata::{MetadataFilter, is_never_replayed},
+    metadata::{MetadataFilter, is_never_replayed, with_traceparent},
     request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
     response::{Replayed, UnaryResponse},
-    stored_error::Encoded,
+    stored_error::{Encoded, error_with_traceparent},
     written_message::WrittenMessage,
 };

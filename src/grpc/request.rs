@@ -52,6 +52,10 @@ impl UnaryRequest {
         }
     }
 
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
     /// Returns the encoded request message.
     pub(crate) fn message(&self) -> &Bytes {
         &self.message

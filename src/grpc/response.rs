@@ -1,6 +1,6 @@
 //! Unary gRPC responses: of handlers, of rejections, and replayed.
 
-use std::{convert::Infallible, pin::pin};
+use std::{convert::Infallible, mem, pin::pin};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -48,6 +48,8 @@ pub(crate) struct Replayed {
     pub(crate) response: UnaryResponse,
     /// Whether the stored metadata could not be decoded, and is missing.
     pub(crate) metadata_lost: bool,
+    /// The `traceparent` of the first call; empty for none.
+    pub(crate) traceparent: String,
 }
 
 impl UnaryResponse {
@@ -83,19 +85,20 @@ impl UnaryResponse {
         filter: &MetadataFilter,
         status: HeaderValue,
     ) -> Result<Replayed, WireError> {
-        let metadata = metadata.map_or(Ok(Metadata::default()), Metadata::from_bytes);
+        let mut metadata = metadata.map_or(Ok(Metadata::default()), Metadata::from_bytes);
+        let traceparent = metadata.as_mut().map(|it| mem::take(&mut it.traceparent)).unwrap_or_default();
         let split = metadata.and_then(|metadata| metadata.into_headers_and_trailers(filter));
         let metadata_lost = split.is_err();
         let HeadersAndTrailers { headers, mut trailers } = split.unwrap_or_default();
         trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
         let body = Frame::encode(message)?;
         let response = Self { parts: replayed_parts(headers), body, trailers, replayed: true }.with_status(status);
-        Ok(Replayed { response, metadata_lost })
+        Ok(Replayed { response, metadata_lost, traceparent })
     }
 
     /// Restores the response with a stored error.
     pub(crate) fn replay_error(stored: &[u8], filter: &MetadataFilter) -> Result<Replayed, WireError> {
-        let Restored { status, headers, metadata_lost } = stored_error::decode(stored, filter)?;
+        let Restored { status, headers, metadata_lost, traceparent } = stored_error::decode(stored, filter)?;
         let response = match headers {
             None => {
                 let mut response = Self::failed(status);
@@ -108,7 +111,7 @@ impl UnaryResponse {
                 Self { parts: replayed_parts(headers), body: Bytes::new(), trailers, replayed: true }
             }
         };
-        Ok(Replayed { response, metadata_lost })
+        Ok(Replayed { response, metadata_lost, traceparent })
     }
 
     /// Returns the metadata of a successful response to store; `None` if there is none.

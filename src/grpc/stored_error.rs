@@ -25,6 +25,9 @@ struct StoredError {
     /// is stored as trailers.
     #[prost(bool, tag = "5")]
     has_headers: bool,
+    /// The `traceparent` of the call; empty for none.
+    #[prost(string, tag = "6")]
+    traceparent: String,
 }
 
 /// An encoded error.
@@ -50,6 +53,7 @@ pub(super) fn encode(
         details: Bytes::copy_from_slice(status.details()),
         metadata: Some(Metadata::of(headers.unwrap_or(&HeaderMap::new()), trailers, filter)),
         has_headers: headers.is_some(),
+        traceparent: String::new(),
     };
     let is_cut = stored.encoded_len() > max;
     if is_cut {
@@ -61,6 +65,15 @@ pub(super) fn encode(
     Encoded { error: stored.encode_to_vec().into(), is_cut }
 }
 
+/// Adds the `traceparent` of the call to an encoded error.
+pub(crate) fn error_with_traceparent(error: Bytes, traceparent: Option<&str>) -> Bytes {
+    let Some(traceparent) = traceparent else { return error };
+    let mut encoded = Vec::from(error);
+    // The encodings of two messages after one another are the encoding of both merged.
+    encoded.extend(StoredError { traceparent: traceparent.to_owned(), ..StoredError::default() }.encode_to_vec());
+    encoded.into()
+}
+
 /// An error restored from a record.
 pub(super) struct Restored {
     /// The status with its metadata.
@@ -69,11 +82,13 @@ pub(super) struct Restored {
     pub(super) headers: Option<HeaderMap>,
     /// The stored metadata could not be decoded and is missing.
     pub(super) metadata_lost: bool,
+    /// The `traceparent` of the call; empty for none.
+    pub(super) traceparent: String,
 }
 
 /// Decodes an error. If its stored metadata is invalid, the error is restored without it.
 pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored, WireError> {
-    let StoredError { code, message, details, metadata, has_headers } =
+    let StoredError { code, message, details, metadata, has_headers, traceparent } =
         StoredError::decode(stored).map_err(|_| WireError::NoError)?;
     let code = Code::from_i32(code);
     if code == Code::Ok {
@@ -83,7 +98,7 @@ pub(super) fn decode(stored: &[u8], filter: &MetadataFilter) -> Result<Restored,
     let metadata_lost = split.is_err();
     let HeadersAndTrailers { headers, trailers } = split.unwrap_or_default();
     let status = Status::with_details_and_metadata(code, message, details, MetadataMap::from_headers(trailers));
-    Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost })
+    Ok(Restored { status, headers: has_headers.then_some(headers), metadata_lost, traceparent })
 }
 
 #[cfg(test)]

@@ -31,7 +31,11 @@ use crate::{
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, SessionSettings, Store},
+    telemetry::{self, Spans},
 };
+
+/// The shortest secret of the hashes of keys, in bytes.
+const SHORTEST_SECRET: usize = 16;
 
 impl IdempotencyLayer {
     /// Returns a builder for a layer of the services in these descriptors: an encoded `FileDescriptorSet`, whose files may be in
@@ -102,6 +106,7 @@ pub struct IdempotencyLayerBuilder {
     max_unrecorded_bytes: usize,
     replay_cache_bytes: usize,
     replay_cache_max_age: Duration,
+    spans: Spans,
     #[cfg(feature = "connect")]
     ignore_unknown_fields: bool,
 }
@@ -135,6 +140,7 @@ impl IdempotencyLayerBuilder {
             max_unrecorded_bytes: 64 << 20,
             replay_cache_bytes: 8 << 20,
             replay_cache_max_age: Duration::from_secs(60),
+            spans: Spans::default(),
             #[cfg(feature = "connect")]
             ignore_unknown_fields: false,
         }
@@ -480,6 +486,25 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// Adds a hash of the key to the [spans](crate::telemetry) of each call, in the field `key`. Only who has the secret can find a
+    /// call by its key: [`telemetry::key_hash`](crate::telemetry::key_hash) computes the same. All servers should have the same secret.
+    /// Defaults to none: spans do not tell the key.
+    ///
+    /// The secret needs at least 16 bytes, which have to be random: who can guess it, can test guesses of keys.
+    pub fn log_key_hashes_with(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.spans.secret = Some(secret.into().into());
+        self
+    }
+
+    /// Sets a function that is told the `traceparent` of the first call (W3C Trace Context) when its replay is given, in the span
+    /// `idempotency.replay`. It can link that span with the trace of the first call: `docs/operations.md` shows it for
+    /// OpenTelemetry. It is not asked if the span is not enabled, and must not panic. Defaults to none: the span has the
+    /// `traceparent` in the field `first_call.traceparent`.
+    pub fn link_replays(mut self, link: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.spans.link = Some(Box::new(link));
+        self
+    }
+
     /// Sets whether the layer ignores unknown fields in JSON requests with a key, around a service of `connectrpc`: see
     /// [`ConnectLayer::ignore_unknown_fields`](crate::connect::ConnectLayer::ignore_unknown_fields). Defaults to
     /// `false`: such requests are refused.
@@ -498,6 +523,9 @@ impl IdempotencyLayerBuilder {
     pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
         if self.degrade_gracefully {
             self.policies.on_store_unavailable = StorePolicy::Proceed;
+        }
+        if self.spans.secret.as_ref().is_some_and(|secret| secret.len() < SHORTEST_SECRET) {
+            return Err(BuildError::ShortSecret);
         }
         let pool = self.descriptors.pool()?;
         let metadata_filter = self.replayed_metadata.resolve()?;
@@ -527,6 +555,7 @@ impl IdempotencyLayerBuilder {
         let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
 
+        telemetry::describe();
         let engine = self.store.map(|store| {
             Arc::new(Engine {
                 store,
@@ -542,6 +571,7 @@ impl IdempotencyLayerBuilder {
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
                 backlog: Backlog::new(self.max_unrecorded, self.max_unrecorded_bytes),
                 tracker: CallTracker::default(),
+                spans: self.spans,
             })
         });
         #[cfg(feature = "connect")]

@@ -24,6 +24,7 @@ use crate::{
     policy::{DisconnectPolicy, KeyFieldError, Procedure},
     rejection::{MalformedRequest, Rejection, TooCostly},
     store::Reservation,
+    telemetry,
 };
 
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -107,6 +108,7 @@ async fn keyed(
         session,
         request_hashes,
         request: policies.reconciles().then(|| request.message().clone()),
+        traceparent: telemetry::traceparent(request.headers()),
         deadline,
         disconnected: (policies.on_disconnect == DisconnectPolicy::RollBack).then(CancellationToken::new),
     });

@@ -29,6 +29,9 @@ use crate::{
     telemetry::{self, Chain},
 };
 
+/// The largest number of keys that are counted.
+const COUNTED: u32 = 1000;
+
 /// Finds calls whose lease ended without an outcome, and asks their reconcilers in the background.
 ///
 /// A client that retries late then finds the response, and a call whose client never retries does not stay open.
@@ -40,6 +43,10 @@ use crate::{
 /// run, and each key at most [`max_attempts`](Self::max_attempts) times. A slow reconciler, or a call that cannot be
 /// recovered, does not keep the others of a run. Several processes may recover from the same table: only one of them holds
 /// a key at a time.
+///
+/// After each run, a recovery that was [spawned](Self::spawn) sets the gauge `idempotency_unknown`: the number of keys of all reserved
+/// procedures, whatever their policies, whose lease ended without an outcome, as far as [`lookback`](Self::lookback) reaches. It counts
+/// at most 1,000.
 ///
 /// ```
 /// # fn recover(layer: tonic_idempotency::IdempotencyLayer) {
@@ -62,6 +69,8 @@ pub struct Recovery {
     engine: Option<Arc<Engine>>,
     /// The procedures with the policy `Reconcile`, by path.
     procedures: Arc<HashMap<String, Arc<Procedure>>>,
+    /// The paths of all procedures that reserve keys.
+    counted: Arc<[String]>,
     interval: Duration,
     batch: u32,
     concurrency: usize,
@@ -71,12 +80,13 @@ pub struct Recovery {
 
 impl Recovery {
     pub(crate) fn new(engine: Option<Arc<Engine>>, procedures: impl Iterator<Item = Arc<Procedure>>) -> Self {
-        let reconciled = procedures.filter(|procedure| {
-            let policies = procedure.policies();
-            policies.on_lease_ended == LeasePolicy::Reconcile && policies.mode == Mode::Reserved
-        });
+        let reserved: Vec<_> = procedures.filter(|procedure| procedure.policies().mode == Mode::Reserved).collect();
+        let counted = reserved.iter().map(|procedure| procedure.path().to_owned()).collect();
+        let reconciled =
+            reserved.into_iter().filter(|procedure| procedure.policies().on_lease_ended == LeasePolicy::Reconcile);
         Self {
             engine,
+            counted,
             procedures: Arc::new(reconciled.map(|procedure| (procedure.path().to_owned(), procedure)).collect()),
             interval: Duration::from_secs(60),
             batch: 100,
@@ -139,6 +149,9 @@ impl Recovery {
                             "recovering abandoned calls failed; trying again after the interval"
                         ),
                     }
+                    if !stop.is_cancelled() {
+                        recovery.count(lookback).await;
+                    }
                 }
             }),
         }
@@ -190,6 +203,19 @@ impl Recovery {
         Ok(recovered)
     }
 
+    /// Counts the keys that are left, for the gauge. If that fails, the gauge stays as it is.
+    async fn count(&self, lookback: Option<Duration>) {
+        let Some(engine) = &self.engine else { return };
+        if self.counted.is_empty() {
+            return;
+        }
+        let query =
+            AbandonedQuery { procedures: self.counted.to_vec(), lookback, max_attempts: u32::MAX, batch: COUNTED };
+        if let Ok(keys) = engine.store.abandoned(&query).await {
+            telemetry::unknown(keys.len());
+        }
+    }
+
     /// Recovers one call; `None` if another process or a client has claimed its key first.
     async fn recover_one(&self, engine: &Engine, abandoned: AbandonedKey) -> Option<Ended> {
         let procedure = self.procedures.get(&abandoned.procedure)?;
@@ -200,6 +226,7 @@ impl Recovery {
             session: CallSession::of_owner(abandoned.owner),
             request_hashes: abandoned.request,
             request: None,
+            traceparent: None,
             deadline: None,
             disconnected: None,
         });

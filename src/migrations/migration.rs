@@ -5,13 +5,14 @@ use sha2::{Digest as _, Sha256};
 use crate::store::Schema;
 
 /// The SQL files in `migrations/core/`, in their order, and their names.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
     ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
     ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
     ("transactions", include_str!("../../migrations/core/V4__transactions.sql")),
     ("recovery", include_str!("../../migrations/core/V5__recovery.sql")),
     ("rights", include_str!("../../migrations/core/V6__rights.sql")),
+    ("operators", include_str!("../../migrations/core/V7__operators.sql")),
 ];
 
 /// Runs a file unless the database has it.

@@ -45,5 +45,5 @@ pub use self::migration::{Migration, all, grant_sql, validation_sql};
 #[cfg(feature = "postgres")]
 pub use self::{
     error::MigrationError,
-    run::{grant, register, run},
+    run::{grant, grant_operator, register, run},
 };

@@ -7,6 +7,7 @@ use crate::store::{ResourceTypes, Schema};
 
 const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
 const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
+const GRANT_OPERATOR: &str = "SELECT tenant.idempotency_grant_operator($1)";
 
 /// The number of attempts while other servers are first.
 const ATTEMPTS: u32 = 20;
@@ -97,10 +98,28 @@ async fn register_once(
 ///
 /// If the future is dropped, either all privileges are granted or none.
 pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
-    let grant = schema.apply(GRANT);
+    grant_by(client, &schema.apply(GRANT), role).await
+}
+
+/// Grants a role of the people who operate the service what they need to find a key that is stuck and to release it: the
+/// functions `tenant.idempotency_stuck`, `tenant.idempotency_inspect` and `tenant.idempotency_operator_release`, and no right on a
+/// table. Idempotent: a role that has them changes nothing. Several servers may grant at once. `docs/operations.md` shows the functions.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses.
+///
+/// # Cancel safety
+///
+/// As [`grant`].
+pub async fn grant_operator(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
+    grant_by(client, &schema.apply(GRANT_OPERATOR), role).await
+}
+
+async fn grant_by(client: &Client, grant: &str, role: &str) -> Result<(), MigrationError> {
     let mut attempts = Attempts::new(ATTEMPTS);
     loop {
-        match client.query_typed(&grant, &[(&role, Type::NAME)]).await {
+        match client.query_typed(grant, &[(&role, Type::NAME)]).await {
             Err(error) if was_first(&error) && attempts.again().await => {}
             ended => return Ok(ended.map(|_| ())?),
         }

@@ -15,12 +15,12 @@ const TABLE: &str = "idempotency_keys";
 const PREFIX: &str = "idempotency_";
 
 /// The tables beside the table of keys.
-const OTHERS: [&str; 2] = ["idempotency_migrations", "idempotency_resource_types"];
+const OTHERS: [&str; 3] = ["idempotency_audit", "idempotency_migrations", "idempotency_resource_types"];
 
 /// The names of the schema and of the table of keys in PostgreSQL. `migrations` (feature `sql`) and `PostgresStore`
 /// take the same. Defaults to `tenant` and `idempotency_keys`.
 ///
-/// The schema holds the table, the tables of resource types and of migrations, and their functions, whose names begin with
+/// The schema holds the table, the tables of resource types, of migrations and of the operators' audit, and their functions, whose names begin with
 /// `idempotency_`. A database may have several such schemas, each with a store of its own; one schema has one table of
 /// keys. The schema `authn`, with the function of the application's user, is the same for all of them.
 ///

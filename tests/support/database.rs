@@ -5,7 +5,10 @@ use std::time::Duration;
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod};
 use scratch_postgres::{PgBouncer, TestDatabase};
 use tcp_proxy::Proxy;
-use tokio::{net::lookup_host, sync::OnceCell};
+use tokio::{
+    net::lookup_host,
+    sync::{Mutex, OnceCell},
+};
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
@@ -19,6 +22,9 @@ pub const API_ROLE: &str = "idempotency_tests_api";
 /// A login role with the rights of [`API_ROLE`], for shared connections: a role that is set on an open connection would
 /// carry over to the next client.
 pub const API_LOGIN: &str = "idempotency_tests_login";
+
+/// A login role that has what an operator is granted, and nothing else.
+pub const OPERATOR: &str = "idempotency_tests_operator";
 
 /// A policy that lets all users of a [`Database`] see the outbox of its organisation.
 pub const OUTBOX_POLICY: &str = "idempotency_tests_outbox_policy";
@@ -108,6 +114,21 @@ impl Database {
         pool(config, size, String::new())
     }
 
+    /// A connection that logs in as a role with this name, which is made first. It has no rights of its own.
+    pub async fn login(&self, role: &str) -> Client {
+        let mut config: Config = self.url().parse().expect("an address");
+        {
+            // PostgreSQL fails if two connections change one role at the same time.
+            static ONE: Mutex<()> = Mutex::const_new(());
+            let _one = ONE.lock().await;
+            make_login(&self.owner().await, role, "", config.get_password()).await;
+        }
+        config.user(role);
+        let (client, connection) = config.connect(NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        client
+    }
+
     /// A proxy in front of the server, and a pool that connects through it only.
     pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
         let (proxy, config) = Self::proxy(self.url()).await;
@@ -169,16 +190,8 @@ impl Database {
     /// Creates [`API_LOGIN`] with the password of the server's own role, whose holder has all rights anyway.
     async fn make_login(&self, password: Option<&[u8]>) {
         static MADE: OnceCell<()> = OnceCell::const_new();
-        let password = password.map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
-        let password = password.map_or("NULL".to_owned(), |password| format!("'{password}'"));
-        let make = format!(
-            "DO $$ BEGIN
-                 CREATE ROLE {API_LOGIN} LOGIN PASSWORD {password} IN ROLE {API_ROLE};
-             EXCEPTION WHEN duplicate_object OR unique_violation THEN
-                 ALTER ROLE {API_LOGIN} PASSWORD {password};
-             END $$"
-        );
-        MADE.get_or_init(async || self.owner().await.batch_execute(&make).await.expect("the role is made")).await;
+        let member = format!("IN ROLE {API_ROLE}");
+        MADE.get_or_init(async || make_login(&self.owner().await, API_LOGIN, &member, password).await).await;
     }
 
     /// A store on such a pool, with timeouts that are long enough for a busy machine.
@@ -238,6 +251,20 @@ impl Database {
 /// The id of a resource whose ids are UUIDs.
 pub fn uuid_of(resource: &Resource) -> Uuid {
     *resource.id.as_uuid().expect("a UUID")
+}
+
+/// Creates a login role with this password, which is that of the server's own role.
+async fn make_login(owner: &Client, role: &str, options: &str, password: Option<&[u8]>) {
+    let password = password.map(|password| String::from_utf8_lossy(password).replace('\'', "''"));
+    let password = password.map_or("NULL".to_owned(), |password| format!("'{password}'"));
+    let make = format!(
+        "DO $$ BEGIN
+             CREATE ROLE {role} LOGIN PASSWORD {password} {options};
+         EXCEPTION WHEN duplicate_object OR unique_violation THEN
+             ALTER ROLE {role} PASSWORD {password};
+         END $$"
+    );
+    owner.batch_execute(&make).await.expect("the role is made");
 }
 
 /// The number of rows of a table that this transaction has read so far, by table or index scans, whether or not they

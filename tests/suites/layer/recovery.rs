@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio_postgres::types::Type;
 use tonic::Code;
 use tonic_idempotency::{
@@ -233,6 +234,37 @@ async fn runs_at_each_interval_until_it_is_stopped() {
     abandoned(&shop, &store, 1).await;
     tokio::time::sleep(interval * 10).await;
     assert_eq!(witness.asked().len(), 3, "it was stopped");
+}
+
+/// Of any procedure, whatever its policy, and at each run anew.
+#[tokio::test(start_paused = true)]
+async fn shows_how_many_keys_are_left_without_an_outcome() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    // All tasks run on this thread.
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let unknown = || {
+        let values = snapshotter.snapshot().into_vec();
+        values.into_iter().find_map(|(key, .., value)| match value {
+            DebugValue::Gauge(value) if key.key().name() == "idempotency_unknown" => Some(*value),
+            _ => None,
+        })
+    };
+    let (store, witness) = (MemoryStore::new(), Witness::new(Answer::found("found")));
+    let shop = shop_on(store.clone(), &witness).await;
+    let interval = Duration::from_secs(10);
+    let recovering = shop.layer.recovery().interval(interval).spawn();
+    quiet().await;
+    assert_eq!(unknown(), Some(0.0));
+    let shops = abandoned(&shop, &store, 3).await;
+    witness.says_of(shops[0].key, Answer::Unknown);
+    shop.with_key(Some(Uuid::new_v4())).die(&store, "/shop.v1.Shop/Touch", "a").await;
+    tokio::time::sleep(interval).await;
+    assert_eq!(unknown(), Some(2.0), "one that its reconciler does not know, and one that nobody asks about");
+    witness.says_of(shops[0].key, Answer::found("found"));
+    tokio::time::sleep(interval).await;
+    assert_eq!(unknown(), Some(1.0));
+    recovering.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ mod memory;
 mod migrations;
 mod once;
 mod open_transactions;
+mod operations_page;
+mod operators;
 mod organization;
 mod outages;
 mod owner;

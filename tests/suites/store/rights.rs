@@ -10,13 +10,20 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
-/// The routines that only the owner calls.
-const OWNERS: [&str; 8] = [
+/// The routines that the API's role cannot call: the owner's and the operators'.
+const OWNERS: [&str; 15] = [
     "idempotency_grant",
+    "idempotency_grant_operator",
+    "idempotency_holder_pid",
     "idempotency_id_type",
+    "idempotency_inspect",
+    "idempotency_key_id",
     "idempotency_missing_grants",
+    "idempotency_missing_operator_grants",
+    "idempotency_operator_release",
     "idempotency_owner",
     "idempotency_register_resource",
+    "idempotency_stuck",
     "idempotency_unregistered",
     "idempotency_validate",
     "idempotency_write_statements",

@@ -11,7 +11,7 @@ use tonic_idempotency::{
         BeginOutcome, Claim, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store, TransactionOptions,
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
 use uuid::Uuid;
 
 use crate::{
@@ -160,6 +160,7 @@ async fn would_run_if_a_name_were_not_pinned() {
 async fn do_not_run_in_migrations_nor_in_any_operation() {
     let database = shadowed().await;
     let mut owner = database.owner().await;
+    let operator = database.login(OPERATOR).await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations");
     owner.batch_execute("CREATE TABLE tenant.invoices (id pg_catalog.uuid PRIMARY KEY)").await.expect("a table");
     let invoice = Uuid::new_v4();
@@ -170,6 +171,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
         migrations::run(&mut owner, &Schema::default()).await.expect("the migrations, again");
         migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
         migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+        migrations::grant_operator(&owner, &Schema::default(), OPERATOR).await.expect("the grant");
         for file in files(CORE) {
             owner.batch_execute(&file).await.expect("a migration, again");
         }
@@ -177,7 +179,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
 
     let store = PostgresStore::new(database.pool(2), types);
     every_operation(&store, invoice).await;
-    every_operation(&store.prepared_statements(), invoice).await;
+    every_operation(&store.clone().prepared_statements(), invoice).await;
     let settled = database.api().await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
@@ -185,6 +187,14 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     let call = "CALL tenant.idempotency_settled($1, $2, NULL)";
     settled.query_typed(call, &parameters[..2]).await.expect("the look-up");
     settled.query_typed("CALL tenant.idempotency_committed($1, $2, $3, NULL)", parameters).await.expect("the look-up");
+
+    acquire(&store, &claim(user, key)).await;
+    for key in [key.to_string(), "order-17".to_owned()] {
+        let statement = format!(
+            "SELECT tenant.idempotency_stuck(), tenant.idempotency_inspect('{key}', '{user}'), tenant.idempotency_operator_release('{key}', '{user}', NULL)"
+        );
+        operator.batch_execute(&statement).await.expect("the operator's functions");
+    }
 }
 
 async fn every_operation(store: &PostgresStore, invoice: Uuid) {

@@ -1,4 +1,7 @@
-//! Metrics and logs. One test, because a process has one recorder of metrics and one subscriber of logs.
+//! Metrics and logs. One test of them, because a process has one recorder of metrics and one subscriber of logs.
+
+mod documented;
+mod spans;
 
 use std::{
     io,
@@ -86,6 +89,39 @@ fn gauges(snapshotter: &Snapshotter) -> [f64; 3] {
             Some(DebugValue::Gauge(value)) => **value,
             other => panic!("expected a gauge, got {other:?}"),
         }
+    })
+}
+
+/// The change of the number of calls that hold their keys since the last snapshot: reserved and transactional ones.
+fn reserved(snapshotter: &Snapshotter) -> [f64; 2] {
+    let values = snapshotter.snapshot().into_vec();
+    ["reserved", "transactional"].map(|mode| {
+        let found = values.iter().find(|(key, ..)| {
+            key.key().name() == "idempotency_reserved" && key.key().labels().any(|label| label.value() == mode)
+        });
+        match found.map(|(.., value)| value) {
+            Some(DebugValue::Gauge(value)) => **value,
+            None => 0.0,
+            other => panic!("expected a gauge, got {other:?}"),
+        }
+    })
+}
+
+/// The numbers of values in the histograms of a procedure: claims, handlers and records; and of times that calls have waited.
+fn measured(snapshotter: &Snapshotter, procedure: &str) -> [usize; 4] {
+    let values = snapshotter.snapshot().into_vec();
+    ["claim", "handler", "record", "wait"].map(|step| {
+        let name = format!("idempotency_{step}_seconds");
+        let found = values
+            .iter()
+            .filter(|(key, ..)| key.key().name() == name && key.key().labels().all(|label| label.value() == procedure));
+        let values = found.flat_map(|(.., value)| match value {
+            DebugValue::Histogram(values) => values.clone(),
+            other => panic!("expected a histogram, got {other:?}"),
+        });
+        let values: Vec<_> = values.collect();
+        assert!(values.iter().all(|seconds| (0.0..60.0).contains(&**seconds)), "{step}: {values:?}");
+        values.len()
     })
 }
 
@@ -256,8 +292,29 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let labels = [("procedure", "/shop.v1.Shop/Cancel"), ("outcome", "replayed")];
     assert_eq!((counted(&snapshotter, "idempotency_calls_total", &labels), handler.started()), (3, 1));
 
-    // The first replay comes from the store, and the next from memory.
+    // The time of each step, of each call for which it was taken.
+    let (cancel, later) = ("/shop.v1.Shop/Cancel", Uuid::new_v4());
+    measured(&snapshotter, cancel);
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        let (mut client, request) = (client.clone(), shop::request("hold", Some(user), Some(later)));
+        calls.spawn(async move { client.cancel(request).await });
+    }
+    let started = handler.started();
+    until("it runs", async || handler.started() == started.max(2)).await;
+    assert_eq!(reserved(&snapshotter), [1.0, 0.0]);
+    handler.open(1);
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    // Its claim was in the last snapshot.
+    assert_eq!(measured(&snapshotter, cancel), [0, 1, 1, 2]);
     let mut client = client;
+    client.cancel(shop::request("hold", Some(user), Some(later))).await.expect("a replay");
+    assert_eq!(measured(&snapshotter, cancel), [1, 0, 0, 0]);
+    client.cancel(shop::request("another", Some(user), Some(later))).await.expect_err("refused");
+    let values = snapshotter.snapshot().into_vec();
+    assert!(values.iter().all(|(_, unit, description, _)| unit.is_some() && description.is_some()), "{values:?}");
+
+    // The first replay comes from the store, and the next from memory.
     for from_memory in [0, 1, 1] {
         client.cancel(shop::request("hold", Some(user), Some(key))).await.expect("a replay");
         assert_eq!(counted(&snapshotter, "idempotency_cached_replays_total", &labels[..1]), from_memory);

@@ -1,4 +1,5 @@
-//! Metrics and log lines. Counters and gauges go through the `metrics` facade; without a recorder they cost almost nothing.
+//! Metrics, spans and log lines. Metrics go through the `metrics` facade; without a recorder they cost almost nothing. Install it before
+//! the layer is built, which describes them all to it.
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
@@ -24,14 +25,41 @@
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
 //! | `idempotency_waiting_bytes` | the bytes of the request messages of these |
 //! | `idempotency_outcomes_waiting` | outcomes that the store did not take at once, and that are being recorded in the background |
+//! | `idempotency_reserved` | calls of this process that hold their key, by `mode`: `reserved`, `transactional` |
+//! | `idempotency_unknown` | keys in the store whose lease ended without an outcome, at most 1,000; set by each run of a [`Recovery`](crate::maintenance::Recovery) |
+//!
+//! | histogram, in seconds | labels | measures |
+//! |---|---|---|
+//! | `idempotency_claim_seconds` | `procedure` | the time until the store has answered a claim, or failed to |
+//! | `idempotency_handler_seconds` | `procedure` | the time of the handler of a call with a key |
+//! | `idempotency_record_seconds` | `procedure` | the time until the outcome is recorded or the transaction committed, or until the first attempt has failed |
+//! | `idempotency_wait_seconds` | | the time that a call has waited for the call that holds its key |
 //!
 //! Each call that runs unprotected emits an event at the level `WARN` with the target `tonic_idempotency` and the fields
 //! `procedure`, `cause` and `error`. No other event has this target.
 //!
-//! No log line and no label contains a key, a user, a scope or a message.
+//! Each call with a key has [`tracing`] spans at the level `INFO` with the target `tonic_idempotency::span`:
+//!
+//! | span | lasts | `outcome` |
+//! |---|---|---|
+//! | `idempotency.claim` | until the store has answered a claim | `acquired`, `taken_over`, `replay`, `in_progress`, `mismatch`, `unknown`; or the [kind](crate::store::StoreErrorKind) of the store's error |
+//! | `idempotency.execute` | as long as the handler | `Ok`, or the code of its error, such as `NotFound`; `panicked` |
+//! | `idempotency.record` | until the outcome is recorded | reserved: `completed`, `released`, `abandoned`, or `not_yet` if it is tried again in the background. Transactional: `committed`, `rolled_back`, `superseded`, `refused` |
+//! | `idempotency.replay` | no time | it has none, but `first_call.traceparent`: the `traceparent` of the call that is replayed, if that had one |
+//!
+//! All have the field `procedure`, and `key` if the layer has a secret to hash keys with
+//! ([`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with), [`key_hash`]). Without a subscriber that takes them
+//! they cost almost nothing.
+//!
+//! No log line, no span and no label contains a key, a user, a scope or a message.
 //!
 //! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
 //! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
+
+mod catalogue;
+mod key_hash;
+mod spans;
+mod times;
 
 use std::{
     error::Error,
@@ -40,10 +68,19 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
-use metrics::{Key, Label, Level, Metadata, counter, gauge, with_recorder};
+use metrics::{Gauge, Key, Label, Level, Metadata, counter, gauge, histogram, with_recorder};
 use tonic::Code;
+
+pub use self::key_hash::key_hash;
+use self::times::Times;
+pub(crate) use self::{
+    catalogue::describe,
+    spans::{Spans, ended, executed, traceparent},
+    times::Timed,
+};
 
 /// The cause why a call runs unprotected.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +155,41 @@ pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
     gauge!("idempotency_waiting_bytes").increment(f64::from(calls) * bytes_of_each as f64);
 }
 
+/// Measures how long a call has waited for another.
+pub(crate) fn waited(seconds: f32) {
+    histogram!("idempotency_wait_seconds").record(f64::from(seconds));
+}
+
+/// A call that holds its key, counted until this is dropped.
+pub(crate) struct Holds {
+    in_transaction: bool,
+}
+
+impl Holds {
+    pub(crate) fn new(in_transaction: bool) -> Self {
+        Self::gauge(in_transaction).increment(1.0);
+        Self { in_transaction }
+    }
+
+    fn gauge(in_transaction: bool) -> Gauge {
+        match in_transaction {
+            true => gauge!("idempotency_reserved", "mode" => "transactional"),
+            false => gauge!("idempotency_reserved", "mode" => "reserved"),
+        }
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        Self::gauge(self.in_transaction).decrement(1.0);
+    }
+}
+
+/// Sets the number of keys whose lease ended without an outcome.
+pub(crate) fn unknown(keys: usize) {
+    gauge!("idempotency_unknown").set(keys as f64);
+}
+
 /// Counts a call that waited for a transaction in vain.
 #[cfg(feature = "sql")]
 pub(crate) fn transaction_refused(cause: &'static str) {
@@ -150,6 +222,7 @@ pub(crate) struct ProcedureTelemetry {
     rejected: Key,
     replayed: Key,
     unprotected: Key,
+    times: Times,
 }
 
 impl ProcedureTelemetry {
@@ -159,7 +232,13 @@ impl ProcedureTelemetry {
             Key::from_parts("idempotency_calls_total", labels)
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
-        Self { path, first, rejected, replayed, unprotected }
+        let times = Times::of(&path);
+        Self { path, first, rejected, replayed, unprotected, times }
+    }
+
+    /// Measures a step that has ended.
+    pub(crate) fn took(&self, step: Timed, since: Instant) {
+        self.times.took(step, since);
     }
 
     pub(crate) fn first(&self) {
@@ -436,7 +515,9 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// Where all metrics come from.
+static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
 fn count(key: &Key) {
-    static METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
     with_recorder(|recorder| recorder.register_counter(key, &METADATA)).increment(1);
 }

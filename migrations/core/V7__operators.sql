@@ -1,0 +1,317 @@
+-- What people need who operate the service: to find keys that are stuck, to see what the layer knows of a key, and to release
+-- it. These functions run with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only
+-- roles that tenant.idempotency_grant_operator was called for can execute them; such a role needs no right on the table.
+
+-- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
+SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+-- What operators did. Written by the functions below alone; no role but the table's owner can read or change it.
+CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
+    id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT idempotency_audit_pk PRIMARY KEY,
+    happened        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    operator        name        NOT NULL DEFAULT session_user,
+    action          text        NOT NULL,
+    idempotency_key uuid, -- NULL for a list
+    user_id         uuid, -- the same
+    procedure       text, -- of the record; NULL if there was none
+    token           uuid, -- of the record, or the one that the operator named
+    state           text, -- before, as tenant.idempotency_inspect returns it
+    outcome         text, -- of a release
+    reason          text,
+    CONSTRAINT idempotency_audit_ck_action CHECK (
+        action = 'list' OR action IN ('inspect', 'release') AND num_nulls(idempotency_key, user_id, state) = 0
+    )
+);
+REVOKE ALL ON TABLE tenant.idempotency_audit FROM PUBLIC;
+
+-- Returns a key as it is stored (the column idempotency_key), from its text as the caller wrote it: a UUID in any of its
+-- forms is that UUID, any other text a UUIDv8 (RFC 9562 section 5.8) of its hash. The layer computes the same, and does not
+-- call this function.
+CREATE OR REPLACE FUNCTION tenant.idempotency_key_id(p_key text) RETURNS uuid
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE
+    WHEN p_key COLLATE "C" ~* '^[0-9a-f]{32}$'
+         OR p_key COLLATE "C" ~* '^(urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+         OR p_key COLLATE "C" ~* '^[{][0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[}]$'
+    THEN regexp_replace(p_key COLLATE "C", '^urn:uuid:', '', 'i')::uuid
+    ELSE (
+        SELECT encode(set_byte(
+            set_byte(h.hash, 6, (get_byte(h.hash, 6) & 15) | 128), 8, (get_byte(h.hash, 8) & 63) | 128
+        ), 'hex')::uuid
+        FROM (SELECT substring(
+            sha256('tonic-idempotency key '::bytea || convert_to(p_key, 'UTF8')) FROM 1 FOR 16
+        )) AS h (hash)
+    )
+END;
+
+-- Returns the process id of the other connection whose transaction holds this lock of a key; NULL for none.
+CREATE OR REPLACE FUNCTION tenant.idempotency_holder_pid(p_lock bigint) RETURNS integer
+LANGUAGE sql VOLATILE
+RETURN (
+    SELECT max(l.pid)
+    FROM pg_locks l
+    WHERE l.locktype = 'advisory'
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND l.granted
+      AND l.objsubid = 1
+      AND l.mode = 'ExclusiveLock'
+      AND l.classid = ((p_lock >> 32) & 4294967295)::oid
+      AND l.objid = (p_lock & 4294967295)::oid
+      AND l.pid <> pg_backend_pid()
+);
+
+-- Returns at most p_limit keys of all users, oldest first, whose lease has ended without an outcome: first reserved within
+-- p_lookback (NULL for no limit), and not expired. Their states are 'abandoned' and 'unknown'
+-- (tenant.idempotency_inspect); the text of a key's and of an owner's id is a key and a user for that function. The primary
+-- key is a UUIDv7, so only rows within p_lookback are read. Has the sight of the recovery.
+CREATE OR REPLACE FUNCTION tenant.idempotency_stuck(
+    p_lookback interval DEFAULT interval '1 day', p_limit integer DEFAULT 100
+) RETURNS TABLE (
+    state     text,
+    key_id    uuid,
+    owner     uuid,
+    procedure text,
+    token     uuid,
+    attempts  integer,
+    created   timestamptz,
+    expires   timestamptz
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $stuck$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    -- In milliseconds since 1970. greatest() ignores NULL.
+    v_since CONSTANT bigint := greatest(0, 1000 * date_part('epoch', clock_timestamp() - p_lookback));
+BEGIN
+    INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
+    PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
+            set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
+            set_config('app.idempotency_sight', 'recovery', true);
+
+    RETURN QUERY
+    SELECT tenant.idempotency_state(k, NULL, NULL), k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts,
+           k.created, k.expires
+    FROM tenant.idempotency_keys k
+    WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid
+      AND k.response_bytes IS NULL
+      AND k.error_bytes IS NULL
+      AND k.lease_expires <= now()
+      AND k.expires > now()
+    ORDER BY k.id
+    LIMIT p_limit;
+
+    PERFORM set_config('app.idempotency_sight', '', true),
+            set_config('app.current_user_id', v_user, true),
+            set_config('idempotency.owner', v_owner, true);
+END
+$stuck$;
+
+-- Returns what the layer knows of the key of a user, in a scope or in none. All are texts, as the application and its
+-- clients write them; for a record whose owner alone is known (the column user_id), that is the user. The states:
+--
+--   absent      there is no record, or it has expired: a call runs
+--   reserved    a call holds the key, for lease_left at least. NULL for a reservation of the Go interceptor
+--   running     a call holds the key in an open transaction, in the connection holder_pid
+--   abandoned   the lease of a call ended without an outcome; the procedure's policy decides what a retry does
+--   unknown     the call ended, and it is not known whether it took effect
+--   completed   has a response, which a retry gets
+--   not_stored  completed, but the response was too large to store
+--   failed      has the error that ended the operation, which a retry gets
+--
+-- holder_since is the beginning of the transaction. It is NULL unless the table's owner has the rights of the API's role or
+-- of pg_read_all_stats.
+CREATE OR REPLACE FUNCTION tenant.idempotency_inspect(
+    p_key   text,
+    p_user  text,
+    p_scope text DEFAULT NULL,
+    OUT state              text,
+    OUT procedure          text,
+    OUT token              uuid,
+    OUT lease_left         interval,
+    OUT attempts           integer,
+    OUT created            timestamptz,
+    OUT expires            timestamptz,
+    OUT resource           text,
+    OUT holder_pid         integer,
+    OUT holder_application text,
+    OUT holder_since       timestamptz,
+    OUT key_id             uuid,
+    OUT owner              uuid
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $inspect$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_record record;
+BEGIN
+    key_id := tenant.idempotency_key_id(p_key);
+    owner := tenant.idempotency_owner(p_scope, p_user);
+    IF key_id IS NULL OR owner IS NULL THEN
+        RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    -- Before the record: a transaction that commits in between is seen by its record.
+    holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(owner, key_id));
+    PERFORM set_config('idempotency.owner', owner::text, true), set_config('app.current_user_id', owner::text, true);
+
+    SELECT tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure, k.token, k.lease_expires, k.attempts, k.created,
+           k.expires, tenant.idempotency_resource_id(k)::text AS resource
+    INTO v_record
+    FROM tenant.idempotency_keys k
+    WHERE k.idempotency_key = key_id AND k.user_id = owner AND k.expires > clock_timestamp();
+
+    state := coalesce(v_record.state, 'absent');
+    procedure := v_record.procedure;
+    token := v_record.token;
+    attempts := v_record.attempts;
+    created := v_record.created;
+    expires := v_record.expires;
+    resource := v_record.resource;
+    IF state = 'reserved' THEN
+        lease_left := v_record.lease_expires - clock_timestamp();
+    END IF;
+    -- The lock's holder may be a replay that has not ended yet.
+    IF holder_pid IS NOT NULL AND state IN ('absent', 'abandoned', 'unknown') THEN
+        state := 'running';
+        SELECT a.application_name, a.xact_start INTO holder_application, holder_since
+        FROM pg_stat_activity a
+        WHERE a.pid = holder_pid;
+    ELSE
+        holder_pid := NULL;
+    END IF;
+
+    INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state)
+    VALUES ('inspect', key_id, owner, procedure, token, state);
+    PERFORM set_config('app.current_user_id', v_user, true), set_config('idempotency.owner', v_owner, true);
+END
+$inspect$;
+
+-- Frees a key without an outcome, so that a retry runs the handler: reserved, abandoned or unknown → absent. Only the
+-- reservation with this token (NULL for one of the Go interceptor, which has none): a call that still runs with it cannot
+-- record its outcome any more. Deletes no outcome, and ends no transaction. The outcomes:
+--
+--   released     the key is free
+--   absent       there was nothing to release
+--   other_token  the key is held, but not with this token
+--   running      a transaction is open for the key, in the connection holder_pid
+--   completed, not_stored, failed   the call has an outcome, which stays
+CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release(
+    p_key    text,
+    p_user   text,
+    p_token  uuid,
+    p_scope  text DEFAULT NULL,
+    p_reason text DEFAULT NULL,
+    OUT outcome    text,
+    OUT holder_pid integer,
+    OUT hint       text
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $release$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_key CONSTANT uuid := tenant.idempotency_key_id(p_key);
+    v_of CONSTANT uuid := tenant.idempotency_owner(p_scope, p_user);
+    v_record record;
+BEGIN
+    IF v_key IS NULL OR v_of IS NULL THEN
+        RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    PERFORM set_config('idempotency.owner', v_of::text, true), set_config('app.current_user_id', v_of::text, true);
+
+    IF NOT pg_try_advisory_xact_lock(tenant.idempotency_lock_id(v_of, v_key)) THEN
+        outcome := 'running';
+    ELSE
+        DELETE FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = v_key
+          AND k.user_id = v_of
+          AND k.token IS NOT DISTINCT FROM p_token
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.expires > clock_timestamp()
+        RETURNING tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure INTO v_record;
+        IF FOUND THEN
+            outcome := 'released';
+        END IF;
+    END IF;
+
+    IF outcome IS DISTINCT FROM 'released' THEN
+        SELECT tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure INTO v_record
+        FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = v_key AND k.user_id = v_of AND k.expires > clock_timestamp();
+        -- The lock's holder may be a replay that has not ended yet.
+        outcome := CASE
+            WHEN v_record.state IN ('completed', 'not_stored', 'failed') THEN v_record.state
+            WHEN outcome = 'running' THEN outcome
+            WHEN v_record.state IS NULL THEN 'absent'
+            ELSE 'other_token'
+        END;
+    END IF;
+    IF outcome = 'running' THEN
+        holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(v_of, v_key));
+    END IF;
+    hint := CASE outcome
+        WHEN 'released' THEN 'A retry runs the handler. A call that still runs cannot record its outcome.'
+        WHEN 'absent' THEN 'There is nothing to release: a call with this key runs the handler.'
+        WHEN 'other_token' THEN 'Another call holds the key: inspect it again.'
+        WHEN 'running' THEN concat(
+            'A transaction is open for the key. Wait until it has ended, or end it: SELECT pg_terminate_backend(',
+            holder_pid, ')'
+        )
+        ELSE 'The call has an outcome, which a retry gets. It is not released.'
+    END;
+
+    INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state, outcome, reason)
+    VALUES ('release', v_key, v_of, v_record.procedure, p_token,
+            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(v_record.state, 'absent') END, outcome, p_reason);
+    PERFORM set_config('app.current_user_id', v_user, true), set_config('idempotency.owner', v_owner, true);
+END
+$release$;
+
+-- Returns the grants that a role lacks to operate the service, as statements.
+CREATE OR REPLACE FUNCTION tenant.idempotency_missing_operator_grants(p_role name) RETURNS SETOF text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT format('GRANT USAGE ON SCHEMA %s TO %I', n.oid::regnamespace, p_role)
+    FROM pg_namespace n
+    WHERE n.oid = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+      AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
+    UNION ALL
+    SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
+    FROM pg_proc p
+    WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+      AND p.proname IN ('idempotency_inspect', 'idempotency_operator_release', 'idempotency_stuck')
+      AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
+END;
+
+-- Grants a role what an operator needs, and nothing else: no right on a table. If it has that, changes nothing and locks
+-- nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_grant_operator(p_role name) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $grant$
+DECLARE
+    v_grant text;
+BEGIN
+    IF EXISTS (SELECT FROM tenant.idempotency_missing_operator_grants(p_role)) THEN
+        -- One server at a time: two GRANTs on one object at once fail.
+        LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
+        FOR v_grant IN SELECT m FROM tenant.idempotency_missing_operator_grants(p_role) m LOOP
+            EXECUTE v_grant;
+        END LOOP;
+    END IF;
+END
+$grant$;
+
+REVOKE EXECUTE ON FUNCTION
+    tenant.idempotency_key_id(text),
+    tenant.idempotency_holder_pid(bigint),
+    tenant.idempotency_stuck(interval, integer),
+    tenant.idempotency_inspect(text, text, text),
+    tenant.idempotency_operator_release(text, text, uuid, text, text),
+    tenant.idempotency_missing_operator_grants(name),
+    tenant.idempotency_grant_operator(name)
+FROM PUBLIC;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);
