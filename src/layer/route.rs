@@ -111,30 +111,38 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         Err(invalid) => return reject_caller(procedure, &invalid),
     };
     let owner = caller.as_ref().map(|caller| caller.owner);
-    let next = if has_key_field { Next::FindKey(key, caller) } else { Next::Decided(decide(protected, key, caller)) };
-    let next = match next {
-        Next::Decided(Decision::PassThrough) => return Route::PassThrough,
-        Next::Decided(Decision::Reject(rejection)) => return Route::Reject(rejection),
-        next => next,
-    };
-    let admitted = match engine.admission.admit(owner) {
-        Ok(admitted) => admitted,
-        Err(limit) => return Route::Reject(limit.reject(procedure)),
-    };
-    let (engine, protected) = (Arc::clone(engine), Arc::clone(protected));
-    match next {
-        Next::Decided(Decision::PassThrough) => Route::PassThrough,
-        Next::Decided(Decision::Protect(key, caller)) => Route::Protect { engine, protected, key, caller, admitted },
-        Next::Decided(Decision::Reject(rejection)) => Route::Reject(rejection),
-        Next::Decided(Decision::WithoutKey(caller)) => Route::WithoutKey { engine, protected, caller, admitted },
-        Next::FindKey(key, caller) => Route::FindKey { engine, protected, key, caller, admitted },
+    if has_key_field {
+        return admit(engine, protected, owner, |engine, protected, admitted| Route::FindKey {
+            engine,
+            protected,
+            key,
+            caller,
+            admitted,
+        });
+    }
+    match decide(protected, key, caller) {
+        Decision::PassThrough => Route::PassThrough,
+        Decision::Protect(key, caller) => admit(engine, protected, owner, |engine, protected, admitted| {
+            Route::Protect { engine, protected, key, caller, admitted }
+        }),
+        Decision::Reject(rejection) => Route::Reject(rejection),
+        Decision::WithoutKey(caller) => admit(engine, protected, owner, |engine, protected, admitted| {
+            Route::WithoutKey { engine, protected, caller, admitted }
+        }),
     }
 }
 
-/// What follows from the head of a request.
-enum Next {
-    Decided(Decision),
-    FindKey(Option<IdempotencyKey>, Option<KnownCaller>),
+/// Routes a call that is to be read, within the limits of calls in flight.
+fn admit(
+    engine: &Arc<Engine>,
+    protected: &Arc<Protected>,
+    owner: Option<OwnerId>,
+    route: impl FnOnce(Arc<Engine>, Arc<Protected>, Admitted) -> Route,
+) -> Route {
+    match engine.admission.admit(owner) {
+        Ok(admitted) => route(Arc::clone(engine), Arc::clone(protected), admitted),
+        Err(limit) => Route::Reject(limit.reject(&protected.procedure)),
+    }
 }
 
 /// The decision on a call whose key is known, if it has one.

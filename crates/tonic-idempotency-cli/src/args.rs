@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::migrations::Options;
+use crate::{hash, migrations};
 
 /// Works with the idempotency keys of tonic-idempotency in PostgreSQL.
 #[derive(Clone, Debug, Parser)]
@@ -14,5 +14,6 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    Migrations(Options),
+    Hash(hash::Options),
+    Migrations(migrations::Options),
 }

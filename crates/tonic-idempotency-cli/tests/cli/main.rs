@@ -1,5 +1,6 @@
 //! The program `tonic-idempotency`, run as a user runs it. The suite `runners` runs the files that it writes.
 
+mod hash;
 mod migrations;
 
 use std::{

@@ -147,7 +147,10 @@ fn come_after_those_of_the_application_in_its_own_numbering() {
         put(&folder, theirs);
         put(&folder, "README.md");
         stdout(&write(&folder, format, &[]));
-        assert_eq!(files(&folder)[0], first, "{format} after {theirs}");
+        // The library's first; V10 is sorted before V4.
+        let files = files(&folder);
+        let written = files.iter().find(|file| file.contains("tonic_idempotency_1_"));
+        assert_eq!(written.map(String::as_str), Some(first), "{format} after {theirs}");
     }
     // The time, if theirs are times.
     let folder = folder();
