@@ -78,7 +78,7 @@ impl SessionSettings {
     }
 
     /// Returns names and values in turn.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "sql")]
     pub(crate) fn as_flat(&self) -> &[String] {
         &self.settings
     }
