@@ -80,7 +80,7 @@
 //!
 //! | the call | what the caller gets |
 //! |---|---|
-//! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through |
+//! | to a procedure that is not opted in, or without a store | the handler's answer: the layer passes the call through; or `INVALID_ARGUMENT` ([`UnprotectedKeyPolicy`](policy::UnprotectedKeyPolicy)) |
 //! | without a key, in the header or in the message ([`key_field`](policy::ProcedureBuilder::key_field)) | the handler's answer, or `INVALID_ARGUMENT` ([`KeyPolicy`](policy::KeyPolicy)) |
 //! | with a malformed key, or with different keys in header and message | `INVALID_ARGUMENT` |
 //! | without an authenticated user | `UNAUTHENTICATED`, or the handler's answer and a warning in the log ([`UserPolicy`](policy::UserPolicy)) |
@@ -106,11 +106,9 @@
 //! | [`status`] | the status of the asynchronous work behind a created resource |
 //! | [`store`] | the stores, and the contract of a store of your own |
 //! | [`maintenance`] | the sweep of expired records, the recovery of calls without an outcome |
-#![cfg_attr(
-    feature = "postgres",
-    doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |"
-)]
+#![cfg_attr(feature = "sql", doc = "| [`migrations`] | the table in PostgreSQL, and the grants of the API's role |")]
 #![cfg_attr(feature = "connect", doc = "| [`connect`] | the Connect protocol for tonic servers |")]
+#![cfg_attr(feature = "testing", doc = "| [`testing`] | tests of your own service |")]
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
 //! | [`telemetry`] | the log lines and counters |
 //!
@@ -143,7 +141,7 @@
 pub mod connect;
 pub mod layer;
 pub mod maintenance;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "sql")]
 pub mod migrations;
 pub mod policy;
 pub mod proto;
@@ -151,6 +149,8 @@ pub mod rejection;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 mod blocking;
 mod build_error;

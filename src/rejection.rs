@@ -6,12 +6,12 @@ use http::HeaderValue;
 use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
-use uuid::Uuid;
 
 pub use crate::key::InvalidKey;
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, WireError},
     key::IdempotencyKey,
+    status::ResourceId,
 };
 use protobuf_canonical::CanonicalError;
 
@@ -28,6 +28,7 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header, or the field; metadata `mismatch` = `key_field` if the keys in both differ |
 /// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header, or the field |
 /// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
+/// | `IDEMPOTENCY_KEY_UNSUPPORTED` | `INVALID_ARGUMENT` | a key was sent to a procedure that takes none, and the policy is to refuse | `BadRequest` naming the header |
 /// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
 /// | `IDEMPOTENCY_NO_SCOPE` | `UNAUTHENTICATED` | the caller is in no scope, such as a tenant, and the policy is to refuse | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
@@ -78,6 +79,8 @@ pub enum Reason {
     KeyRequired,
     /// `IDEMPOTENCY_KEY_REUSED`
     KeyReused,
+    /// `IDEMPOTENCY_KEY_UNSUPPORTED`
+    KeyUnsupported,
     /// `IDEMPOTENCY_NOT_COMMITTED`
     NotCommitted,
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
@@ -105,13 +108,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::CallerInvalid,
         Self::Conflict,
         Self::InProgress,
         Self::KeyInvalid,
         Self::KeyRequired,
         Self::KeyReused,
+        Self::KeyUnsupported,
         Self::NotCommitted,
         Self::NotStored,
         Self::NoScope,
@@ -144,6 +148,7 @@ impl Reason {
             Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
             Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
             Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
+            Self::KeyUnsupported => "IDEMPOTENCY_KEY_UNSUPPORTED",
             Self::NotCommitted => "IDEMPOTENCY_NOT_COMMITTED",
             Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
             Self::NoScope => "IDEMPOTENCY_NO_SCOPE",
@@ -224,13 +229,18 @@ pub(crate) enum Rejection {
     KeyRequired,
     #[error("this idempotency key was used with another {}; use a new key for a new operation", .0.as_str())]
     KeyReused(Mismatch),
+    #[error(
+        "this procedure does not support idempotency keys: each retry would run again; send the call without the \
+         idempotency-key header"
+    )]
+    KeyUnsupported,
     #[error("the call's transaction could not be committed and was rolled back")]
     NotCommitted,
     #[error(
         "the first call with this idempotency key succeeded, but its response was not stored; read the created \
          resource instead"
     )]
-    NotStored { resource: Option<Uuid> },
+    NotStored { resource: Option<ResourceId> },
     #[error(
         "a call with an idempotency key requires a scope, such as a tenant; authenticate for one, and retry with the same key"
     )]
@@ -323,6 +333,7 @@ impl Rejection {
             Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => Reason::KeyInvalid,
             Self::KeyFieldRequired { .. } | Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
+            Self::KeyUnsupported => Reason::KeyUnsupported,
             Self::NotCommitted => Reason::NotCommitted,
             Self::NotStored { .. } => Reason::NotStored,
             Self::NoScope => Reason::NoScope,
@@ -346,7 +357,8 @@ impl Rejection {
             | Self::KeyFieldRequired { .. }
             | Self::KeyInvalid(_)
             | Self::KeyRequired
-            | Self::KeyReused(_) => Code::InvalidArgument,
+            | Self::KeyReused(_)
+            | Self::KeyUnsupported => Code::InvalidArgument,
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
@@ -376,7 +388,7 @@ impl Rejection {
             Self::KeyFieldRequired { field } => {
                 details.add_bad_request_violation(field, self.to_string());
             }
-            Self::KeyInvalid(_) | Self::KeyRequired => {
+            Self::KeyInvalid(_) | Self::KeyRequired | Self::KeyUnsupported => {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
@@ -435,7 +447,7 @@ mod tests {
     /// Covers every row of the table in the docs of [`Reason`].
     #[test]
     fn full_matrix() {
-        let resource = Uuid::from_u128(7);
+        let resource = ResourceId::from(7);
         let field = || "client.request_id".to_owned();
         let in_field = |key| Rejection::KeyFieldInvalid { field: field(), key };
         let malformed = |error| Rejection::RequestMalformed(MalformedRequest::Framing(error));
@@ -450,6 +462,7 @@ mod tests {
             (Rejection::KeyRequired, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
             (Rejection::KeyReused(Mismatch::Procedure), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
             (Rejection::KeyReused(Mismatch::Request), Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"),
+            (Rejection::KeyUnsupported, Code::InvalidArgument, "IDEMPOTENCY_KEY_UNSUPPORTED"),
             (Rejection::NotCommitted, Code::Internal, "IDEMPOTENCY_NOT_COMMITTED"),
             (Rejection::NoScope, Code::Unauthenticated, "IDEMPOTENCY_NO_SCOPE"),
             (Rejection::NoUser, Code::Unauthenticated, "IDEMPOTENCY_NO_USER"),
@@ -472,7 +485,7 @@ mod tests {
             ),
             (Rejection::RequestTooLarge { limit: 1 }, Code::ResourceExhausted, "IDEMPOTENCY_REQUEST_TOO_LARGE"),
             (
-                Rejection::NotStored { resource: Some(resource) },
+                Rejection::NotStored { resource: Some(resource.clone()) },
                 Code::FailedPrecondition,
                 "IDEMPOTENCY_RESPONSE_NOT_STORED",
             ),
@@ -484,7 +497,9 @@ mod tests {
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
             let bad_request = match &rejection {
-                Rejection::KeyInvalid(_) | Rejection::KeyRequired => Some("idempotency-key"),
+                Rejection::KeyInvalid(_) | Rejection::KeyRequired | Rejection::KeyUnsupported => {
+                    Some("idempotency-key")
+                }
                 Rejection::KeyFieldInvalid { .. } | Rejection::KeyFieldRequired { .. } => Some("client.request_id"),
                 _ => None,
             };

@@ -2,11 +2,12 @@
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
-//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected` |
+//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key to procedures that are opted in, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected` |
 //! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls whose lease ended without an outcome, by what happened then: `rerun`, `completed`, `not_executed`, `unknown` |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
 //! | `idempotency_overloaded_total` | `limit` | calls that were refused because of a limit of the layer: `in_flight`, `in_flight_per_user`, `waiting`, `waiting_bytes`, `waiting_per_user` |
+//! | `idempotency_unprotected_keys_total` | `procedure` | keys on procedures that are not opted in, passed through or refused; `other` is every procedure that is not in the layer's descriptors |
 //! | `idempotency_unprotected_total` | `procedure`, `cause` | calls with a key that ran unprotected, by the cause: the [kind](crate::store::StoreErrorKind) of the store's error, `interrupted` or `unreachable`; or `no_user` |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | replays without their status (`status_unknown`) or metadata (`metadata_lost`) |
 //! | `idempotency_cached_replays_total` | `procedure` | replays from memory, without a request to the store; `idempotency_calls_total` counts them as `replayed`, too |
@@ -32,7 +33,14 @@
 //! Each call with a key also emits [`tracing`] events at the level `TRACE` with the target `tonic_idempotency::step`.
 //! Their field `step` is the step of the protocol: `before_claim`, `after_claim`, `before_settle`, `after_settle`.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{
+    error::Error,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use metrics::{Key, Label, Level, Metadata, counter, gauge, with_recorder};
 use tonic::Code;
@@ -362,6 +370,49 @@ impl ProcedureTelemetry {
     fn degraded(&self, cause: Degradation) {
         counter!("idempotency_degraded_total", "procedure" => self.path.to_string(), "cause" => cause.as_str())
             .increment(1);
+    }
+}
+
+/// The log line and the counters of the keys on a procedure that is not opted in.
+#[derive(Debug)]
+pub(crate) struct UnprotectedKeyTelemetry {
+    label: Arc<str>,
+    counted: Key,
+    is_logged: AtomicBool,
+}
+
+impl UnprotectedKeyTelemetry {
+    /// Makes them for a procedure, or for all that have this label.
+    pub(crate) fn new(label: &str) -> Self {
+        let counted =
+            Key::from_parts("idempotency_unprotected_keys_total", vec![Label::new("procedure", label.to_owned())]);
+        Self { label: label.into(), counted, is_logged: AtomicBool::new(false) }
+    }
+
+    /// Counts a key that protects nothing. Only the first one is logged, with what to do.
+    pub(crate) fn passed_through(&self, path: &str, remedy: &'static str) {
+        count(&self.counted);
+        if self.is_first() {
+            let what = "a call with an idempotency key runs unprotected, because its procedure is not opted in: a retry \
+                        runs it again; this is logged once";
+            tracing::warn!(procedure = path, remedy, "{what}");
+        }
+    }
+
+    /// Counts a call that is refused because of its key. Only the first one is logged, with what to do.
+    pub(crate) fn refused(&self, path: &str, remedy: &'static str, reason: &'static str) {
+        count(&self.counted);
+        let label = self.label.to_string();
+        counter!("idempotency_rejected_total", "procedure" => label, "reason" => reason).increment(1);
+        if self.is_first() {
+            let what =
+                "refused a call with an idempotency key, because its procedure is not opted in; this is logged once";
+            tracing::info!(procedure = path, remedy, "{what}");
+        }
+    }
+
+    fn is_first(&self) -> bool {
+        !self.is_logged.swap(true, Ordering::Relaxed)
     }
 }
 

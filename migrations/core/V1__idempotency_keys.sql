@@ -26,6 +26,14 @@ SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_s
 CREATE SCHEMA IF NOT EXISTS tenant;
 CREATE SCHEMA IF NOT EXISTS authn;
 
+-- The migrations that the database has, whoever ran them. Each adds itself, with a checksum of its SQL.
+CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
+    version  integer     CONSTRAINT idempotency_migrations_pk PRIMARY KEY,
+    name     text        NOT NULL,
+    checksum text        NOT NULL,
+    ran      timestamptz NOT NULL DEFAULT now()
+);
+
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer

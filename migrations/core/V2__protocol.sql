@@ -20,17 +20,18 @@ SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_s
 -- Two functions that can be replaced later, and are therefore created only if they do not exist.
 DO $hooks$
 BEGIN
-    -- Returns the created resource of a row. tenant.idempotency_register_resource replaces it.
+    -- Returns the id of the created resource of a row, as a text: ids may be UUIDs, integers or texts.
+    -- tenant.idempotency_register_resource replaces it.
     IF to_regprocedure('tenant.idempotency_resource_id(tenant.idempotency_keys)') IS NULL THEN
-        CREATE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid
-        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT NULL::pg_catalog.uuid $id$;
+        CREATE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS text
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT NULL::pg_catalog.text $id$;
     END IF;
 
     -- Returns the newest outbox status of a resource: pending, retrying, completed or failed; NULL if it is not known.
     -- An application with an outbox replaces this function with its own look-up. It runs with the search_path
-    -- `pg_catalog, pg_temp`.
-    IF to_regprocedure('tenant.idempotency_resource_status(text, uuid)') IS NULL THEN
-        CREATE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid) RETURNS text
+    -- `pg_catalog, pg_temp`. The id is a text: `p_resource::uuid` is that of a resource whose table has UUIDs.
+    IF to_regprocedure('tenant.idempotency_resource_status(text, text)') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text) RETURNS text
         LANGUAGE sql STABLE PARALLEL SAFE
         RETURN NULL::text;
     END IF;
@@ -91,7 +92,7 @@ RETURN floor(1000 * greatest(-3155760000, least(3155760000, date_part('epoch', p
 -- Returns the status of a resource for a replay. An error does not fail the replay: the SQLSTATE is returned in
 -- `status_error`. Waits at most 250 ms for a locked outbox.
 CREATE OR REPLACE FUNCTION tenant.idempotency_soft_status(
-    p_resource_type text, p_resource uuid, OUT status text, OUT status_error text
+    p_resource_type text, p_resource text, OUT status text, OUT status_error text
 )
 LANGUAGE plpgsql
 SET lock_timeout = '250ms' AS $soft$
@@ -147,7 +148,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     OUT response           bytea,
     OUT metadata           bytea,
     OUT error              bytea,
-    OUT resource           uuid,
+    OUT resource           text,
     OUT status             text,
     OUT status_error       text,
     OUT lease_left_ms      bigint,
@@ -380,7 +381,7 @@ $sweep$;
 
 -- status: returns the newest outbox status of a resource, read as the application's user p_app_user, with its settings.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_status(
-    p_app_user uuid, p_resource_type text, p_resource uuid, p_settings text[], OUT status text
+    p_app_user uuid, p_resource_type text, p_resource text, p_settings text[], OUT status text
 )
 LANGUAGE plpgsql AS $status$
 DECLARE

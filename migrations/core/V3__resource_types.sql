@@ -1,5 +1,6 @@
 -- The resource types whose creation is recorded. Each has a nullable foreign key in tenant.idempotency_keys; at most
--- one of these is set in a row.
+-- one of these is set in a row. It has the kind of the key that it references: uuid, bigint or text. Everywhere else, the id of
+-- a resource is a text.
 
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
@@ -19,21 +20,28 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $write$
 DECLARE
     v_columns text; -- , project_id, …
-    v_values  text; -- , CASE WHEN p_resource_column = 'project_id' THEN p_resource END, …
+    v_values  text; -- , CASE WHEN p_resource_column = 'project_id' THEN p_resource::uuid END, …
     v_sets    text; -- , project_id = CASE …
     v_known   text; -- , 'project_id', …
 BEGIN
     SELECT coalesce(string_agg(format(', %I', t.resource_column), '' ORDER BY t.name), ''),
            coalesce(string_agg(
-               format(', CASE WHEN p_resource_column = %L THEN p_resource END', t.resource_column), '' ORDER BY t.name
+               format(', CASE WHEN p_resource_column = %L THEN p_resource::%s END', t.resource_column, t.id_type),
+               '' ORDER BY t.name
            ), ''),
            coalesce(string_agg(
-               format(', %I = CASE WHEN p_resource_column = %L THEN p_resource END', t.resource_column, t.resource_column),
+               format(', %I = CASE WHEN p_resource_column = %L THEN p_resource::%s END', t.resource_column,
+                      t.resource_column, t.id_type),
                '' ORDER BY t.name
            ), ''),
            coalesce(string_agg(format(', %L', t.resource_column), '' ORDER BY t.name), '')
     INTO v_columns, v_values, v_sets, v_known
-    FROM tenant.idempotency_resource_types t;
+    FROM (
+        SELECT r.name, r.resource_column, format_type(a.atttypid, NULL) AS id_type
+        FROM tenant.idempotency_resource_types r
+        JOIN pg_attribute a ON a.attrelid = 'tenant.idempotency_keys'::regclass AND a.attname = r.resource_column
+                           AND NOT a.attisdropped
+    ) t;
 
     -- complete: reserved → completed, or reserved → failed for a final error. Only for the reservation with this token.
     -- Returns 'completed', 'already_completed' (with this token; nothing changed) or 'fenced' (this token does not hold
@@ -53,7 +61,7 @@ BEGIN
             p_metadata        bytea, -- with a response; NULL for none
             p_retention       double precision, -- seconds
             p_resource_column text, -- NULL for none
-            p_resource        uuid,
+            p_resource        text,
             OUT outcome     text
         )
         LANGUAGE plpgsql AS $complete$
@@ -125,7 +133,7 @@ BEGIN
             p_metadata        bytea, -- with a response; NULL for none
             p_retention       double precision, -- seconds
             p_resource_column text, -- NULL for none
-            p_resource        uuid
+            p_resource        text
         ) RETURNS void
         LANGUAGE plpgsql
         SET search_path = pg_catalog, pg_temp AS $commit$
@@ -223,8 +231,26 @@ BEGIN ATOMIC
     WHERE missing.is_missing;
 END;
 
+-- Returns the type of the column that references the `id` of a table: that of the ids, where all integers are bigint, and a
+-- varchar is text. NULL if ids of their type are not supported, or if there is no such column.
+CREATE OR REPLACE FUNCTION tenant.idempotency_id_type(p_table regclass) RETURNS text
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT CASE
+        WHEN i.base IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN 'bigint'
+        WHEN i.base IN ('text'::regtype, 'varchar'::regtype) THEN 'text'
+        WHEN i.base = 'uuid'::regtype THEN 'uuid'
+    END
+    FROM (
+        SELECT coalesce(nullif(t.typbasetype, 0), t.oid) AS base
+        FROM pg_attribute a
+        JOIN pg_type t ON t.oid = a.atttypid
+        WHERE a.attrelid = p_table AND a.attname = 'id' AND NOT a.attisdropped
+    ) i;
+END;
+
 -- Registers a resource type: its name, its column in tenant.idempotency_keys (added if it does not exist), and the
--- table whose `id` the column references. Run it as the owner of tenant.idempotency_keys, and tenant.idempotency_validate
+-- table whose `id` the column references, and whose kind it has. Run it as the owner of tenant.idempotency_keys, and tenant.idempotency_validate
 -- in a later transaction: the constraints are enforced from here on, but are not validated for existing rows. A type that
 -- is registered changes nothing and locks nothing.
 --
@@ -241,6 +267,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '500ms' AS $register$
 DECLARE
     v_missing text[] := ARRAY(SELECT tenant.idempotency_unregistered(p_name, p_column, p_table));
+    v_type    text;
     v_columns text;
 BEGIN
     IF v_missing = '{}' THEN
@@ -251,7 +278,14 @@ BEGIN
     v_missing := ARRAY(SELECT tenant.idempotency_unregistered(p_name, p_column, p_table));
 
     IF 'column' = ANY (v_missing) THEN
-        EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I uuid', p_column);
+        v_type := tenant.idempotency_id_type(p_table);
+        IF v_type IS NULL THEN
+            RAISE EXCEPTION 'the resource type % is not registered: % has no column id of a type that is supported',
+                p_name, p_table
+                USING ERRCODE = 'datatype_mismatch',
+                      HINT = 'Its ids have to be of the type uuid, smallint, integer, bigint, text or varchar.';
+        END IF;
+        EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I %s', p_column, v_type);
     END IF;
     IF 'foreign key' = ANY (v_missing) THEN
         EXECUTE format(
@@ -282,11 +316,11 @@ BEGIN
             v_columns
         );
 
-        SELECT string_agg(format('k.%I', t.resource_column), ', ' ORDER BY t.name)
+        SELECT string_agg(format('k.%I::text', t.resource_column), ', ' ORDER BY t.name)
         INTO v_columns
         FROM tenant.idempotency_resource_types t;
         EXECUTE format(
-            'CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS uuid '
+            'CREATE OR REPLACE FUNCTION tenant.idempotency_resource_id(k tenant.idempotency_keys) RETURNS text '
             'LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $id$ SELECT coalesce(%s) $id$',
             v_columns
         );

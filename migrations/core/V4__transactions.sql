@@ -132,7 +132,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     OUT response           bytea,
     OUT metadata           bytea,
     OUT error              bytea,
-    OUT resource           uuid,
+    OUT resource           text,
     OUT status             text,
     OUT status_error       text,
     OUT lease_left_ms      bigint,

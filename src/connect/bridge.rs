@@ -1,6 +1,7 @@
 //! Forwards Connect calls to a gRPC service.
 
 use std::{
+    fmt,
     future::ready,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -30,11 +31,44 @@ pub(super) struct Bridge<S> {
     methods: Arc<Methods>,
     json: Arc<Json>,
     errors: Arc<Errors>,
+    /// The error of calls of streaming procedures, if it has another reason than that they cannot be translated.
+    stream_refusal: Option<StreamRefusal>,
+}
+
+/// Returns the status with which a call of a streaming procedure is refused, from the procedure's path without the leading
+/// slash.
+#[derive(Clone)]
+pub(super) struct StreamRefusal(pub(super) Arc<dyn Fn(&str) -> Status + Send + Sync>);
+
+impl fmt::Debug for StreamRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamRefusal(..)")
+    }
 }
 
 impl<S> Bridge<S> {
-    pub(super) fn new(service: S, methods: Arc<Methods>, json: Arc<Json>, errors: Arc<Errors>) -> Self {
-        Self { service: Mutex::new(service), methods, json, errors }
+    pub(super) fn new(
+        service: S,
+        methods: Arc<Methods>,
+        json: Arc<Json>,
+        errors: Arc<Errors>,
+        stream_refusal: Option<StreamRefusal>,
+    ) -> Self {
+        Self { service: Mutex::new(service), methods, json, errors, stream_refusal }
+    }
+
+    fn not_bridged<T: Send + 'static>(
+        &self,
+        path: &str,
+    ) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
+        let error = match &self.stream_refusal {
+            Some(StreamRefusal(refuse)) => self.errors.connect(refuse(path)),
+            None => ConnectError::unimplemented(format!(
+                "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or \
+                 gRPC-Web"
+            )),
+        };
+        Box::pin(ready(Err(error)))
     }
 }
 
@@ -53,22 +87,22 @@ where
     fn call_unary(&self, path: &str, context: RequestContext, message: Payload, format: CodecFormat) -> UnaryResult {
         // Also called for streaming procedures.
         let unary = self.methods.get(path).filter(|method| method.route.kind == MethodKind::Unary);
-        let Some(method) = unary.cloned() else { return not_bridged(path) };
+        let Some(method) = unary.cloned() else { return self.not_bridged(path) };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (json, errors) = (Arc::clone(&self.json), Arc::clone(&self.errors));
         Box::pin(async move { call(service, &method, context, message, format, &json, &errors).await })
     }
 
     fn call_server_streaming(&self, path: &str, _: RequestContext, _: Bytes, _: CodecFormat) -> StreamingResult {
-        not_bridged(path)
+        self.not_bridged(path)
     }
 
     fn call_client_streaming(&self, path: &str, _: RequestContext, _: RequestStream, _: CodecFormat) -> UnaryResult {
-        not_bridged(path)
+        self.not_bridged(path)
     }
 
     fn call_bidi_streaming(&self, path: &str, _: RequestContext, _: RequestStream, _: CodecFormat) -> StreamingResult {
-        not_bridged(path)
+        self.not_bridged(path)
     }
 }
 
@@ -120,12 +154,4 @@ fn invalid(error: JsonError) -> ConnectError {
 
 fn not_encodable(error: JsonError) -> ConnectError {
     ConnectError::internal(format!("the response cannot be encoded as JSON: {error}"))
-}
-
-fn not_bridged<T: Send + 'static>(path: &str) -> Pin<Box<dyn Future<Output = Result<T, ConnectError>> + Send>> {
-    let error = ConnectError::unimplemented(format!(
-        "{path} is a streaming procedure; this server supports only unary procedures over Connect, so use gRPC or \
-         gRPC-Web"
-    ));
-    Box::pin(ready(Err(error)))
 }

@@ -10,10 +10,16 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, Method, Request, Response, header};
 use prost_reflect::DescriptorPool;
 use protobuf_canonical::json::Json;
-use tonic::{body::Body, codegen::StdError};
+use tonic::{Status, body::Body, codegen::StdError};
 use tower::Service;
 
-use super::{bridge::Bridge, compression, error::Errors, methods::Methods, timed_body::TimedBody};
+use super::{
+    bridge::{Bridge, StreamRefusal},
+    compression,
+    error::Errors,
+    methods::Methods,
+    timed_body::TimedBody,
+};
 use crate::grpc::HEADER_LEN;
 
 /// Translates calls in other protocols into gRPC calls. [`around`](Self::around) wraps a service.
@@ -23,6 +29,7 @@ pub(crate) struct Translator {
     json: Arc<Json>,
     errors: Arc<Errors>,
     settings: Settings,
+    stream_refusal: Option<StreamRefusal>,
 }
 
 /// The settings of a translator. The sizes are in bytes.
@@ -54,7 +61,15 @@ impl Translator {
             json: Arc::new(Json::new(settings.ignore_unknown_fields)),
             errors: Arc::new(Errors::new(pool.clone())),
             settings,
+            stream_refusal: None,
         }
+    }
+
+    /// Sets the status with which calls of streaming procedures are refused, by the procedure's path. By default it says that
+    /// this server does not support them over Connect.
+    pub(crate) fn refusing_streams(mut self, refuse: impl Fn(&str) -> Status + Send + Sync + 'static) -> Self {
+        self.stream_refusal = Some(StreamRefusal(Arc::new(refuse)));
+        self
     }
 
     /// Returns whether the request is a Connect call, valid or not: of a known procedure, or one that names Connect.
@@ -80,7 +95,7 @@ impl Translator {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
-        let Self { methods, json, errors, settings } = self.clone();
+        let Self { methods, json, errors, settings, stream_refusal } = self.clone();
         let limits = Limits::unlimited()
             .with_max_request_body_size(settings.max_message_bytes.saturating_add(HEADER_LEN))
             .with_max_message_size(settings.max_message_bytes);
@@ -88,7 +103,7 @@ impl Translator {
             Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
             None => DeadlinePolicy::new(),
         };
-        let service = ConnectRpcService::new(Bridge::new(service, methods, json, errors))
+        let service = ConnectRpcService::new(Bridge::new(service, methods, json, errors, stream_refusal))
             .with_limits(limits)
             .with_compression(compression::registry())
             .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))

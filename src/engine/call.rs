@@ -46,7 +46,7 @@ impl Call {
             on_lease_ended: policies.on_lease_ended,
             on_foreign_reservation: policies.on_foreign_reservation,
             effect: policies.effect,
-            resource_type: self.procedure.creates().map(|creates| creates.resource_type.clone()),
+            resource_type: self.procedure.tracks().map(|creates| creates.resource_type.clone()),
         }
     }
 
@@ -69,7 +69,7 @@ impl Call {
 
     /// Returns the status of the first response: the work behind the created resource has only begun.
     pub(super) fn first_status(&self) -> IdempotencyStatus {
-        match self.procedure.creates() {
+        match self.procedure.tracks() {
             Some(_) => IdempotencyStatus::Processing,
             None => IdempotencyStatus::Completed,
         }

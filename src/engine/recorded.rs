@@ -1,12 +1,10 @@
 //! A record, as the response to another call.
 
-use uuid::Uuid;
-
 use super::call::Call;
 use crate::{
     grpc::{MetadataFilter, Replayed, UnaryResponse},
     rejection::{Reason, Rejection},
-    status::IdempotencyStatus,
+    status::{IdempotencyStatus, ResourceId},
     store::StoredResponse,
 };
 
@@ -18,7 +16,7 @@ pub(super) struct Recorded {
     refused: Option<Reason>,
     metadata_lost: bool,
     /// The id of the resource that the first call created.
-    pub(super) resource: Option<Uuid>,
+    pub(super) resource: Option<ResourceId>,
 }
 
 impl Recorded {
@@ -26,7 +24,7 @@ impl Recorded {
         filter: &MetadataFilter,
         call: &Call,
         response: &StoredResponse,
-        resource: Option<Uuid>,
+        resource: Option<ResourceId>,
         status: IdempotencyStatus,
     ) -> Self {
         let replayed = match response {
@@ -45,7 +43,7 @@ impl Recorded {
             }
             // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
             None => {
-                let rejection = Rejection::NotStored { resource };
+                let rejection = Rejection::NotStored { resource: resource.clone() };
                 Self {
                     refused: Some(rejection.reason()),
                     response: UnaryResponse::failed(rejection.into()),

@@ -39,7 +39,7 @@ pub(super) async fn answer<E>(
                 Err(status) => return Ok(UnaryResponse::failed(status)),
             };
             let response = response.as_ref().unwrap_or(&replay.response);
-            let recorded = Recorded::new(&engine.metadata_filter, call, response, replay.resource, status);
+            let recorded = Recorded::new(&engine.metadata_filter, call, response, replay.resource.clone(), status);
             if recorded.is_whole() && is_final(&replay.response, status) {
                 engine.replay_cache.keep(call, &recorded, asked, replay.expires_in);
             } else {
@@ -61,7 +61,7 @@ pub(super) fn give<'a>(
     call: &'a Call,
     recorded: Recorded,
 ) -> Either<UnaryResponse, BoxFuture<'a, UnaryResponse>> {
-    let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource) else {
+    let Some(asked) = engine.replay_hooks.authorize(call, recorded.resource.as_ref()) else {
         return Either::Left(recorded.replay(call));
     };
     Either::Right(Box::pin(async move {
@@ -79,11 +79,11 @@ async fn restore(
     call: &Call,
     replay: &Replay,
 ) -> Result<(IdempotencyStatus, Option<StoredResponse>), Status> {
-    if let Some(asked) = engine.replay_hooks.authorize(call, replay.resource) {
+    if let Some(asked) = engine.replay_hooks.authorize(call, replay.resource.as_ref()) {
         asked.await?;
     }
     let rebuilt = match replay.response {
-        StoredResponse::NotStored => match engine.replay_hooks.rebuild(call, replay.resource) {
+        StoredResponse::NotStored => match engine.replay_hooks.rebuild(call, replay.resource.as_ref()) {
             Some(asked) => Some(asked.await?),
             None => None,
         },
@@ -111,12 +111,12 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
 
 /// The status that a replay reports: `processing` and a warning if it cannot be found out in its time.
 async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
-    let Some(creates) = call.procedure.creates() else {
+    let Some(creates) = call.procedure.tracks() else {
         return IdempotencyStatus::Completed;
     };
-    let status = match (&engine.status_resolver, replay.resource, &call.caller) {
+    let status = match (&engine.status_resolver, &replay.resource, &call.caller) {
         (Some(resolver), Some(id), Some(caller)) => {
-            let resource = Resource { resource_type: creates.resource_type.clone(), id };
+            let resource = Resource { resource_type: creates.resource_type.clone(), id: id.clone() };
             let asked = async { resolver.status(caller, &resource).await };
             // Boxed, so that it takes no memory while a handler runs.
             match Box::pin(timeout(engine.status_timeout, AssertUnwindSafe(asked).catch_unwind())).await {

@@ -94,6 +94,14 @@ impl ReplayCache {
             entries.remove(&id(call));
         }
     }
+
+    /// Forgets all entries.
+    #[cfg(feature = "testing")]
+    pub(crate) fn clear(&self) {
+        if let Some(entries) = &self.entries {
+            entries.clear();
+        }
+    }
 }
 
 impl Entry {

@@ -7,12 +7,11 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use prost::Message as _;
 use tokio::time::timeout;
 use tonic::Status;
-use uuid::Uuid;
 
 use super::call::Call;
 use crate::{
     policy::{RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
-    status::Resource,
+    status::{Resource, ResourceId},
 };
 
 /// The authorizers and rebuilders of a layer.
@@ -68,7 +67,7 @@ impl ReplayHooks {
     pub(super) fn authorize<'a>(
         &'a self,
         call: &'a Call,
-        resource: Option<Uuid>,
+        resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<(), Status>>> {
         let path = call.procedure.path();
         let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
@@ -87,7 +86,7 @@ impl ReplayHooks {
     pub(super) fn rebuild<'a>(
         &'a self,
         call: &'a Call,
-        resource: Option<Uuid>,
+        resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<Bytes, Status>>> {
         let rebuilder = self.rebuilders.get(call.procedure.path())?;
         let (caller, resource) = (call.caller.clone()?, resource_of(call, resource)?);
@@ -117,9 +116,9 @@ impl ReplayHooks {
     }
 }
 
-fn resource_of(call: &Call, id: Option<Uuid>) -> Option<Resource> {
+fn resource_of(call: &Call, id: Option<&ResourceId>) -> Option<Resource> {
     let creates = call.procedure.creates()?;
-    id.map(|id| Resource { resource_type: creates.resource_type.clone(), id })
+    id.map(|id| Resource { resource_type: creates.resource_type.clone(), id: id.clone() })
 }
 
 /// A [`ReplayAuthorizer`] without its type.

@@ -62,7 +62,7 @@ fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Opt
     if engine.replay_hooks.rebuilds(call.procedure.path()) && matches!(completion.response, StoredResponse::NotStored) {
         return None;
     }
-    let resource = completion.resource.as_ref().map(|resource| resource.id);
+    let resource = completion.resource.as_ref().map(|resource| resource.id.clone());
     Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
 }
 

@@ -2,4 +2,4 @@
 
 pub(crate) const KEY: &str = "idempotency-key";
 pub(crate) const STATUS: &str = "idempotency-status";
-pub(super) const REPLAYED: &str = "idempotent-replayed";
+pub(crate) const REPLAYED: &str = "idempotent-replayed";

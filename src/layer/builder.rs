@@ -6,6 +6,7 @@ use super::{
     layer::IdempotencyLayer,
     parts::check_parts,
     shared::{Protected, RequestLimits, SettingsOfCaller, Shared},
+    unprotected::{Overrides, UnprotectedKeys},
 };
 #[cfg(feature = "connect")]
 use crate::connect::{Settings, Translator};
@@ -26,7 +27,7 @@ use crate::{
     grpc::{AcceptedEncodings, CompressionEncoding},
     policy::{
         self, Policies, ProcedureBuilder, ProcedureError, Rebuilder, Reconciler, ReplayAuthorizer, ReplayedMetadata,
-        ScopePolicy, StorePolicy, read_options, resolve,
+        ScopePolicy, StorePolicy, UnprotectedKeyPolicy, read_options, resolve,
     },
     status::{DynStatusResolver, StatusResolver},
     store::{DynStore, SessionSettings, Store},
@@ -88,6 +89,8 @@ pub struct IdempotencyLayerBuilder {
     status_timeout: Duration,
     caller_resolver: Box<dyn CallerResolver>,
     on_no_scope: ScopePolicy,
+    on_unprotected_key: UnprotectedKeyPolicy,
+    on_unprotected_key_of: Overrides,
     session_settings: Option<SettingsOfCaller>,
     replayed_metadata: ReplayedMetadata,
     accepted: AcceptedEncodings,
@@ -119,6 +122,8 @@ impl IdempotencyLayerBuilder {
             status_timeout: Duration::from_millis(250),
             caller_resolver: Box::new(CallerFromExtensions),
             on_no_scope: ScopePolicy::default(),
+            on_unprotected_key: UnprotectedKeyPolicy::default(),
+            on_unprotected_key_of: Overrides::default(),
             session_settings: None,
             replayed_metadata: ReplayedMetadata::custom(),
             accepted: AcceptedEncodings::default(),
@@ -255,6 +260,41 @@ impl IdempotencyLayerBuilder {
         self
     }
 
+    /// Sets the policy for calls with a key to procedures that are not opted in. Defaults to
+    /// [`UnprotectedKeyPolicy::PassThrough`]. The option `(idempotency.v1.service)` of a service and
+    /// [`on_unprotected_key_of`](Self::on_unprotected_key_of) override it.
+    ///
+    /// It also applies to calls over gRPC to services that are not in the layer's descriptors, except gRPC's own, such as health
+    /// and reflection: their calls always pass through. Without a store, all calls do.
+    ///
+    /// ```
+    /// # use tonic_idempotency::{IdempotencyLayer, proto::FILE_DESCRIPTOR_SET};
+    /// use tonic_idempotency::policy::UnprotectedKeyPolicy;
+    ///
+    /// let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+    ///     .on_unprotected_key(UnprotectedKeyPolicy::Refuse)
+    ///     // This service takes keys without the layer.
+    ///     .on_unprotected_key_of("billing.v1.Payments", UnprotectedKeyPolicy::PassThrough);
+    /// # drop(builder);
+    /// ```
+    pub fn on_unprotected_key(mut self, policy: UnprotectedKeyPolicy) -> Self {
+        self.on_unprotected_key = policy;
+        self
+    }
+
+    /// Sets the policy for calls with a key to the procedure with this path, such as `/shop.v1.Shop/GetOrder`, or to all
+    /// procedures of the service with this full name, such as `shop.v1.Shop`, that are not opted in. That of a procedure
+    /// overrides that of its service. Defaults to the option of the service, or else to
+    /// [`on_unprotected_key`](Self::on_unprotected_key).
+    pub fn on_unprotected_key_of(
+        mut self,
+        procedure_or_service: impl Into<String>,
+        policy: UnprotectedKeyPolicy,
+    ) -> Self {
+        self.on_unprotected_key_of.set(procedure_or_service.into(), policy);
+        self
+    }
+
     /// Sets a function that returns settings of PostgreSQL for the transactions of a caller's calls. Defaults to none.
     ///
     /// The settings are there for the handler of a transactional procedure, with and without a key, and for the look-up of
@@ -277,7 +317,7 @@ impl IdempotencyLayerBuilder {
     }
 
     /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim
-    /// returns.
+    /// returns, if its resource types are [tracked](crate::store::ResourceType::tracked).
     pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
         self.status_resolver = Some(Box::new(resolver));
         self
@@ -467,7 +507,8 @@ impl IdempotencyLayerBuilder {
         let mut procedures = HashMap::with_capacity(described.len());
         for (path, described) in described {
             let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
-            check_parts(&procedure, self.store.as_deref(), &self.reconcilers)?;
+            let has_status_resolver = self.status_resolver.is_some();
+            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
             if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
                 return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
             }
@@ -482,6 +523,9 @@ impl IdempotencyLayerBuilder {
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
         }
+        let is_opted_in = |path: &str| procedures.contains_key(path);
+        let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
+        let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
 
         let engine = self.store.map(|store| {
             Arc::new(Engine {
@@ -508,10 +552,13 @@ impl IdempotencyLayerBuilder {
                 request_body_timeout: self.request_limits.time,
                 ..Settings::default()
             };
+            let keys = Arc::clone(&unprotected_keys);
             Translator::new(&pool, settings)
+                .refusing_streams(move |path| keys.refuse(&policy::path(path.to_owned())).into())
         };
         let shared = Shared {
             procedures,
+            unprotected_keys,
             engine,
             caller_resolver: self.caller_resolver,
             session_settings: self.session_settings,

@@ -66,6 +66,14 @@ impl IdempotencyLayer {
             None => Shutdown::default(),
         }
     }
+
+    /// Empties the replay cache: the next replays ask the store.
+    #[cfg(feature = "testing")]
+    pub(crate) fn forget_replays(&self) {
+        if let Some(engine) = &self.shared.engine {
+            engine.replay_cache.clear();
+        }
+    }
 }
 
 impl<S, R> Layer<S> for IdempotencyLayer

@@ -5,6 +5,7 @@
 //! | `layer`, `builder`, `parts`, `shared` | [`IdempotencyLayer`](crate::IdempotencyLayer), its builder, and the state of its services |
 //! | `service` | [`Idempotency`], the service that the layer creates |
 //! | `protect`, `route` | the route of a call: passed through, protected, in a transaction without a key, or refused |
+//! | `unprotected` | keys on procedures that are not opted in |
 //! | `read` | reading and hashing of a request, and the search for its key |
 //! | `interceptor` | [`KeyInterceptor`], for handlers without the layer |
 
@@ -18,6 +19,7 @@ mod read;
 mod route;
 mod service;
 mod shared;
+mod unprotected;
 
 pub use self::{builder::IdempotencyLayerBuilder, interceptor::KeyInterceptor, service::Idempotency};
 pub use crate::{

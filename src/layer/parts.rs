@@ -6,22 +6,27 @@ use crate::{
     store::DynStore,
 };
 
-/// Checks that the layer has the parts that the procedure's policies require. Without a store, they do not require any.
+/// Checks that the layer has the parts that the procedure's policies require, and completes the procedure with what the store
+/// knows. Without a store, they do not require any.
 pub(super) fn check_parts(
-    procedure: &Procedure,
+    procedure: Procedure,
     store: Option<&dyn DynStore>,
+    has_status_resolver: bool,
     reconcilers: &Reconcilers,
-) -> Result<(), ProcedureError> {
+) -> Result<Procedure, ProcedureError> {
     let (path, policies) = (procedure.path(), procedure.policies());
-    let Some(store) = store else { return Ok(()) };
-    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types())
-        && known.get(&creates.resource_type).is_none()
-    {
-        return Err(ProcedureError::UnknownResourceType {
-            procedure: path.to_owned(),
-            resource_type: creates.resource_type.clone(),
-            known: known.iter().map(|known| known.name().to_owned()).collect(),
-        });
+    let Some(store) = store else { return Ok(procedure) };
+    let mut id_kind = None;
+    if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types()) {
+        let (procedure, resource_type) = (path.to_owned(), creates.resource_type.clone());
+        let Some(known_type) = known.get(&resource_type) else {
+            let known = known.iter().map(|known| known.name().to_owned()).collect();
+            return Err(ProcedureError::UnknownResourceType { procedure, resource_type, known });
+        };
+        if creates.tracked && !known_type.is_tracked() && !has_status_resolver {
+            return Err(ProcedureError::NoStatus { procedure, resource_type });
+        }
+        id_kind = Some(known_type.id_kind());
     }
     if policies.mode == Mode::Transactional && !store.has_transactions() {
         return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });
@@ -31,5 +36,8 @@ pub(super) fn check_parts(
         let setting = if by_lease { "on_lease_ended" } else { "on_foreign_reservation" };
         return Err(ProcedureError::NoReconciler { procedure: path.to_owned(), setting });
     }
-    Ok(())
+    match id_kind {
+        Some(kind) => procedure.with_id_kind(kind),
+        None => Ok(procedure),
+    }
 }

@@ -64,7 +64,8 @@ impl KnownCaller {
 ///
 /// | the call | its route |
 /// |---|---|
-/// | without a store, or to a procedure that is not opted in | passed through |
+/// | without a store | passed through |
+/// | to a procedure that is not opted in | passed through; refused if it has a key and [that is the policy](super::unprotected::UnprotectedKeys) |
 /// | with a malformed key in its head | refused |
 /// | without a key, unless its message may have one | refused if the key is required; passed through if the procedure is reserved |
 /// | during a shutdown of the layer | refused |
@@ -79,7 +80,7 @@ pub(super) fn route<B>(shared: &Shared, request: &Request<B>) -> Route {
         return Route::PassThrough;
     };
     let Some(protected) = shared.procedures.get(request.uri().path()) else {
-        return Route::PassThrough;
+        return shared.unprotected_keys.route(request);
     };
     let procedure = &protected.procedure;
     let key = match key(request, procedure.policies().key_format) {
@@ -207,7 +208,7 @@ impl Shared {
     fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
         let mut session = CallSession::of(&caller);
         if let Some(settings) = &self.session_settings
-            && (procedure.policies().mode == Mode::Transactional || procedure.creates().is_some())
+            && (procedure.policies().mode == Mode::Transactional || procedure.tracks().is_some())
         {
             session.settings = Some(Arc::new(settings(&caller).check()?));
         }
@@ -220,7 +221,9 @@ impl Shared {
         if self.engine.is_none() || is_grpc(request.headers()) {
             return false;
         }
-        let Some(protected) = self.procedures.get(request.uri().path()) else { return false };
+        let Some(protected) = self.procedures.get(request.uri().path()) else {
+            return self.unprotected_keys.refuses(request) && self.translator.translates(request);
+        };
         let policies = protected.procedure.policies();
         let may_have_key = request.headers().contains_key(IdempotencyKey::HEADER)
             || request.extensions().get::<IdempotencyKey>().is_some()

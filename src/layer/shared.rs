@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use protobuf_canonical::Canonical;
 
+use super::unprotected::UnprotectedKeys;
 #[cfg(feature = "connect")]
 use crate::connect::Translator;
 use crate::{
@@ -20,6 +21,7 @@ pub(super) type SettingsOfCaller = Box<dyn Fn(&Caller) -> SessionSettings + Send
 pub(super) struct Shared {
     /// By path.
     pub(super) procedures: HashMap<String, Arc<Protected>>,
+    pub(super) unprotected_keys: Arc<UnprotectedKeys>,
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) caller_resolver: Box<dyn CallerResolver>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::InvalidFinalError;
+use crate::status::IdKind;
 
 /// An invalid configuration of a procedure, in its proto option or in code.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -30,9 +31,12 @@ pub enum ProcedureError {
         /// The other path, which is the same or leads to a message around the field.
         other: String,
     },
-    /// The id field is not a singular string or bytes field.
-    #[error("{procedure}: the id field {field:?} cannot hold a UUID; it has to be a singular string or bytes field")]
-    IdFieldNotUuid {
+    /// The id field is not a singular string, integer or bytes field.
+    #[error(
+        "{procedure}: the id field {field:?} cannot hold an id; it has to be a singular field: a string, an integer, or the \
+         bytes of a UUID"
+    )]
+    IdFieldNotAnId {
         /// The procedure's path.
         procedure: String,
         /// The field's path as configured.
@@ -75,6 +79,14 @@ pub enum ProcedureError {
         /// The reason.
         why: String,
     },
+    /// The option of a service cannot be decoded, or has a value that is unknown to this version of the crate.
+    #[error("{service}: invalid option (idempotency.v1.service): {why}")]
+    InvalidServiceOption {
+        /// The service's full name.
+        service: String,
+        /// The reason.
+        why: String,
+    },
     /// The request or response message does not have the field.
     #[error("{procedure}: there is no field {field:?}: {message} has no such field")]
     MissingField {
@@ -97,6 +109,14 @@ pub enum ProcedureError {
         /// The name of the setting.
         setting: &'static str,
     },
+    /// A policy for keys on procedures that are not opted in is set for a procedure that is.
+    #[error(
+        "{procedure}: on_unprotected_key_of: the procedure is opted in, so that no key on it is unprotected; leave it out"
+    )]
+    NoUnprotectedKeys {
+        /// The procedure's path.
+        procedure: String,
+    },
     /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not
     /// transactional.
     #[error(
@@ -106,6 +126,19 @@ pub enum ProcedureError {
     NoRollBack {
         /// The procedure's path.
         procedure: String,
+    },
+    /// The procedure creates a tracked resource, and the layer does not know who reports its status.
+    #[error(
+        "{procedure}: nobody reports the status of the resource type {resource_type:?}, so each replay would say \
+         \"processing\"; if the SQL function idempotency_resource_status knows it, say so with ResourceType::tracked; if \
+         another system does, ask it in IdempotencyLayerBuilder::status_resolver; if no asynchronous work follows, write \
+         `untracked: true` in `creates`, or call ProcedureBuilder::creates_untracked"
+    )]
+    NoStatus {
+        /// The procedure's path.
+        procedure: String,
+        /// The resource type as configured.
+        resource_type: String,
     },
     /// The replays of the procedure are to be rebuilt, and it creates no resource to rebuild them from.
     #[error(
@@ -126,11 +159,26 @@ pub enum ProcedureError {
     /// The procedure is transactional, and the store does not support transactions.
     #[error(
         "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, \
-         or mode reserved"
+         or mode reserved, or in tests MemoryStore::accept_transactions (feature testing)"
     )]
     NoTransactions {
         /// The procedure's path.
         procedure: String,
+    },
+    /// The id field cannot hold the ids that the resource type has in the store.
+    #[error(
+        "{procedure}: the id field {field:?} cannot hold {kind}, which the ids of the resource type {resource_type:?} are; \
+         choose another field, or say the kind of its ids with ResourceType::ids"
+    )]
+    OtherIdKind {
+        /// The procedure's path.
+        procedure: String,
+        /// The field's path as configured.
+        field: String,
+        /// The resource type as configured.
+        resource_type: String,
+        /// The kind of its ids.
+        kind: IdKind,
     },
     /// The procedure is streaming. Only unary procedures can be replayed.
     #[error("{procedure}: streaming procedures cannot take idempotency keys; only unary procedures can")]

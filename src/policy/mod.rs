@@ -2,7 +2,7 @@
 //!
 //! A procedure is opted in by the proto option `(idempotency.v1.procedure)`, or in code with [`Procedure::builder`].
 //! Both give a [`Procedure`]. Configuration in code replaces the procedure's option as a whole. Calls of procedures
-//! that are not opted in pass through unchanged.
+//! that are not opted in pass through unchanged, unless their keys are refused ([`UnprotectedKeyPolicy`]).
 
 mod authorizer;
 mod error;
@@ -32,7 +32,7 @@ pub use self::{
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
         DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-        Policies, ScopePolicy, StorePolicy, UserPolicy,
+        Policies, ScopePolicy, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
     },
     rebuilder::{RebuildRequest, Rebuilder},
     reconciler::{Abandoned, Reconciler, Reconciliation},
@@ -42,12 +42,12 @@ pub use self::{
 use self::{ignore::IgnoredFields, redact::RedactedErrors};
 pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
-    option::read_options,
+    option::{read_options, read_service_options},
     replayed_metadata::InvalidMetadataName,
     resolve::resolve,
 };
 pub use crate::key::KeyFormat;
-use crate::{key::IdempotencyKey, telemetry::ProcedureTelemetry};
+use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};
 
 /// A procedure that takes idempotency keys.
 #[derive(Clone, PartialEq)]
@@ -55,6 +55,8 @@ pub struct Procedure {
     path: Arc<str>,
     method: MethodDescriptor,
     creates: Option<Creates>,
+    /// `None` if the store takes ids of any kind.
+    id_kind: Option<IdKind>,
     key_field: Option<KeyField>,
     policies: Policies,
     ignore: IgnoredFields,
@@ -90,9 +92,14 @@ impl Procedure {
         &self.method
     }
 
-    /// Returns the resource that the procedure creates; `None` if it creates no tracked resource.
+    /// Returns the resource that the procedure creates; `None` if it creates none that is recorded.
     pub fn creates(&self) -> Option<&Creates> {
         self.creates.as_ref()
+    }
+
+    /// Returns the resource whose status the procedure's replays report.
+    pub(crate) fn tracks(&self) -> Option<&Creates> {
+        self.creates.as_ref().filter(|creates| creates.tracked)
     }
 
     /// Returns the path of the request's field that has the key; `None` if the key is in the header.
@@ -132,10 +139,22 @@ impl Procedure {
 /// Omits the descriptor: its `Debug` overflows the stack on recursive message types.
 impl fmt::Debug for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, method: _, creates, key_field, policies, ignore, redact, redact_errors, telemetry: _ } = self;
+        let Self {
+            path,
+            method: _,
+            creates,
+            id_kind,
+            key_field,
+            policies,
+            ignore,
+            redact,
+            redact_errors,
+            telemetry: _,
+        } = self;
         f.debug_struct("Procedure")
             .field("path", path)
             .field("creates", creates)
+            .field("id_kind", id_kind)
             .field("key_field", &key_field.as_ref().map(KeyField::path))
             .field("policies", policies)
             .field("ignore", &ignore.paths())
@@ -151,15 +170,17 @@ impl fmt::Debug for Procedure {
 pub struct Creates {
     /// The name of a resource type of the store, such as `project`.
     pub resource_type: String,
-    /// The field of the response with the resource's id, a UUID as a string or as 16 bytes. A dotted path selects a
+    /// The field of the response with the resource's id: a string, an integer, or the 16 bytes of a UUID. A dotted path selects a
     /// field of a submessage.
     pub id_field: String,
+    /// Whether asynchronous work follows, whose status replays report. If not, the status is always `completed`.
+    pub tracked: bool,
 }
 
 /// The configuration of a procedure, from its proto option or from code. It is checked against the descriptors when the
 /// layer is built. A setting that is not set has the layer's default ([`Policies`]).
 ///
-/// Default, for a procedure that creates no tracked resource:
+/// Default, for a procedure that creates no resource:
 ///
 /// ```
 /// use tonic_idempotency::policy::Procedure;
@@ -207,10 +228,19 @@ pub struct ProcedureBuilder {
 }
 
 impl ProcedureBuilder {
-    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Defaults to
-    /// no tracked resource.
+    /// Sets the type of the created resource, and the field of the response with its id: see [`Creates`]. Replays report the
+    /// status of its asynchronous work, so building the layer fails unless someone knows it: the store
+    /// ([`ResourceType::tracked`](crate::store::ResourceType::tracked)), or a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver). Defaults to no resource.
     pub fn creates(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
-        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into() });
+        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: true });
+        self
+    }
+
+    /// As [`creates`](Self::creates), for a resource behind which no asynchronous work follows: its id is recorded, and the
+    /// status is always `completed`.
+    pub fn creates_untracked(mut self, resource_type: impl Into<String>, id_field: impl Into<String>) -> Self {
+        self.creates = Some(Creates { resource_type: resource_type.into(), id_field: id_field.into(), tracked: false });
         self
     }
 

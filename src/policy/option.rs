@@ -1,13 +1,13 @@
-//! Reads `(idempotency.v1.procedure)` from a descriptor pool.
+//! Reads `(idempotency.v1.procedure)` and `(idempotency.v1.service)` from a descriptor pool.
 
 use std::time::Duration;
 
-use prost_reflect::{DescriptorPool, MethodDescriptor, Value};
+use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor, Value};
 use tonic::Code;
 
 use super::{
     DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy, LeasePolicy,
-    Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UserPolicy,
+    Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
     redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
@@ -15,6 +15,9 @@ use crate::proto::v1;
 
 /// The extension of `google.protobuf.MethodOptions`, as `idempotency/v1/procedure.proto` declares it.
 const OPTION: &str = "idempotency.v1.procedure";
+
+/// The extension of `google.protobuf.ServiceOptions`.
+const SERVICE_OPTION: &str = "idempotency.v1.service";
 
 /// Returns the procedures that have the option.
 pub(crate) fn read_options(pool: &DescriptorPool) -> Result<Vec<ProcedureBuilder>, ProcedureError> {
@@ -32,6 +35,37 @@ pub(crate) fn read_options(pool: &DescriptorPool) -> Result<Vec<ProcedureBuilder
     Ok(procedures)
 }
 
+/// Returns the policies for keys on the procedures of services that are not opted in, of the services whose option sets one.
+pub(crate) fn read_service_options(
+    pool: &DescriptorPool,
+) -> Result<Vec<(ServiceDescriptor, UnprotectedKeyPolicy)>, ProcedureError> {
+    let Some(extension) = pool.get_extension_by_name(SERVICE_OPTION) else {
+        return Ok(Vec::new());
+    };
+    let mut policies = Vec::new();
+    for service in pool.services() {
+        let options = service.options();
+        if options.has_extension(&extension)
+            && let Some(policy) = read_service(&service, &options.get_extension(&extension))?
+        {
+            policies.push((service, policy));
+        }
+    }
+    Ok(policies)
+}
+
+fn read_service(service: &ServiceDescriptor, value: &Value) -> Result<Option<UnprotectedKeyPolicy>, ProcedureError> {
+    let invalid = |why: String| ProcedureError::InvalidServiceOption { service: service.full_name().to_owned(), why };
+    let message = value.as_message().ok_or_else(|| invalid("not a message".to_owned()))?;
+    let option: v1::Service = message.transcode_to().map_err(|error| invalid(error.to_string()))?;
+    let policy = v1::UnprotectedKeyPolicy::try_from(option.on_unprotected_key);
+    Ok(match policy.map_err(|_| invalid("unknown value in on_unprotected_key".to_owned()))? {
+        v1::UnprotectedKeyPolicy::Unspecified => None,
+        v1::UnprotectedKeyPolicy::PassThrough => Some(UnprotectedKeyPolicy::PassThrough),
+        v1::UnprotectedKeyPolicy::Refuse => Some(UnprotectedKeyPolicy::Refuse),
+    })
+}
+
 fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, ProcedureError> {
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
     let invalid = |why: String| ProcedureError::InvalidOption { procedure: path.clone(), why };
@@ -41,7 +75,10 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
 
     let mut procedure = Procedure::builder(path.clone());
     if let Some(creates) = option.creates {
-        procedure = procedure.creates(creates.resource_type, creates.id_field);
+        procedure = match creates.untracked {
+            true => procedure.creates_untracked(creates.resource_type, creates.id_field),
+            false => procedure.creates(creates.resource_type, creates.id_field),
+        };
     }
     procedure.effect = match v1::EffectPolicy::try_from(option.effect).map_err(|_| unknown("effect"))? {
         v1::EffectPolicy::Unspecified => None,

@@ -251,6 +251,20 @@ pub enum ScopePolicy {
     Reject,
 }
 
+/// The policy for calls with a key to procedures that are not opted in. Such a key protects nothing: a retry runs the handler
+/// again.
+///
+/// The layer counts these keys (`idempotency_unprotected_keys_total`), and logs the first one of each procedure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnprotectedKeyPolicy {
+    /// Runs the call as if the layer were not installed. The default, like the Go interceptor.
+    #[default]
+    PassThrough,
+    /// Refuses the call with `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_UNSUPPORTED`.
+    Refuse,
+}
+
 /// The policy for calls with a key and without an authenticated user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

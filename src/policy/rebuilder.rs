@@ -19,12 +19,12 @@ use crate::{caller::Caller, key::KeyId, status::Resource};
 ///
 /// # #[derive(Clone, PartialEq, prost::Message)] struct Order { #[prost(string, tag = "1")] id: String }
 /// # #[derive(Clone)] struct Orders;
-/// # impl Orders { async fn get(&self, id: uuid::Uuid) -> Option<Order> { Some(Order { id: id.to_string() }) } }
+/// # impl Orders { async fn get(&self, id: &tonic_idempotency::status::ResourceId) -> Option<Order> { Some(Order { id: id.to_string() }) } }
 /// # let orders = Orders;
 /// let rebuilder = move |request: RebuildRequest| {
 ///     let orders = orders.clone();
 ///     async move {
-///         let order = orders.get(request.resource.id).await;
+///         let order = orders.get(&request.resource.id).await; // `id.as_uuid()`, `id.as_integer()`, `id.to_text()`
 ///         order.ok_or_else(|| Status::not_found("the order was created, and is gone"))
 ///     }
 /// };

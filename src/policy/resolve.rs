@@ -8,7 +8,7 @@ use super::{
     Creates, DisconnectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError,
     field, ignore::IgnoredFields, redact,
 };
-use crate::telemetry::ProcedureTelemetry;
+use crate::{status::IdKind, telemetry::ProcedureTelemetry};
 
 /// The maximum lease and retention, ten years: longer ones are mistakes, and clocks would overflow.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -39,7 +39,18 @@ pub(crate) fn resolve(
     }
     let path: Arc<str> = path.into();
     let telemetry = ProcedureTelemetry::new(Arc::clone(&path));
-    Ok(Procedure { path, method, creates, key_field, policies, ignore, redact, redact_errors, telemetry })
+    Ok(Procedure {
+        path,
+        method,
+        creates,
+        id_kind: None,
+        key_field,
+        policies,
+        ignore,
+        redact,
+        redact_errors,
+        telemetry,
+    })
 }
 
 fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policies, ProcedureError> {
@@ -87,9 +98,36 @@ fn check_id_field(path: &str, creates: &Creates, method: &MethodDescriptor) -> R
     let fields = field::find(path, &method.output(), &creates.id_field)?;
     let single = fields.iter().all(|field| !field.is_list() && !field.is_map());
     match fields.last().map(|field| field.kind()) {
-        Some(Kind::String | Kind::Bytes) if single => Ok(()),
-        _ => Err(ProcedureError::IdFieldNotUuid { procedure: path.to_owned(), field: creates.id_field.clone() }),
+        Some(kind) if single && (is_integer(&kind) || matches!(kind, Kind::String | Kind::Bytes)) => Ok(()),
+        _ => Err(ProcedureError::IdFieldNotAnId { procedure: path.to_owned(), field: creates.id_field.clone() }),
     }
+}
+
+impl Procedure {
+    /// Takes ids of this kind only.
+    pub(crate) fn with_id_kind(self, id_kind: IdKind) -> Result<Self, ProcedureError> {
+        let Some(creates) = &self.creates else { return Ok(self) };
+        let fields = field::find(&self.path, &self.method.output(), &creates.id_field)?;
+        let can_hold = fields.last().is_some_and(|field| match (field.kind(), id_kind) {
+            (Kind::String, _) => true,
+            (Kind::Bytes, kind) => kind == IdKind::Uuid,
+            (_, kind) => kind != IdKind::Uuid,
+        });
+        if !can_hold {
+            return Err(ProcedureError::OtherIdKind {
+                procedure: self.path.to_string(),
+                field: creates.id_field.clone(),
+                resource_type: creates.resource_type.clone(),
+                kind: id_kind,
+            });
+        }
+        Ok(Self { id_kind: Some(id_kind), ..self })
+    }
+}
+
+fn is_integer(kind: &Kind) -> bool {
+    use Kind::{Fixed32, Fixed64, Int32, Int64, Sfixed32, Sfixed64, Sint32, Sint64, Uint32, Uint64};
+    matches!(kind, Fixed32 | Fixed64 | Int32 | Int64 | Sfixed32 | Sfixed64 | Sint32 | Sint64 | Uint32 | Uint64)
 }
 
 /// Checks that there is such a type of details: a name with a mistake would redact nothing.

@@ -4,6 +4,7 @@ mod idempotency_status;
 mod outbox_status;
 mod resolver;
 mod resource;
+mod resource_id;
 
 pub(crate) use self::resolver::DynStatusResolver;
 pub use self::{
@@ -11,4 +12,5 @@ pub use self::{
     outbox_status::{OutboxStatus, UnknownOutboxStatus},
     resolver::StatusResolver,
     resource::Resource,
+    resource_id::{IdKind, InvalidResourceId, ResourceId},
 };

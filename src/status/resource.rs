@@ -1,6 +1,6 @@
 //! A resource that a call created.
 
-use uuid::Uuid;
+use super::ResourceId;
 
 /// A resource that a call created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,5 +9,5 @@ pub struct Resource {
     /// The name of its type, such as `project`.
     pub resource_type: String,
     /// Its id.
-    pub id: Uuid,
+    pub id: ResourceId,
 }

@@ -1,6 +1,7 @@
 //! The resource types that a store can record.
 
 use super::Schema;
+use crate::status::IdKind;
 
 /// A type of resource that calls can create. A record refers to the created resource in a column of
 /// the table of keys, which references the `id` of the resource's own table.
@@ -9,6 +10,8 @@ pub struct ResourceType {
     name: String,
     column: String,
     table: String,
+    id_kind: IdKind,
+    is_tracked: bool,
 }
 
 impl ResourceType {
@@ -25,7 +28,40 @@ impl ResourceType {
     /// );
     /// ```
     pub fn new(name: impl Into<String>, column: impl Into<String>, table: impl Into<String>) -> Self {
-        Self { name: name.into(), column: column.into(), table: table.into() }
+        Self { name: name.into(), column: column.into(), table: table.into(), id_kind: IdKind::Uuid, is_tracked: false }
+    }
+
+    /// Sets the kind of the ids: that of the column `id` of the resource's table, where an `integer` counts as a `bigint`, and a
+    /// `varchar` as a `text`. Defaults to UUIDs.
+    ///
+    /// ```
+    /// use tonic_idempotency::{status::IdKind, store::ResourceType};
+    ///
+    /// let order = ResourceType::new("order", "order_id", "shop.orders").ids(IdKind::Integer);
+    /// assert_eq!(order.id_kind(), IdKind::Integer);
+    /// ```
+    #[must_use]
+    pub fn ids(mut self, kind: IdKind) -> Self {
+        self.id_kind = kind;
+        self
+    }
+
+    /// Says that the store knows the status of such resources: for `PostgresStore`, that the SQL function
+    /// `tenant.idempotency_resource_status`, which the application has replaced, returns it. Defaults to not: then a layer with a
+    /// procedure that creates such a resource needs a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver), or the procedure says that
+    /// [no asynchronous work follows](crate::policy::ProcedureBuilder::creates_untracked).
+    ///
+    /// ```
+    /// use tonic_idempotency::store::ResourceType;
+    ///
+    /// assert!(!ResourceType::new("invoice", "invoice_id", "billing.invoices").is_tracked());
+    /// assert!(ResourceType::new("project", "project_id", "tenant.projects").tracked().is_tracked());
+    /// ```
+    #[must_use]
+    pub fn tracked(mut self) -> Self {
+        self.is_tracked = true;
+        self
     }
 
     /// Returns the name, as it is in the options of procedures.
@@ -41,6 +77,16 @@ impl ResourceType {
     /// Returns the table whose `id` the column references.
     pub fn table(&self) -> &str {
         &self.table
+    }
+
+    /// Returns the kind of the ids.
+    pub fn id_kind(&self) -> IdKind {
+        self.id_kind
+    }
+
+    /// Returns whether the store knows the status of such resources.
+    pub fn is_tracked(&self) -> bool {
+        self.is_tracked
     }
 
     /// Returns the SQL that registers the type in this schema, for the application's own migration tool. It adds the column, the

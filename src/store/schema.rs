@@ -14,13 +14,13 @@ const TABLE: &str = "idempotency_keys";
 /// What the names of everything else in the schema begin with.
 const PREFIX: &str = "idempotency_";
 
-/// The table beside the table of keys.
-const TYPES: &str = "idempotency_resource_types";
+/// The tables beside the table of keys.
+const OTHERS: [&str; 2] = ["idempotency_migrations", "idempotency_resource_types"];
 
-/// The names of the schema and of the table of keys in PostgreSQL. `migrations` (feature `postgres`) and `PostgresStore`
+/// The names of the schema and of the table of keys in PostgreSQL. `migrations` (feature `sql`) and `PostgresStore`
 /// take the same. Defaults to `tenant` and `idempotency_keys`.
 ///
-/// The schema holds the table, the table of resource types, and the functions of both, whose names begin with
+/// The schema holds the table, the tables of resource types and of migrations, and their functions, whose names begin with
 /// `idempotency_`. A database may have several such schemas, each with a store of its own; one schema has one table of
 /// keys. The schema `authn`, with the function of the application's user, is the same for all of them.
 ///
@@ -59,10 +59,10 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`InvalidIdentifier`], as for the schema, or if it is the name of the table of resource types.
+    /// [`InvalidIdentifier`], as for the schema, or if it is the name of another table of the layer.
     pub fn table(self, name: impl Into<String>) -> Result<Self, InvalidIdentifier> {
         let table = identifier(name.into())?;
-        if table == TYPES {
+        if OTHERS.contains(&table.as_str()) {
             return Err(InvalidIdentifier { name: table });
         }
         Ok(Self { table, ..self })
@@ -121,12 +121,6 @@ impl Schema {
     fn qualified(&self, object: &str, sql: &mut String) {
         self.quoted(sql);
         let _ = if object == TABLE { write!(sql, ".\"{}\"", self.table) } else { write!(sql, ".{object}") };
-    }
-
-    /// Returns the qualified name of a table in the schema.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn table_of(&self, name: &str) -> String {
-        format!("\"{}\".\"{name}\"", self.name)
     }
 }
 
@@ -224,7 +218,9 @@ mod tests {
         ] {
             assert!(Schema::new(name).is_err(), "{name:?}");
         }
-        assert!(Schema::default().table("idempotency_resource_types").is_err());
+        for other in OTHERS {
+            assert!(Schema::default().table(other).is_err(), "{other}");
+        }
         assert!(Schema::default().table("a'b").is_err());
     }
 

@@ -114,7 +114,8 @@ pub trait Store: Send + Sync + 'static {
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, StoreError>> + Send;
 
-    /// Returns the resource types that the store can record. Defaults to `None`: it can record any.
+    /// Returns the resource types that the store can record. Defaults to `None`: it can record any, and knows
+    /// the status of all.
     fn resource_types(&self) -> Option<&ResourceTypes> {
         None
     }

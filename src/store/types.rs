@@ -12,7 +12,7 @@ use crate::{
     key::KeyId,
     policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     rejection::Mismatch,
-    status::{OutboxStatus, Resource, UnknownOutboxStatus},
+    status::{OutboxStatus, Resource, ResourceId, UnknownOutboxStatus},
 };
 
 /// A request to reserve a key.
@@ -120,7 +120,7 @@ pub struct Replay {
     /// Its response.
     pub response: StoredResponse,
     /// The id of the resource that it created.
-    pub resource: Option<Uuid>,
+    pub resource: Option<ResourceId>,
     /// The newest status of the work behind that resource: `Ok(None)` if it has no status.
     pub status: Result<Option<OutboxStatus>, StatusError>,
     /// How long the record still lives, by the store's clock: counted from a moment between the claim and this outcome,

@@ -231,8 +231,13 @@ impl Database {
                     .expect("the outbox row is made");
             }
         }
-        Resource { resource_type: "project".to_owned(), id }
+        Resource { resource_type: "project".to_owned(), id: id.into() }
     }
+}
+
+/// The id of a resource whose ids are UUIDs.
+pub fn uuid_of(resource: &Resource) -> Uuid {
+    *resource.id.as_uuid().expect("a UUID")
 }
 
 /// The number of rows of a table that this transaction has read so far, by table or index scans, whether or not they

@@ -16,7 +16,7 @@ const LOCK: &str = "SET lock_timeout = '1s'; BEGIN; LOCK TABLE authz.outbox IN A
 
 /// Selects the definition of the function that looks a status up.
 const DEFINITION: &str =
-    "SELECT pg_catalog.pg_get_functiondef('tenant.idempotency_resource_status(text, uuid)'::regprocedure)";
+    "SELECT pg_catalog.pg_get_functiondef('tenant.idempotency_resource_status(text, text)'::regprocedure)";
 
 /// The start of its body, and the same with a look-up that takes longer than the store's timeout leaves for it.
 const BODY: [&str; 2] = ["\nBEGIN\n", "\nBEGIN\n    PERFORM pg_catalog.pg_sleep(2);\n"];

@@ -2,9 +2,9 @@
 
 use tonic_idempotency::store::{ResourceType, ResourceTypes};
 
-/// The types whose creation is recorded. Migration 3 registers them.
+/// The types whose creation is recorded. Migration 3 registers them, and looks their status up in the outbox.
 pub fn resource_types() -> ResourceTypes {
-    ResourceTypes::new([
+    let types = [
         ResourceType::new("api_key", "api_key_id", "tenant.api_keys"),
         ResourceType::new("cluster", "cluster_id", "tenant.clusters"),
         ResourceType::new("install", "install_id", "tenant.installs"),
@@ -13,5 +13,6 @@ pub fn resource_types() -> ResourceTypes {
         ResourceType::new("organization_user", "organization_user_id", "tenant.organization_users"),
         ResourceType::new("project", "project_id", "tenant.projects"),
         ResourceType::new("project_member", "project_member_id", "tenant.project_members"),
-    ])
+    ];
+    ResourceTypes::new(types.map(ResourceType::tracked))
 }

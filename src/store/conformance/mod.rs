@@ -19,10 +19,8 @@
 //!     }
 //!
 //!     async fn resource(&self, store: &MemoryStore, _: &(), status: Option<OutboxStatus>) -> Resource {
-//!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4() };
-//!         if let Some(status) = status {
-//!             store.set_status(resource.id, status);
-//!         }
+//!         let resource = Resource { resource_type: "project".to_owned(), id: uuid::Uuid::new_v4().into() };
+//!         store.set_status(resource.id.clone(), status);
 //!         resource
 //!     }
 //! }
@@ -40,8 +38,11 @@ mod release;
 mod replay;
 mod support;
 mod sweep;
+mod transactions;
 
-pub use self::{claims::*, completion::*, leases::*, matrix::*, recovery::*, release::*, replay::*, sweep::*};
+pub use self::{
+    claims::*, completion::*, leases::*, matrix::*, recovery::*, release::*, replay::*, sweep::*, transactions::*,
+};
 use super::Store;
 use crate::status::{OutboxStatus, Resource};
 
@@ -115,6 +116,18 @@ macro_rules! __conformance_tests {
             sweeps_what_expired_in_batches
             does_not_sweep_what_has_not_expired
             knows_the_status_of_a_resource
+            begins_a_transaction_that_holds_its_key
+            records_a_transaction_that_is_committed
+            records_a_transaction_that_ends_with_an_error
+            does_not_record_a_transaction_without_an_outcome
+            does_not_record_a_transaction_that_is_rolled_back
+            does_not_record_a_transaction_that_is_dropped
+            begins_a_transaction_without_a_key
+            does_not_begin_a_transaction_of_a_reserved_key
+            takes_over_in_a_transaction_a_key_whose_lease_ended
+            acquires_in_a_transaction_a_key_whose_record_expired
+            does_not_commit_a_transaction_after_another_call_was_recorded
+            does_not_commit_a_transaction_after_the_lease_was_renewed
         }
     };
     (@tests $harness:expr; $($case:ident)*) => {

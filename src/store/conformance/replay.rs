@@ -97,6 +97,6 @@ pub async fn knows_the_status_of_a_resource(harness: &impl Harness) {
     let session = CallSession::default();
     let failed = harness.resource(&store, &fixture, Some(OutboxStatus::Failed)).await;
     assert_eq!(store.status(&session, &failed).await.expect("the store answers"), Some(OutboxStatus::Failed));
-    let unknown = Resource { id: Uuid::new_v4(), ..failed };
+    let unknown = Resource { id: Uuid::new_v4().into(), ..failed };
     assert_eq!(store.status(&session, &unknown).await.expect("the store answers"), None);
 }

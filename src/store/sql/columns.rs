@@ -1,7 +1,8 @@
 //! Converts values into the parameters of the SQL functions.
 
+use std::borrow::Cow;
+
 use protobuf_canonical::{RequestHash, RequestHashes};
-use uuid::Uuid;
 
 use crate::{
     policy::{ForeignPolicy, LeasePolicy},
@@ -32,10 +33,10 @@ impl<'a> Columns<'a> {
 /// Returns the column of the created resource, and its id.
 pub(super) fn resource_column<'a>(
     resource_types: &'a ResourceTypes,
-    completion: &Completion,
-) -> Option<(&'a str, Uuid)> {
+    completion: &'a Completion,
+) -> Option<(&'a str, Cow<'a, str>)> {
     let resource = completion.resource.as_ref()?;
-    Some((resource_types.get(&resource.resource_type)?.column(), resource.id))
+    Some((resource_types.get(&resource.resource_type)?.column(), resource.id.to_text()))
 }
 
 /// Returns the hash of the canonical encoding.

@@ -9,7 +9,7 @@ use crate::{
     caller::OwnerId,
     key::KeyId,
     rejection::Mismatch,
-    status::OutboxStatus,
+    status::{OutboxStatus, ResourceId},
     store::{
         AbandonedKey, Claim, ClaimOutcome, Replay, StatusError, StoreError, StoreErrorKind, StoredMessage,
         StoredResponse,
@@ -66,7 +66,8 @@ fn replay(row: &impl Row, response: StoredResponse) -> Result<Replay, StoreError
         (None, None) => Ok(None),
     };
     let expires_in = milliseconds(column(row, "expires_in_ms")?);
-    Ok(Replay { response, resource: column(row, "resource")?, status, expires_in })
+    let resource = column::<Option<&str>>(row, "resource")?.map(ResourceId::from_text).transpose().map_err(corrupt)?;
+    Ok(Replay { response, resource, status, expires_in })
 }
 
 pub(super) fn abandoned_key(row: &impl Row) -> Result<AbandonedKey, StoreError> {

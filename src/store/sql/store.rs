@@ -1,8 +1,6 @@
 //! [`SqlStore`].
 
-use std::{sync::Arc, time::Duration};
-
-use uuid::Uuid;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::{
     claim,
@@ -199,7 +197,7 @@ impl<D: Driver> SqlStore<D> {
         &self,
         reservation: &Reservation,
         completion: &Completion,
-        resource: Option<(&str, Uuid)>,
+        resource: Option<&(&str, Cow<'_, str>)>,
     ) -> Result<CompleteOutcome, StoreError> {
         let outcome = Columns::of(&completion.response);
         let row = self
@@ -215,8 +213,8 @@ impl<D: Driver> SqlStore<D> {
                     outcome.error.into(),
                     outcome.metadata.into(),
                     completion.retention.as_secs_f64().into(),
-                    resource.map(|(column, _)| column).into(),
-                    resource.map(|(_, id)| id).into(),
+                    resource.map(|(column, _)| *column).into(),
+                    resource.map(|(_, id)| &**id).into(),
                 ],
             )
             .await?;
@@ -259,7 +257,7 @@ impl<D: Driver> Store for SqlStore<D> {
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
         let resource = resource_column(&self.resource_types, completion);
-        match self.complete_with(reservation, completion, resource).await {
+        match self.complete_with(reservation, completion, resource.as_ref()).await {
             // The response is more important than the reference to the resource.
             Err(error) if resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
@@ -332,7 +330,7 @@ impl<D: Driver> Store for SqlStore<D> {
                 &[
                     session.user.into(),
                     resource.resource_type.as_str().into(),
-                    resource.id.into(),
+                    (&*resource.id.to_text()).into(),
                     settings(session).into(),
                 ],
             )
@@ -366,11 +364,15 @@ impl<D: Driver> Store for SqlStore<D> {
 }
 
 const FOREIGN_KEY_VIOLATION: &str = "23503";
+const INVALID_TEXT_REPRESENTATION: &str = "22P02";
+const NUMERIC_VALUE_OUT_OF_RANGE: &str = "22003";
 const UNDEFINED_COLUMN: &str = "42703";
 
-/// Returns whether a completion failed only because of its reference: the resource does not exist, or its type is not
-/// registered in the database.
+/// Returns whether a completion failed only because of its reference: the resource does not exist, its type is not
+/// registered in the database, or ids are of another kind there.
 fn refers_to_nothing(error: &StoreError) -> bool {
-    let code = sql_state(error);
-    matches!(code, Some(FOREIGN_KEY_VIOLATION | UNDEFINED_COLUMN))
+    matches!(
+        sql_state(error),
+        Some(FOREIGN_KEY_VIOLATION | INVALID_TEXT_REPRESENTATION | NUMERIC_VALUE_OUT_OF_RANGE | UNDEFINED_COLUMN)
+    )
 }

@@ -23,7 +23,8 @@ pub enum TransactionErrorKind {
     Ended,
     /// The connection was lost, and the server rolls back everything that was written.
     Lost,
-    /// The request has no transaction: its procedure is not transactional, or the layer has no store.
+    /// The request has no transaction: there is no layer around the service, or the layer has no store, or one in memory; or
+    /// the procedure is not transactional.
     Missing,
     /// The server refused the statement, or the statement cannot be sent.
     Refused,
@@ -32,12 +33,15 @@ pub enum TransactionErrorKind {
 }
 
 impl TransactionErrorKind {
-    /// Returns the status of the table above, which tells the client nothing about the database.
+    /// Returns the status of the table above, which tells the client nothing about the database. `Missing` is a mistake in the
+    /// server's code, and says so.
     pub fn status(self) -> Status {
         match self {
             Self::Conflict => Status::new(Code::Aborted, "the call lost against another call; retry"),
             Self::Lost => Status::new(Code::Unavailable, "the database cannot be reached; retry"),
-            Self::Ended | Self::Missing | Self::Refused | Self::SavepointEnded => {
+            // A mistake in the server's code, which says nothing about the database.
+            Self::Missing => Status::new(Code::Internal, self.to_string()),
+            Self::Ended | Self::Refused | Self::SavepointEnded => {
                 Status::new(Code::Internal, "internal database error")
             }
         }
@@ -51,7 +55,8 @@ impl fmt::Display for TransactionErrorKind {
             Self::Ended => "the call that this transaction belongs to has ended",
             Self::Lost => "the transaction's connection was lost",
             Self::Missing => {
-                "the request has no transaction: make its procedure transactional, and give the idempotency layer a store"
+                "no Transaction in the request: is the idempotency layer around this service, and the procedure \
+                 transactional? (a MemoryStore has no transactions to give)"
             }
             Self::Refused => "the statement failed",
             Self::SavepointEnded => "the savepoint that this handle belongs to has ended",

@@ -9,7 +9,10 @@ use super::{
     operation::Operation,
     row::{column, corrupt},
 };
-use crate::store::{ResourceTypes, StoreError};
+use crate::{
+    status::IdKind,
+    store::{ResourceTypes, StoreError},
+};
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
 const VERSION: i32 = 2;
@@ -21,6 +24,9 @@ const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_tem
 pub(super) async fn verify(connections: &Connections<impl Driver>, types: &ResourceTypes) -> Result<(), VerifyError> {
     let names: Vec<_> = types.iter().map(|known| known.name().to_owned()).collect();
     let columns: Vec<_> = types.iter().map(|known| known.column().to_owned()).collect();
+    let kinds: Vec<_> = types.iter().map(|known| kind(known.id_kind()).to_owned()).collect();
+    let tracked = types.iter().filter(|known| known.is_tracked());
+    let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
     let schema = &connections.sql().schema;
     let parameters = &[
         VERSION.into(),
@@ -28,6 +34,8 @@ pub(super) async fn verify(connections: &Connections<impl Driver>, types: &Resou
         columns.as_slice().into(),
         schema.name().into(),
         schema.table_name().into(),
+        kinds.as_slice().into(),
+        tracked.as_slice().into(),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
@@ -38,6 +46,15 @@ pub(super) async fn verify(connections: &Connections<impl Driver>, types: &Resou
         }
     };
     found(&operation.run(look, |_| true).await?)
+}
+
+/// Returns the name of the kind in the statement.
+fn kind(kind: IdKind) -> &'static str {
+    match kind {
+        IdKind::Integer => "integer",
+        IdKind::Text => "text",
+        IdKind::Uuid => "uuid",
+    }
 }
 
 fn found(rows: &[impl Row]) -> Result<(), VerifyError> {
@@ -53,6 +70,8 @@ fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
+        "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
+        "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
@@ -133,6 +152,28 @@ pub enum SetupProblem {
     NoRowLevelSecurity {
         /// The table, with its schema.
         table: String,
+    },
+    /// Resource types are tracked, and the function that knows their status is the one that the migrations made, which knows
+    /// none.
+    #[error(
+        "the store knows the status of {resource_types} (ResourceType::tracked), but {function} is as the migrations made it, and knows no status; \
+         replace it, with the parameters (p_resource_type text, p_resource text)"
+    )]
+    NoStatus {
+        /// The function, with its schema.
+        function: String,
+        /// The names of the types.
+        resource_types: String,
+    },
+    /// The ids of a resource type are of another kind in the database.
+    #[error(
+        "the ids of the resource type {name} have the type {found} in the database; say their kind with ResourceType::ids"
+    )]
+    OtherIdKind {
+        /// The type's name.
+        name: String,
+        /// The type of its column.
+        found: String,
     },
     /// The functions are of another version of the crate.
     #[error(

@@ -11,12 +11,15 @@ use tonic_idempotency::{
         DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy, LeasePolicy, Mode,
         Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
-    store::{MemoryStore, PostgresStore, ResourceTypes},
+    store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
 
-use crate::{duplicates::resource_types, harness::CREATE};
+use crate::{
+    duplicates::{resource_type, resource_types},
+    harness::CREATE,
+};
 
 fn procedure(layer: &IdempotencyLayer, path: &str) -> Procedure {
     layer.procedures().find(|procedure| procedure.path() == path).unwrap_or_else(|| panic!("no {path}")).clone()
@@ -55,6 +58,10 @@ pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPoo
          message Response {{ string id = 1; int64 number = 2; repeated string ids = 3; Response inner = 4; bytes raw = 5;
                              map<string, string> map = 6; map<string, Response> by_name = 7;
                              repeated Response list = 8; }}
+         enum Kind {{ NONE = 0; }}
+         message Ids {{ string id = 1; bytes raw = 2; int32 int32 = 3; sint64 sint64 = 4; fixed32 fixed32 = 5;
+                        uint64 uint64 = 6; bool flag = 7; double ratio = 8; repeated int64 list = 9; Kind kind = 10;
+                        map<string, int64> ids = 11; }}
          service Service {{ {methods} }}"
     );
     fs::write(folder.join("written.proto"), file).expect("a file");
@@ -160,15 +167,15 @@ fn refuses_an_id_field_that_does_not_exist() {
 }
 
 #[test]
-fn refuses_an_id_field_that_cannot_hold_a_uuid() {
-    for field in ["number", "ids", "inner", "map", "id.more", "ids.more", "inner.inner", ""] {
+fn refuses_an_id_field_that_cannot_hold_an_id() {
+    for field in ["ids", "inner", "map", "id.more", "ids.more", "inner.inner", ""] {
         let message = error_in_proto(&format!(
             "rpc Create(Request) returns (Response) {{
                option (idempotency.v1.procedure) = {{ creates: {{ resource_type: 'a', id_field: '{field}' }} }}; }}",
         ));
         assert!(message.contains("/written.v1.Service/Create"), "{field}: {message}");
     }
-    for field in ["id", "raw", "inner.id", "inner.inner.raw"] {
+    for field in ["id", "number", "raw", "inner.id", "inner.inner.raw"] {
         let method = format!(
             "rpc Create(Request) returns (Response) {{
                option (idempotency.v1.procedure) = {{ creates: {{ resource_type: 'a', id_field: '{field}' }} }}; }}",
@@ -223,7 +230,7 @@ fn error_of_key_field(field: &str) -> String {
 }
 
 /// A store that never connects to a database.
-fn postgres(types: ResourceTypes) -> PostgresStore {
+pub(crate) fn postgres(types: ResourceTypes) -> PostgresStore {
     let pool = deadpool_postgres::Manager::new(tokio_postgres::Config::new(), tokio_postgres::NoTls);
     PostgresStore::new(deadpool_postgres::Pool::builder(pool).build().expect("a pool"), types)
 }
@@ -238,6 +245,41 @@ fn refuses_a_resource_type_that_the_store_does_not_know() {
     );
     assert!(message.contains("/shop.v1.Shop/CreateOrder") && message.contains("\"order\""), "{message}");
     assert!(message.contains("project"), "it lists the known types: {message}");
+}
+
+#[test]
+fn refuses_a_created_resource_whose_status_nobody_reports() {
+    let types = || ResourceTypes::new([resource_type("order"), resource_type("payment").tracked()]);
+    let message = error(IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(postgres(types())));
+    assert!(message.contains(CREATE) && message.contains("\"order\""), "{message}");
+    for remedy in ["ResourceType::tracked", "status_resolver", "untracked: true", "creates_untracked"] {
+        assert!(message.contains(remedy), "it says what to do: {message}");
+    }
+
+    let builder = || IdempotencyLayer::builder(FILE_DESCRIPTOR_SET);
+    let elsewhere = StatusFromStore(MemoryStore::new());
+    builder().store(postgres(types())).status_resolver(elsewhere).build().expect("the resolver reports it");
+    builder().store(MemoryStore::new()).build().expect("the store reports all");
+    builder().build().expect("without a store there are no replays");
+    let untracked = Procedure::builder(CREATE).creates_untracked("order", "order.id");
+    builder().store(postgres(types())).procedure(untracked).build().expect("there is nothing to report");
+}
+
+#[test]
+fn the_option_and_the_builder_say_that_a_resource_is_not_tracked() {
+    for (option, tracked) in [("", true), ("untracked: false", true), ("untracked: true", false)] {
+        let pool = compile(&format!(
+            "rpc Create(Request) returns (Response) {{ option (idempotency.v1.procedure) = {{
+               creates: {{ resource_type: 'a', id_field: 'id' {option} }} }}; }}"
+        ));
+        let option = IdempotencyLayer::builder(pool.clone()).build().expect("a layer");
+        let path = "/written.v1.Service/Create";
+        let code = Procedure::builder(path);
+        let code = if tracked { code.creates("a", "id") } else { code.creates_untracked("a", "id") };
+        let code = IdempotencyLayer::builder(pool).procedure(code).build().expect("a layer");
+        assert_eq!(procedure(&option, path), procedure(&code, path));
+        assert_eq!(procedure(&option, path).creates().expect("a resource").tracked, tracked);
+    }
 }
 
 #[test]

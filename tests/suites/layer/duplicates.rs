@@ -11,7 +11,12 @@ use crate::harness::Shop;
 
 /// The resource types of the tests' service. The database has no columns for them and needs none.
 pub(crate) fn resource_types() -> ResourceTypes {
-    ResourceTypes::new(["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders")))
+    ResourceTypes::new(["order", "payment"].map(|name| resource_type(name).tracked()))
+}
+
+/// A type that nobody knows the status of.
+pub(crate) fn resource_type(name: &str) -> ResourceType {
+    ResourceType::new(name, format!("{name}_id"), "shop.orders")
 }
 
 async fn one_of_fifty_runs(store: impl Store) {

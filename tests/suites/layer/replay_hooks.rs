@@ -72,7 +72,7 @@ async fn an_authorizer_is_asked_for_replays_alone() {
         let [ref request] = asked[..] else { panic!("{asked:?}") };
         assert_eq!((Some(*request.caller.owner().as_uuid()), request.procedure.as_str()), (shop.user, CREATE));
         assert_eq!(request.key.to_string(), shop.key.expect("a key").to_string());
-        let order = Resource { resource_type: "order".to_owned(), id: order_id(&first) };
+        let order = Resource { resource_type: "order".to_owned(), id: order_id(&first).into() };
         assert_eq!(request.resource, Some(order));
     }
     members.end();

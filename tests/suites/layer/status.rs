@@ -1,15 +1,20 @@
 //! The header `idempotency-status` on replays.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 use tonic_idempotency::{
     Caller,
+    policy::{Procedure, ReplayRequest},
     status::{OutboxStatus, Resource, StatusResolver},
     store::{MemoryStore, StatusFromStore},
 };
 
-use crate::harness::{Shop, order_id};
+use crate::harness::{CREATE, Shop, order_id};
 
 #[tokio::test]
 async fn follows_the_outbox() {
@@ -132,6 +137,30 @@ async fn is_processing_if_the_resolver_panics() {
         replay.assert("processing", true);
         assert_eq!(replay.message, first.message);
     }
+}
+
+/// Its id is recorded all the same.
+#[tokio::test]
+async fn is_completed_from_the_first_response_on_if_the_resource_is_not_tracked() {
+    let store = MemoryStore::new();
+    let untracked = Procedure::builder(CREATE).creates_untracked("order", "order.id");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&seen);
+    let authorize = move |request: ReplayRequest| {
+        asked.lock().expect("no panic").push(request.resource);
+        async { Ok(()) }
+    };
+    let shop = Shop::with(|builder| {
+        let builder = builder.store(store.clone()).status_resolver(Never).procedure(untracked);
+        builder.authorize_replay(authorize)
+    })
+    .await;
+    let first = shop.create("a").await.expect("the first call");
+    first.assert("completed", false);
+    store.set_status(order_id(&first), OutboxStatus::Failed);
+    shop.create("a").await.expect("a replay").assert("completed", true);
+    let order = Resource { resource_type: "order".to_owned(), id: order_id(&first).into() };
+    assert_eq!(*seen.lock().expect("no panic"), [Some(order)]);
 }
 
 #[tokio::test]

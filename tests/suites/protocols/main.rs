@@ -27,4 +27,5 @@ mod settings;
 mod shared;
 mod slow;
 mod unknown;
+mod unprotected_keys;
 mod watched;

@@ -228,7 +228,7 @@ async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
 
     let insert = "INSERT INTO tenant.clusters DEFAULT VALUES RETURNING id";
     let cluster: Uuid = adopted.superuser.query_one(insert, &[]).await.expect("a cluster").get(0);
-    let resource = Some(Resource { resource_type: "cluster".to_owned(), id: cluster });
+    let resource = Some(Resource { resource_type: "cluster".to_owned(), id: cluster.into() });
     let created = Completion { resource, ..completion("done") };
     let first = Claim { resource_type: Some("cluster".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     match store.begin(&first, TransactionOptions::default()).await.expect("the store answers") {
@@ -239,7 +239,7 @@ async fn replays_what_a_go_server_recorded_and_serves_every_operation() {
         other => panic!("expected a transaction, got {other:?}"),
     }
     match store.claim(&again(&first)).await.expect("the store answers") {
-        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(cluster)),
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(cluster.into())),
         other => panic!("expected a replay, got {other:?}"),
     }
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;

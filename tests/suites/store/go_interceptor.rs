@@ -9,7 +9,7 @@ use tonic_idempotency::{
     status::OutboxStatus,
     store::{BeginOutcome, Claim, ClaimOutcome, Store, StoredResponse, TransactionOptions},
 };
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, uuid_of};
 use uuid::Uuid;
 
 use crate::record::{HASH, HOUR, PROCEDURE, acquire, again, claim, complete, completion, take_over};
@@ -83,8 +83,8 @@ async fn reserves_completes_and_unreserves() {
     assert_eq!(go.reserve().await, 0);
     assert_eq!(go.unreserve().await, 1);
     assert_eq!(go.reserve().await, 1);
-    assert_eq!(go.complete(project.id).await, 1);
-    assert_eq!(go.complete(project.id).await, 0);
+    assert_eq!(go.complete(uuid_of(&project)).await, 1);
+    assert_eq!(go.complete(uuid_of(&project)).await, 0);
     assert_eq!(go.unreserve().await, 0);
 }
 
@@ -100,7 +100,7 @@ async fn its_response_is_replayed_by_our_store() {
     let outcome = database.store().claim(&claim).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 
-    go.complete(project.id).await;
+    go.complete(uuid_of(&project)).await;
     match database.store().claim(&claim).await.expect("the store answers") {
         ClaimOutcome::Replay(replay) => {
             assert_eq!(replay.response, StoredResponse::message("go"), "it has no metadata");

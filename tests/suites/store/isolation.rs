@@ -171,7 +171,7 @@ async fn a_recycled_connection_carries_no_user_and_nothing_else() {
     unset().await;
     let settings = Some(Arc::new(SessionSettings::new().set("app.tenant_id", "acme")));
     let session = CallSession { settings, ..first.session.clone() };
-    let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4() };
+    let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4().into() };
     store.status(&session, &resource).await.expect("the store answers");
     unset().await;
     let second = Claim { session: session.clone(), ..claim(Uuid::new_v4(), Uuid::new_v4()) };

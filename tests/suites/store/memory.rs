@@ -16,14 +16,12 @@ impl Harness for Memory {
     type Fixture = ();
 
     async fn store(&self) -> (MemoryStore, ()) {
-        (MemoryStore::new(), ())
+        (MemoryStore::new().accept_transactions(), ())
     }
 
     async fn resource(&self, store: &MemoryStore, (): &(), status: Option<OutboxStatus>) -> Resource {
-        let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4() };
-        if let Some(status) = status {
-            store.set_status(resource.id, status);
-        }
+        let resource = Resource { resource_type: "project".to_owned(), id: Uuid::new_v4().into() };
+        store.set_status(resource.id.clone(), status);
         resource
     }
 }

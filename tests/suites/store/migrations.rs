@@ -9,7 +9,7 @@ use tonic_idempotency::{
     status::Resource,
     store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store},
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, uuid_of};
 use uuid::Uuid;
 
 use crate::record::{again, claim, complete, completion};
@@ -113,8 +113,7 @@ async fn an_owner_who_is_not_a_superuser_can_run_them() {
     let owner = database.owner().await;
     owner
         .batch_execute(&format!(
-            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$;
-             GRANT CREATE ON SCHEMA public TO {API_ROLE};"
+            "DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {API_ROLE}', current_database()); END $$"
         ))
         .await
         .expect("the grants");
@@ -149,7 +148,7 @@ async fn with_invoices() -> (Database, Client, Uuid, PostgresStore) {
 }
 
 fn of_invoice(id: Uuid) -> Completion {
-    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id }), ..completion("done") }
+    Completion { resource: Some(Resource { resource_type: "invoice".to_owned(), id: id.into() }), ..completion("done") }
 }
 
 #[tokio::test]
@@ -169,13 +168,21 @@ async fn registers_a_resource_type_of_an_application() {
     }
 }
 
-/// A database with the tables of two types, which are not registered yet.
+/// A database with the migrations, and the tables of two types, which are not registered yet.
 pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
-    let database = Database::empty().await;
+    let (database, types) = with_tables().await;
     let mut owner = database.owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
-    owner
+    (database, types)
+}
+
+/// A database with nothing but the tables of two types.
+pub(crate) async fn with_tables() -> (Database, ResourceTypes) {
+    let database = Database::empty().await;
+    database
+        .owner()
+        .await
         .batch_execute(
             "CREATE SCHEMA billing;
              CREATE TABLE billing.invoices (id uuid PRIMARY KEY DEFAULT gen_random_uuid());
@@ -191,7 +198,7 @@ pub(crate) async fn with_billing() -> (Database, ResourceTypes) {
 }
 
 /// The names of the types that are registered.
-async fn registered(client: &Client) -> Vec<String> {
+pub(crate) async fn registered(client: &Client) -> Vec<String> {
     let names = "SELECT name FROM tenant.idempotency_resource_types ORDER BY name";
     client.query(names, &[]).await.expect("the types").iter().map(|row| row.get(0)).collect()
 }
@@ -214,7 +221,7 @@ async fn registers_all_types_of_an_application_at_once() {
     let refund: Uuid = one.query_one(insert, &[]).await.expect("a refund").get(0);
     let store = PostgresStore::new(database.pool(1), types);
     let claim = Claim { resource_type: Some("refund".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    let resource = Resource { resource_type: "refund".to_owned(), id: refund };
+    let resource = Resource { resource_type: "refund".to_owned(), id: refund.into() };
     complete(&store, &claim, &Completion { resource: Some(resource), ..completion("done") }).await;
     let stored: Uuid =
         one.query_one("SELECT refund_id FROM tenant.idempotency_keys", &[]).await.expect("the record").get(0);
@@ -307,7 +314,7 @@ async fn a_row_refers_to_one_resource_at_most() {
             "INSERT INTO tenant.idempotency_keys
                  (idempotency_key, user_id, procedure, request_hash, expires, project_id, cluster_id)
              SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now(), $1, id FROM tenant.clusters",
-            &[&project.id],
+            &[&uuid_of(&project)],
         )
         .await
         .expect_err("two resources");

@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 use tonic_idempotency::status::OutboxStatus;
-use tonic_idempotency_tests::{Database, OUTBOX_POLICY};
+use tonic_idempotency_tests::{Database, OUTBOX_POLICY, uuid_of};
 use uuid::Uuid;
 
 /// A database as the sample's migrations make it.
@@ -49,7 +49,7 @@ async fn the_outboxs_trigger_function_cannot_be_put_on_a_table_of_ones_own() {
     let error = stranger.batch_execute(trigger).await.expect_err("the function is the owner's");
     assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE));
     let insert = "INSERT INTO mine VALUES ($1, NULL)";
-    stranger.query_typed(insert, &[(&project.id, Type::UUID)]).await.expect("a row");
+    stranger.query_typed(insert, &[(&uuid_of(&project), Type::UUID)]).await.expect("a row");
     let rows = format!("authz.outbox WHERE project_id = '{}'", project.id);
     assert_eq!(count(&database.owner().await, &rows).await, 0);
 }
@@ -60,7 +60,7 @@ async fn a_project_of_another_organisation_is_not_deleted() {
     let project = database.project(None).await;
     let delete = "DELETE FROM tenant.projects WHERE id = $1";
     let stranger = stranger(&database).await;
-    assert_eq!(stranger.execute_typed(delete, &[(&project.id, Type::UUID)]).await.expect("a statement"), 0);
+    assert_eq!(stranger.execute_typed(delete, &[(&uuid_of(&project), Type::UUID)]).await.expect("a statement"), 0);
     assert_eq!(count(&database.owner().await, "tenant.projects").await, 1);
 }
 

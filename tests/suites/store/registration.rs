@@ -13,13 +13,15 @@ use crate::{
     record::{acquire, claim},
 };
 
-/// The rows of the catalogue that registration may change, as their versions.
-async fn versions(client: &Client) -> Vec<String> {
+/// The rows of the catalogue and of the layer's own tables that migrations and registrations may change, as their versions.
+pub(crate) async fn versions(client: &Client) -> Vec<String> {
     let rows = client
         .query(
-            "SELECT xmin::text FROM pg_class WHERE relnamespace = 'tenant'::regnamespace
+            "SELECT xmin::text FROM pg_class WHERE relnamespace = 'tenant'::regnamespace OR relname LIKE '%migrations'
              UNION ALL SELECT xmin::text FROM pg_constraint WHERE conrelid = 'tenant.idempotency_keys'::regclass
-             UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace
+             UNION ALL SELECT xmin::text FROM pg_policy WHERE polrelid = 'tenant.idempotency_keys'::regclass
+             UNION ALL SELECT xmin::text FROM pg_proc WHERE pronamespace IN ('tenant'::regnamespace, 'authn'::regnamespace)
+             UNION ALL SELECT xmin::text FROM pg_namespace WHERE nspname IN ('tenant', 'authn')
              UNION ALL SELECT xmin::text FROM tenant.idempotency_resource_types
              ORDER BY 1",
             &[],

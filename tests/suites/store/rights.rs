@@ -4,14 +4,16 @@ use futures_util::{StreamExt as _, stream};
 use tokio_postgres::{AsyncMessage, Client, NoTls, error::SqlState};
 use tonic_idempotency::{
     migrations,
+    status::IdKind,
     store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
 /// The routines that only the owner calls.
-const OWNERS: [&str; 7] = [
+const OWNERS: [&str; 8] = [
     "idempotency_grant",
+    "idempotency_id_type",
     "idempotency_missing_grants",
     "idempotency_owner",
     "idempotency_register_resource",
@@ -187,6 +189,49 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
     assert_eq!(wrong, expected);
     let message = store.verify().await.expect_err("all of it is wrong").to_string();
     assert_eq!(message.lines().count(), 6, "{message}");
+}
+
+#[tokio::test]
+async fn are_verified_together_with_the_resource_types() {
+    let (database, owner) = core().await;
+    let create = |kind: &str| format!("CREATE TABLE billing.{kind}s (id {kind} PRIMARY KEY)");
+    owner.batch_execute("CREATE SCHEMA billing").await.expect("a schema");
+    let kinds = [("bigint", IdKind::Integer), ("text", IdKind::Text), ("uuid", IdKind::Uuid)];
+    for (column, kind) in kinds {
+        owner.batch_execute(&create(column)).await.expect("a table");
+        let known = ResourceType::new(column, format!("{column}_id"), format!("billing.{column}s")).ids(kind);
+        owner.batch_execute(&known.registration_sql(&Schema::default())).await.expect("the registration");
+    }
+    let pool = database.pool_of_login(1).await;
+    let store = |kind: IdKind, is_tracked: bool| {
+        let types = kinds.map(|(column, _)| {
+            let known = ResourceType::new(column, format!("{column}_id"), format!("billing.{column}s")).ids(kind);
+            if is_tracked { known.tracked() } else { known }
+        });
+        PostgresStore::new(pool.clone(), ResourceTypes::new(types))
+    };
+    for (right, kind) in kinds {
+        let others = kinds.iter().filter(|(column, _)| *column != right);
+        let expected: Vec<_> = others
+            .map(|(column, _)| SetupProblem::OtherIdKind { name: (*column).to_owned(), found: (*column).to_owned() })
+            .collect();
+        assert_eq!(problems(&store(kind, false)).await, expected, "{kind:?}");
+    }
+
+    let one = ResourceType::new("uuid", "uuid_id", "billing.uuids").tracked();
+    let one = PostgresStore::new(pool.clone(), ResourceTypes::new([one]));
+    let function = "tenant.idempotency_resource_status".to_owned();
+    assert_eq!(problems(&one).await, [SetupProblem::NoStatus { function, resource_types: "uuid".to_owned() }]);
+    let message = one.verify().await.expect_err("nobody knows it").to_string();
+    assert!(message.contains("replace it"), "{message}");
+    owner
+        .batch_execute(
+            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text) RETURNS text
+             LANGUAGE sql AS $$ SELECT NULL $$",
+        )
+        .await
+        .expect("another function");
+    assert_eq!(problems(&one).await, []);
 }
 
 #[tokio::test]

@@ -15,17 +15,17 @@ use crate::record::{acquire, again, claim, complete, completion, patient};
 
 /// A status that takes longer than any patience.
 const SLOW_STATUS: &str =
-    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
      RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
 
 /// A status whose error cannot be caught.
 const BROKEN_STATUS: &str =
-    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
      RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken' USING ERRCODE = 'assert_failure'; END $$";
 
 /// A status that takes its connection with it.
 const DEADLY_STATUS: &str =
-    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
      RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT 'completed'::text FROM pg_terminate_backend(pg_backend_pid()) $$";
 
 /// The claim of a call that is completed, and whose project is, too.
@@ -103,7 +103,7 @@ async fn a_connection_whose_status_is_slow_is_kept_until_it_has_answered() {
     let owner = database.owner().await;
     owner
         .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
              RETURNS text LANGUAGE sql VOLATILE AS
              $$ SELECT 'completed'::text FROM (SELECT pg_advisory_xact_lock_shared(42)) waited $$;
              SELECT pg_advisory_lock(42)",

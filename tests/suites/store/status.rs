@@ -51,7 +51,7 @@ async fn does_not_fail_the_replay_whatever_is_wrong_with_the_outbox() {
 
 #[tokio::test]
 async fn does_not_fail_the_replay_if_the_outbox_takes_too_long() {
-    let slow = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+    let slow = "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
                 RETURNS text LANGUAGE sql AS $$ SELECT 'completed'::text FROM pg_sleep(600) $$";
     let error = replay_after(slow, "SET statement_timeout = '300ms'").await.status.expect_err("too slow").to_string();
     assert!(error.contains("57014"), "{error}");
@@ -75,13 +75,15 @@ async fn is_found_without_scanning_the_outbox() {
     api.batch_execute("BEGIN").await.expect("a transaction");
     for resource_type in organization::resource_types().iter() {
         let before = rows_read(&api, "authz.outbox").await;
-        api.execute("SELECT tenant.idempotency_resource_status($1, gen_random_uuid())", &[&resource_type.name()])
+        api.execute("SELECT tenant.idempotency_resource_status($1, gen_random_uuid()::text)", &[&resource_type.name()])
             .await
             .expect("the look-up");
         assert_eq!(rows_read(&api, "authz.outbox").await, before, "{}", resource_type.name());
     }
     // And one row if there is one.
     let before = rows_read(&api, "authz.outbox").await;
-    api.execute("SELECT tenant.idempotency_resource_status('project', $1)", &[&project.id]).await.expect("the look-up");
+    api.execute("SELECT tenant.idempotency_resource_status('project', $1)", &[&project.id.to_text()])
+        .await
+        .expect("the look-up");
     assert_eq!(rows_read(&api, "authz.outbox").await, before + 1);
 }

@@ -12,7 +12,8 @@ use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
     Caller, IdempotencyLayer, OwnerId, UserId,
     maintenance::Sweeper,
-    policy::{Policies, UserPolicy},
+    policy::{Policies, UnprotectedKeyPolicy, UserPolicy},
+    status::OutboxStatus,
     store::{CallSession, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
 };
 use tonic_idempotency_tests::{
@@ -20,6 +21,7 @@ use tonic_idempotency_tests::{
     shop::{self, Counting, FILE_DESCRIPTOR_SET, proto::shop_client::ShopClient},
     until,
 };
+use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
 use uuid::Uuid;
@@ -109,7 +111,7 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
 
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
-    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders"));
+    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders").tracked());
     let store = PostgresStore::new(pool, ResourceTypes::new(types)).timeout(Duration::from_secs(30));
     let policies = Policies { on_no_user: UserPolicy::PassThrough, ..Policies::default() };
     let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).policies(policies);
@@ -215,6 +217,23 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     assert_eq!(counted(&snapshotter, "idempotency_swept_total", &[]), 2);
     assert!(lines.take().contains("deleted=2"));
 
+    // In memory, the work behind a resource is pending until a test says otherwise.
+    let memory = MemoryStore::new();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(memory.clone()).build().expect("a layer");
+    let wrapped = layer.layer(shop::server(Counting::default()));
+    let routes = Routes::new(InterceptedService::new(wrapped, shop::authenticate));
+    let mut client = ShopClient::new(shop::serve_in_memory(routes).await);
+    let first = client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("the first call");
+    let order: Uuid = first.into_inner().order.expect("an order").id.parse().expect("a UUID");
+    let labels = [("procedure", create), ("cause", "status_unknown")];
+    for (status, is_degraded) in [(Some(OutboxStatus::Pending), 0), (None, 1)] {
+        client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");
+        assert_eq!(counted(&snapshotter, "idempotency_degraded_total", &labels), 0, "before {status:?}");
+        memory.set_status(order, status);
+        client.create_order(shop::request(secret, Some(user), Some(key))).await.expect("a replay");
+        assert_eq!(counted(&snapshotter, "idempotency_degraded_total", &labels), is_degraded, "{status:?}");
+    }
+
     // Each waiting duplicate counts as a call of its own.
     let handler = Counting::default();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("a layer");
@@ -260,6 +279,36 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     check("limit", "idempotency_overloaded_total", &labels, &["WARN", create, "in_flight_per_user"]);
     handler.open(1);
     running.await.expect("no panic").expect("a response");
+
+    // Keys that protect nothing. Paths that are not in the descriptors are the callers' own texts.
+    for (policy, level) in [(UnprotectedKeyPolicy::PassThrough, "WARN"), (UnprotectedKeyPolicy::Refuse, "INFO")] {
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new());
+        let layer = builder.on_unprotected_key(policy).build().expect("a layer");
+        let wrapped = layer.layer(shop::server(Counting::default()));
+        let mut client = ShopClient::new(shop::serve_in_memory(Routes::new(wrapped)).await);
+        let around_all = layer.layer(Routes::new(shop::server(Counting::default())));
+        lines.take();
+        for seen in [[level, "GetOrder", "opt the procedure in"].as_slice(), &[]] {
+            let get = client.get_order(shop::request(secret, None, Some(key))).await;
+            assert_eq!(get.is_ok(), policy == UnprotectedKeyPolicy::PassThrough);
+            let labels = [("procedure", "/shop.v1.Shop/GetOrder")];
+            assert_eq!(seen.is_empty(), !String::from_utf8_lossy(&lines.0.lock().expect("it")).contains("GetOrder"));
+            check("a key on a procedure", "idempotency_unprotected_keys_total", &labels, seen);
+        }
+        for number in 0..3 {
+            let request = http::Request::post(format!("/elsewhere.v1.Service/Number{number}"))
+                .header("content-type", "application/grpc")
+                .header("idempotency-key", key.to_string())
+                .body(tonic::body::Body::empty());
+            around_all.clone().oneshot(request.expect("a request")).await.expect("an answer");
+            let words = [level, "Number0", "descriptors"];
+            let seen = if number == 0 { words.as_slice() } else { &[] };
+            check("a key elsewhere", "idempotency_unprotected_keys_total", &[("procedure", "other")], seen);
+        }
+        client.get_order(shop::request(secret, None, None)).await.expect("a call without a key");
+        assert_eq!(counted(&snapshotter, "idempotency_unprotected_keys_total", &[]), 0);
+        assert_eq!(lines.take(), "");
+    }
 
     // A caller that the application's resolver does not know how to name.
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).caller_resolver(

@@ -10,7 +10,7 @@ use tonic_idempotency::{
     policy::{ForeignPolicy, ProcedureBuilder, Reconciliation},
     rejection::Reason,
 };
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, uuid_of};
 use uuid::Uuid;
 
 use crate::harness::{CREATE_PROJECT, Call, Service, reason, rows};
@@ -174,7 +174,7 @@ async fn a_reservation_that_was_left_behind_is_taken_over_or_in_progress_by_poli
 async fn a_reservation_that_was_left_behind_is_reconciled_by_policy() {
     let database = Database::new().await;
     let hash = hash(&database, &plain(&database).await, "shop").await;
-    let project = database.project(None).await.id;
+    let project = uuid_of(&database.project(None).await);
     let describe = |procedure: ProcedureBuilder| procedure.on_foreign_reservation(ForeignPolicy::Reconcile);
     let build = |builder: IdempotencyLayerBuilder| {
         builder.reconciler(CREATE_PROJECT, move |_| async move {

@@ -20,9 +20,7 @@ async fn handler(request: Request<()>) -> Result<Uuid, Status> {
 
 /// Begins a transaction of a user of the organisation.
 async fn begin(database: &Database, pool: &deadpool_postgres::Pool) -> OwnedTransaction {
-    let user: Uuid =
-        database.owner().await.query_one("SELECT id FROM tenant.users LIMIT 1", &[]).await.expect("a user").get(0);
-    let session = CallSession { user: Some(user), settings: None };
+    let session = CallSession { user: Some(database.user().await.id), settings: None };
     Transaction::begin_for(pool, &session).await.expect("a transaction")
 }
 

@@ -1,7 +1,7 @@
 //! Replays of finished calls from memory.
 
 use tonic_idempotency::policy::Mode;
-use tonic_idempotency_tests::{Database, until};
+use tonic_idempotency_tests::{Database, until, uuid_of};
 
 use crate::harness::{Call, Service};
 
@@ -13,7 +13,7 @@ async fn replays_of_a_finished_call_take_no_round_trip_in_either_mode() {
     for (mode, one_replay) in [(Mode::Reserved, 1), (Mode::Transactional, 2)] {
         let database = Database::new().await;
         let (proxy, pool) = database.pool_through_proxy(1).await;
-        let project = if mode == Mode::Reserved { Some(database.project(None).await.id) } else { None };
+        let project = if mode == Mode::Reserved { Some(uuid_of(&database.project(None).await)) } else { None };
         let script = move |call: Call| async move {
             match project {
                 Some(project) => Ok(project),

@@ -163,7 +163,7 @@ async fn is_there_for_the_status_of_a_replay() {
     let owner = database.owner().await;
     owner
         .batch_execute(
-            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource uuid)
+            "CREATE OR REPLACE FUNCTION tenant.idempotency_resource_status(p_resource_type text, p_resource text)
              RETURNS text LANGUAGE sql STABLE AS $$
                  SELECT CASE WHEN current_setting('app.tenant_id', true) = 'acme' THEN 'failed' END
              $$",

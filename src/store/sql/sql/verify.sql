@@ -5,6 +5,8 @@
 --   $3  their columns
 --   $4  the schema
 --   $5  the table of keys
+--   $6  the kinds of the types' ids: integer, text or uuid
+--   $7  the names of the types whose status the function in the database knows
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -47,7 +49,7 @@ SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE r.proname NOT IN (
           -- The owner's own.
-          'idempotency_grant', 'idempotency_missing_grants', 'idempotency_owner', 'idempotency_register_resource',
+          'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner', 'idempotency_register_resource',
           'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
       )
   AND NOT has_function_privilege(r.id, 'EXECUTE')
@@ -71,4 +73,21 @@ WHERE NOT EXISTS (
           WHERE r.proname = 'idempotency_complete'
             AND position(', ' || quote_literal(wanted.resource_column) IN r.prosrc) > 0
       )
+UNION ALL
+SELECT 'other_id_kind', wanted.name, format_type(a.atttypid, NULL)
+FROM keys
+CROSS JOIN unnest($2::text[], $3::text[], $6::text[]) AS wanted (name, resource_column, kind)
+JOIN pg_attribute a ON a.attrelid = keys.id AND a.attname = wanted.resource_column AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+WHERE coalesce(nullif(t.typbasetype, 0), t.oid)::regtype <> ALL (CASE wanted.kind
+          WHEN 'integer' THEN ARRAY['smallint', 'integer', 'bigint']::regtype[]
+          WHEN 'text' THEN ARRAY['text', 'varchar']::regtype[]
+          ELSE ARRAY['uuid']::regtype[]
+      END)
+UNION ALL
+SELECT 'no_status', r.name, array_to_string($7::text[], ', ')
+FROM routines r
+WHERE cardinality($7::text[]) > 0
+  AND r.proname = 'idempotency_resource_status'
+  AND pg_get_function_sqlbody(r.id) = 'RETURN NULL::text'
 ORDER BY 1, 2, 3

@@ -1,6 +1,7 @@
 //! The transaction of a call from BEGIN to COMMIT, as the engine sees it.
 
 use std::{
+    borrow::Cow,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -8,7 +9,6 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
-use uuid::Uuid;
 
 use super::{in_transaction::InTransaction, lookup::look_up};
 use crate::{
@@ -240,7 +240,7 @@ struct Record<'a> {
     claim: &'a Claim,
     outcome: Columns<'a>,
     retention: f64,
-    resource: Option<(&'a str, Uuid)>,
+    resource: Option<(&'a str, Cow<'a, str>)>,
 }
 
 impl<'a> Record<'a> {
@@ -270,8 +270,8 @@ impl<'a> Record<'a> {
             self.outcome.error.into(),
             self.outcome.metadata.into(),
             self.retention.into(),
-            self.resource.map(|(column, _)| column).into(),
-            self.resource.map(|(_, id)| id).into(),
+            self.resource.as_ref().map(|(column, _)| *column).into(),
+            self.resource.as_ref().map(|(_, id)| &**id).into(),
         ]
     }
 }

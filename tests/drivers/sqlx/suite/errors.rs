@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use scratch_postgres::{PgBouncer, skip};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
-use tonic_idempotency::store::{ClaimOutcome, Store as _, StoreErrorKind};
+use tonic_idempotency::store::{ClaimOutcome, SetupProblem, Store as _, StoreErrorKind, VerifyError};
 use tonic_idempotency_sqlx::SqlxStore;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::harness::{claim, options, patient, pool, pool_through_proxy};
+use crate::harness::{assert_clean, claim, options, patient, pool, pool_through, pool_through_proxy};
 
 async fn kind(options: PgConnectOptions) -> StoreErrorKind {
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
@@ -71,4 +72,22 @@ async fn of_silent_connections_are_not_seen() {
     proxy.silence_connections();
     let claimed = store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers");
     assert!(matches!(claimed, ClaimOutcome::Acquired));
+}
+
+/// Each statement of the check is one of several on its connection, with a transaction that sqlx does not know of.
+#[tokio::test]
+async fn of_the_set_up_are_found_by_verify() {
+    let database = Database::new().await;
+    // These connections log in as a superuser.
+    let found = patient(pool(&database, 1)).verify().await.expect_err("an exempt role");
+    let VerifyError::Problems(problems) = found else { panic!("{found:?}") };
+    assert!(matches!(&problems[..], [SetupProblem::ExemptRole { .. }]), "{problems:?}");
+
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let (bouncer, _) = database.pool_through_bouncer(1).await;
+    let pool = pool_through(&bouncer, 1);
+    patient(pool.clone()).verify().await.expect("nothing is wrong");
+    assert_clean(&pool).await;
 }

@@ -1,0 +1,148 @@
+//! The migrations as SQL.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::store::Schema;
+
+/// The SQL files in `migrations/core/`, in their order, and their names.
+const FILES: [(&str, &str); 6] = [
+    ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
+    ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
+    ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
+    ("transactions", include_str!("../../migrations/core/V4__transactions.sql")),
+    ("recovery", include_str!("../../migrations/core/V5__recovery.sql")),
+    ("rights", include_str!("../../migrations/core/V6__rights.sql")),
+];
+
+/// Runs a file unless the database has it.
+const ONCE: &str = include_str!("once.sql");
+
+/// Returns the migrations with the names of this schema, in their order, for the application's own runner.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// let all = migrations::all(&Schema::default());
+/// assert_eq!((all[0].version(), all[0].name()), (1, "idempotency_keys"));
+/// assert!(all[0].sql().contains("tenant.idempotency_keys"));
+/// assert!(all.iter().map(|migration| migration.version()).eq(1..=all.len() as u32));
+/// ```
+pub fn all(schema: &Schema) -> Vec<Migration> {
+    (1..).zip(FILES).map(|(version, (name, sql))| Migration::new(version, name, sql, schema)).collect()
+}
+
+/// Returns the SQL that validates what the registration of resource types has added, for the application's own runner: run it
+/// in a later transaction than the [registration](crate::store::ResourceType::registration_sql). `register` (feature `postgres`)
+/// does both.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// assert_eq!(migrations::validation_sql(&Schema::default()), "SELECT tenant.idempotency_validate();");
+/// ```
+pub fn validation_sql(schema: &Schema) -> String {
+    schema.apply("SELECT tenant.idempotency_validate();").into_owned()
+}
+
+/// Returns the SQL that grants a role the privileges that the store needs, for the application's own runner. Run it as the owner
+/// of the table, after the migrations, and again after each new migration: it may add functions. A role that has the
+/// privileges changes nothing. `grant` (feature `postgres`) does the same, and says which role it should be.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// let sql = migrations::grant_sql(&Schema::default(), "my_api_role");
+/// assert_eq!(sql, "SELECT tenant.idempotency_grant('my_api_role');");
+/// ```
+pub fn grant_sql(schema: &Schema, role: &str) -> String {
+    format!("{}('{}');", schema.apply("SELECT tenant.idempotency_grant"), role.replace('\'', "''"))
+}
+
+/// A migration of the tables and functions of the store.
+///
+/// A released migration never changes, and its SQL for a schema neither: a runner that keeps checksums accepts it from every
+/// later version of the crate, which adds migrations with higher versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    version: u32,
+    name: &'static str,
+    sql: String,
+}
+
+impl Migration {
+    fn new(version: u32, name: &'static str, sql: &'static str, schema: &Schema) -> Self {
+        let sql = schema.apply(sql);
+        let checksum: String = Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (number, none) = (version.to_string(), schema.apply(ONCE));
+        // The SQL is last: it is not searched.
+        let values = [
+            ("{version}", number.as_str()),
+            ("{name}", name),
+            ("{schema}", schema.name()),
+            ("{checksum}", &checksum),
+            ("{sql}", &sql),
+        ];
+        let once = values.iter().fold(none.into_owned(), |text, (key, value)| text.replace(key, value));
+        Self { version, name, sql: once }
+    }
+
+    /// Returns the number of the migration, from 1.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Returns the name: letters, digits and `_`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the SQL: one statement, which may run in a transaction, and is one if there is none. If the database has the
+    /// migration, it changes and locks nothing.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn odd() -> Schema {
+        Schema::new("another").and_then(|schema| schema.table("keys")).expect("names")
+    }
+
+    /// A name that [`Schema::apply`] does not know would lead into the default schema.
+    #[test]
+    fn name_the_schema_in_no_way_that_cannot_be_changed() {
+        for migration in all(&odd()) {
+            for line in migration.sql().lines().map(|line| line.split("--").next().unwrap_or_default()) {
+                assert!(!line.contains("tenant"), "{}: {line}", migration.name());
+            }
+        }
+    }
+
+    /// Flyway replaces `${…}` in a file, and the other quotes end where their tag is.
+    #[test]
+    fn hold_nothing_that_a_runner_or_a_quote_takes_for_its_own() {
+        for migration in all(&Schema::default()) {
+            assert_eq!(migration.sql().matches("$once$").count(), 2, "{}", migration.name());
+            assert_eq!(migration.sql().matches("$migration$").count(), 2, "{}", migration.name());
+            assert!(!migration.sql().contains("${"), "{}", migration.name());
+            assert!(
+                !migration.sql().contains("{version}") && !migration.sql().contains("{sql}"),
+                "{}",
+                migration.name()
+            );
+        }
+    }
+
+    #[test]
+    fn hold_every_file() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/core");
+        let files = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
+        let mut files: Vec<_> = files.map(|name| name.into_string().expect("a name")).collect();
+        files.sort();
+        let listed = all(&Schema::default());
+        assert_eq!(files, listed.iter().map(|it| format!("V{}__{}.sql", it.version(), it.name())).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,49 @@
+//! Migrations of the table of keys, its row-level security and its functions. A [`Schema`](crate::store::Schema) says their names;
+//! by default the table is `tenant.idempotency_keys`.
+//!
+//! Run them with `run` (feature `postgres`), or with the application's own runner, such as sqlx, refinery, diesel, Flyway or psql:
+//! [`all`] returns their SQL, and the program `tonic-idempotency` writes it as files. Either way, the table
+//! `tenant.idempotency_migrations` records each migration, and one that is recorded changes nothing. So a database may be
+//! migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the tables. They
+//! need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
+//!
+//! Then [register](crate::store::ResourceType::registration_sql) the resource types, if there are any, and
+//! [grant](grant_sql) the API's role what it needs.
+#![cfg_attr(
+    feature = "postgres",
+    doc = r#"
+```no_run
+use tonic_idempotency::{
+    migrations,
+    store::{ResourceType, ResourceTypes, Schema},
+};
+
+# async fn migrate() -> Result<(), Box<dyn std::error::Error>> {
+let (mut owner, connection) = tokio_postgres::connect("host=localhost user=owner", tokio_postgres::NoTls).await?;
+tokio::spawn(connection);
+
+let schema = Schema::default();
+migrations::run(&mut owner, &schema).await?;
+let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
+migrations::register(&mut owner, &schema, &types).await?;
+migrations::grant(&owner, &schema, "my_api_role").await?;
+# Ok(())
+# }
+```
+"#
+)]
+
+#[cfg(feature = "postgres")]
+mod attempts;
+#[cfg(feature = "postgres")]
+mod error;
+mod migration;
+#[cfg(feature = "postgres")]
+mod run;
+
+pub use self::migration::{Migration, all, grant_sql, validation_sql};
+#[cfg(feature = "postgres")]
+pub use self::{
+    error::MigrationError,
+    run::{grant, register, run},
+};

@@ -1,0 +1,133 @@
+//! Migrations, registrations and grants through tokio-postgres.
+
+use tokio_postgres::{Client, error::SqlState, types::Type};
+
+use super::{MigrationError, all, attempts::Attempts, validation_sql};
+use crate::store::{ResourceTypes, Schema};
+
+const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
+const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
+
+/// The number of attempts while other servers are first.
+const ATTEMPTS: u32 = 20;
+
+/// The number of attempts to register types while other transactions lock the tables. Each waits half a second for a
+/// lock, and calls wait behind it.
+const LOCK_ATTEMPTS: u32 = 6;
+
+/// Creates the schema and the table, or brings them up to date. Idempotent: a migration that the database has changes and locks
+/// nothing, whether it was run from here or by the application's own runner. Migrations of a newer version of the crate stay.
+///
+/// Several servers may run it at once, also through PgBouncer. Each migration and its record are one transaction. One server is
+/// first with it; the others wait for its end, and find it done.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses, or if it has one of the migrations with other SQL.
+///
+/// # Cancel safety
+///
+/// Each migration is one transaction. If the future is dropped, some migrations may have run, and the others not.
+pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationError> {
+    for migration in all(schema) {
+        let mut attempts = Attempts::new(ATTEMPTS);
+        while let Err(error) = client.batch_execute(migration.sql()).await {
+            if !(was_first(&error) && attempts.again().await) {
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Registers resource types: adds the column of each to the table, its foreign key, its index, and the check that at most
+/// one such column is set. The tables of the resources have to exist. Registers either all types or none.
+///
+/// A registered type changes nothing and locks nothing. A new type locks the table of keys and the resource's table for a
+/// moment, and waits at most half a second for that, since every call would wait behind it; after six such attempts it
+/// gives up. Then the constraints are validated while calls go on. Types that are no longer listed stay registered.
+///
+/// The index of a new type is built while calls wait. If the table of keys is large, create the columns and the indexes
+/// first: `docs/database.md` has the statements.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses: a table does not exist, two types share a column, or a transaction on one
+/// of the tables does not end.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, either all types are registered or none; their constraints may not be validated yet.
+pub async fn register(client: &mut Client, schema: &Schema, types: &ResourceTypes) -> Result<(), MigrationError> {
+    let mut attempts = Attempts::new(LOCK_ATTEMPTS);
+    loop {
+        match register_once(client, schema, types).await {
+            Err(error) if is_locked(&error) && attempts.again().await => {}
+            ended => return Ok(ended?),
+        }
+    }
+}
+
+async fn register_once(
+    client: &mut Client,
+    schema: &Schema,
+    types: &ResourceTypes,
+) -> Result<(), tokio_postgres::Error> {
+    let register = schema.apply(REGISTER);
+    let transaction = client.transaction().await?;
+    for known in types.iter() {
+        let (name, column, table) = (known.name(), known.column(), known.table());
+        transaction.query_typed(&register, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
+    }
+    transaction.commit().await?;
+    client.query_typed(&validation_sql(schema), &[]).await?;
+    Ok(())
+}
+
+/// Grants a role the privileges that the store needs, and no others. The role is the one that the API logs in as:
+/// neither a superuser nor the owner of the table. Idempotent: a role that has the privileges changes nothing. Several
+/// servers may grant at once.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses, or if row-level security does not apply to the role: it is a superuser, or
+/// has `BYPASSRLS`. The table's owner is only warned of, by the database.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, either all privileges are granted or none.
+pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
+    let grant = schema.apply(GRANT);
+    let mut attempts = Attempts::new(ATTEMPTS);
+    loop {
+        match client.query_typed(&grant, &[(&role, Type::NAME)]).await {
+            Err(error) if was_first(&error) && attempts.again().await => {}
+            ended => return Ok(ended.map(|_| ())?),
+        }
+    }
+}
+
+/// Returns whether the error may mean that another server was first.
+fn was_first(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| {
+        [
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::DUPLICATE_COLUMN,
+            SqlState::DUPLICATE_FUNCTION,
+            SqlState::DUPLICATE_OBJECT,
+            SqlState::DUPLICATE_SCHEMA,
+            SqlState::DUPLICATE_TABLE,
+            SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            // "tuple concurrently updated"
+            SqlState::INTERNAL_ERROR,
+        ]
+        .contains(code)
+    })
+}
+
+/// Returns whether the error means that another transaction holds a lock.
+fn is_locked(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+}

@@ -1,0 +1,33 @@
+//! The holds of transactions on their keys, in the store in memory.
+
+use protobuf_canonical::RequestHashes;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::store::{Claim, ClaimOutcome};
+
+/// The hold of a transaction on its key.
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) token: Uuid,
+    pub(super) procedure: String,
+    pub(super) request: RequestHashes,
+    /// The store would end a transaction that is idle for longer.
+    pub(super) idle_until: Instant,
+    /// The token of the record that the transaction replaces.
+    pub(super) seen: Option<Uuid>,
+}
+
+impl Hold {
+    pub(super) fn is_of_another(&self, claim: &Claim, now: Instant) -> bool {
+        self.token != claim.reservation.token && self.idle_until > now
+    }
+
+    /// Refuses a claim of the same key.
+    pub(super) fn refuse(&self, claim: &Claim, now: Instant) -> ClaimOutcome {
+        match claim.mismatch(&self.procedure, Some(&self.request)) {
+            Some(mismatch) => ClaimOutcome::Mismatch(mismatch),
+            None => ClaimOutcome::InFlight { lease_left: self.idle_until.saturating_duration_since(now) },
+        }
+    }
+}

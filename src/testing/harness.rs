@@ -1,0 +1,300 @@
+//! [`Harness`].
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::Request as HttpRequest;
+use tonic::{IntoRequest, Request, Response, Status, body::Body, codegen::StdError, metadata::AsciiMetadataValue};
+use tower_layer::Layer as _;
+use tower_service::Service;
+use uuid::Uuid;
+
+use super::{
+    Called, HarnessStore, InProcess, Record,
+    probe::{Attempt, Probe},
+};
+use crate::{
+    Caller, IdempotencyKey, IdempotencyLayer, UserId,
+    layer::{BuildError, Descriptors},
+    store::{MemoryStore, Store},
+};
+
+/// A service behind an [`IdempotencyLayer`], in this process, for tests. See the [module](super) for an example.
+///
+/// A call is a call of tonic's own client, through the layer, to the service, in one process: there is no socket, and no
+/// authentication. The layer finds the harness's [caller](Self::as_caller) in the request's extensions, where an
+/// authentication interceptor would put it. The handler runs as it does on a server: the layer spawns it on the test's
+/// runtime.
+///
+/// Clones share the service, the layer, the store and its clock.
+pub struct Harness<S = MemoryStore> {
+    channel: InProcess,
+    layer: IdempotencyLayer,
+    store: HarnessStore<S>,
+    runs: Arc<AtomicUsize>,
+    caller: Option<Caller>,
+}
+
+impl Harness<MemoryStore> {
+    /// Wraps a generated server, or any service that answers gRPC, such as `tonic::service::Routes` or a service of
+    /// `connectrpc`. Protects the procedures that the descriptors opt in, and keeps records in a new [`MemoryStore`] that
+    /// [accepts transactional procedures](MemoryStore::accept_transactions).
+    ///
+    /// # Panics
+    ///
+    /// The layer cannot be built: the panic says why. A layer with settings of its own is for
+    /// [`with_layer`](Self::with_layer).
+    #[track_caller]
+    pub fn new<T, B>(descriptors: impl Into<Descriptors>, service: T) -> Self
+    where
+        T: Service<HttpRequest<Body>, Response = http::Response<B>> + Clone + Send + 'static,
+        T::Error: Into<StdError> + Send + 'static,
+        T::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError>,
+    {
+        let build = |store| -> Result<_, BuildError> { IdempotencyLayer::builder(descriptors).store(store).build() };
+        Self::with_layer(MemoryStore::new().accept_transactions(), build, service)
+    }
+
+    /// Advances the clock of the store, which decides on leases and retentions. Nobody waits for it, and no other clock
+    /// changes: the layer renews leases, and waits, by tokio's clock, which a test can
+    /// [pause](https://docs.rs/tokio/latest/tokio/time/fn.pause.html).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tonic_idempotency::testing::Harness;
+    /// # async fn example(harness: Harness) {
+    /// harness.advance(Duration::from_secs(61)); // the lease of a call that still runs ends, by default
+    /// harness.advance(Duration::from_secs(24 * 3600)); // every record expires, by default
+    /// # }
+    /// ```
+    pub fn advance(&self, by: Duration) {
+        self.store().advance(by);
+        self.layer.forget_replays();
+    }
+}
+
+impl<S: Store> Harness<S> {
+    /// Wraps a service in the layer that `layer` builds on this store: usually the function with which the application builds
+    /// its own. Give it a store of a test's own: a [`MemoryStore`], or a `PostgresStore` on a database of the test.
+    ///
+    /// ```
+    /// # use tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
+    /// use std::time::Duration;
+    /// use tonic_idempotency::{
+    ///     IdempotencyLayer,
+    ///     layer::BuildError,
+    ///     policy::Policies,
+    ///     store::{MemoryStore, Store},
+    ///     testing::Harness,
+    /// };
+    ///
+    /// fn idempotency(store: impl Store) -> Result<IdempotencyLayer, BuildError> {
+    ///     let policies = Policies { retention: Duration::from_secs(3600), ..Policies::default() };
+    ///     # return IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).allow_no_procedures().store(store).policies(policies).build();
+    ///     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).policies(policies).build()
+    /// }
+    ///
+    /// # let orders = tonic::service::Routes::default();
+    /// let harness = Harness::with_layer(MemoryStore::new().accept_transactions(), idempotency, orders);
+    /// # drop(harness);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// `layer` fails: the panic has its error.
+    #[track_caller]
+    pub fn with_layer<T, B, E: fmt::Display>(
+        store: S,
+        layer: impl FnOnce(HarnessStore<S>) -> Result<IdempotencyLayer, E>,
+        service: T,
+    ) -> Self
+    where
+        T: Service<HttpRequest<Body>, Response = http::Response<B>> + Clone + Send + 'static,
+        T::Error: Into<StdError> + Send + 'static,
+        T::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError>,
+    {
+        let store = HarnessStore::new(store);
+        let layer = match layer(store.clone()) {
+            Ok(layer) => layer,
+            Err(error) => panic!("the idempotency layer cannot be built: {error}"),
+        };
+        let runs = Arc::default();
+        let channel = InProcess::new(layer.layer(Probe::new(service, Arc::clone(&runs))));
+        let caller = Some(Caller::new(UserId::new(Uuid::new_v4())));
+        Self { channel, layer, store, runs, caller }
+    }
+
+    /// Returns a harness for the same service whose calls come from this caller: a [`UserId`], or a user
+    /// [in a scope](Caller::in_scope). Defaults to a random user.
+    #[must_use]
+    pub fn as_caller(&self, caller: impl Into<Caller>) -> Self {
+        Self { caller: Some(caller.into()), ..self.clone() }
+    }
+
+    /// Returns a harness for the same service that puts no caller into its calls: they are not authenticated, unless a layer
+    /// around the [channel](Self::channel) does that.
+    #[must_use]
+    pub fn without_caller(&self) -> Self {
+        Self { caller: None, ..self.clone() }
+    }
+
+    /// Returns the caller of the calls, if there is one.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
+    /// Returns the channel for a generated client: `OrderServiceClient::new(harness.channel())`.
+    ///
+    /// It is a tower service. A test can put layers around it, such as its authentication or
+    /// `ConnectLayer`, and send requests of its own.
+    pub fn channel(&self) -> InProcess {
+        self.channel.clone()
+    }
+
+    /// Makes a call with a key. `send` gets the request with the key and the caller, and sends it with a client on the
+    /// harness's [channel](Self::channel). The request may have metadata and extensions of its own.
+    ///
+    /// ```no_run
+    /// # use tonic::{IntoRequest, Response, Status};
+    /// # struct Order; #[derive(Clone)] struct Lamp;
+    /// # struct OrderServiceClient;
+    /// # impl OrderServiceClient {
+    /// #     async fn create_order(&mut self, _: impl IntoRequest<Lamp>) -> Result<Response<Order>, Status> { todo!() }
+    /// # }
+    /// # async fn example(harness: tonic_idempotency::testing::Harness, mut orders: OrderServiceClient, lamp: Lamp) {
+    /// let key = uuid::Uuid::new_v4();
+    /// harness.call(key, lamp, |request| orders.create_order(request)).await.executed_once();
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client has disconnected. The call goes on.
+    #[must_use = "assert how the call ended"]
+    pub async fn call<T, R, A>(
+        &self,
+        key: impl Into<IdempotencyKey>,
+        request: impl IntoRequest<T>,
+        send: impl FnOnce(Request<T>) -> A,
+    ) -> Called<R>
+    where
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        let key = key.into();
+        let mut request = request.into_request();
+        request.metadata_mut().insert(IdempotencyKey::HEADER, header(&key));
+        self.sent(true, request, send).await
+    }
+
+    /// Makes a call without a key. Otherwise as [`call`](Self::call).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the client has disconnected.
+    #[must_use = "assert how the call ended"]
+    pub async fn call_without_key<T, R, A>(
+        &self,
+        request: impl IntoRequest<T>,
+        send: impl FnOnce(Request<T>) -> A,
+    ) -> Called<R>
+    where
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        self.sent(false, request.into_request(), send).await
+    }
+
+    async fn sent<T, R, A>(
+        &self,
+        has_key: bool,
+        mut request: Request<T>,
+        send: impl FnOnce(Request<T>) -> A,
+    ) -> Called<R>
+    where
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
+        let attempt = Attempt::default();
+        request.extensions_mut().insert(attempt.clone());
+        if let Some(caller) = &self.caller {
+            request.extensions_mut().insert(caller.clone());
+        }
+        Called::new(send(request).await, has_key, &attempt, &self.layer)
+    }
+
+    /// Returns how often the handlers of the service have run, in calls with and without a key, of whatever procedure and
+    /// caller.
+    pub fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// Returns the record that the store keeps of this key of the harness's caller, as the next call with the key would find
+    /// it. [`Record::Absent`] if no call of this harness has claimed the key.
+    ///
+    /// It looks as a call would, and may hold the key for a moment if it is free. Other calls with the key should not begin
+    /// meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// The store does not answer: the panic has its error.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the key may stay reserved for as long as the lease of its procedure.
+    pub async fn record(&self, key: impl Into<IdempotencyKey>) -> Record {
+        let key = key.into();
+        let Some(caller) = &self.caller else { return Record::Absent };
+        match self.store.record(caller.owner(), key.id()).await {
+            Ok(record) => record,
+            Err(error) => panic!("the store does not say what it keeps: {error}"),
+        }
+    }
+
+    /// Returns the store, for example to set the status of a resource
+    /// ([`MemoryStore::set_status`]).
+    pub fn store(&self) -> &S {
+        self.store.inner()
+    }
+
+    /// Returns the layer, for example to shut it down.
+    pub fn layer(&self) -> &IdempotencyLayer {
+        &self.layer
+    }
+}
+
+impl<S> Clone for Harness<S> {
+    fn clone(&self) -> Self {
+        Self {
+            channel: self.channel.clone(),
+            layer: self.layer.clone(),
+            store: self.store.clone(),
+            runs: Arc::clone(&self.runs),
+            caller: self.caller.clone(),
+        }
+    }
+}
+
+impl<S> fmt::Debug for Harness<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness").field("layer", &self.layer).field("runs", &self.runs).finish_non_exhaustive()
+    }
+}
+
+/// Returns the value of the header: the UUID, or any other key as a string of RFC 8941.
+fn header(key: &IdempotencyKey) -> AsciiMetadataValue {
+    let text = key.as_str();
+    let value = match Uuid::try_parse(text) {
+        Ok(_) => text.to_owned(),
+        Err(_) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+    };
+    value.try_into().expect("a key consists of visible ASCII characters")
+}

@@ -1,0 +1,1 @@
+//! The migrations of tonic-idempotency, run by other crates. The tests are in `tests`.

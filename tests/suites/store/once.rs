@@ -1,0 +1,150 @@
+//! Each migration is run once, whoever runs it: the crate, or any runner, which sends the SQL and knows nothing of the crate.
+
+use std::error::Error as _;
+
+use tokio::task::JoinSet;
+use tonic_idempotency::{migrations, store::Schema};
+use tonic_idempotency_tests::{API_ROLE, Database, until};
+
+use crate::{
+    migrations::{registered, with_tables, works},
+    registration::versions,
+};
+
+#[tokio::test]
+async fn change_nothing_after_another_runner_has_run_them() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    for migration in migrations::all(&Schema::default()) {
+        owner.batch_execute(migration.sql()).await.expect("a migration");
+    }
+    let before = versions(&owner).await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    assert_eq!(versions(&owner).await, before);
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    works(&database).await;
+}
+
+#[tokio::test]
+async fn change_nothing_by_another_runner_after_the_crate_has_run_them() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    let before = versions(&owner).await;
+    // Nothing waits for a lock, either.
+    let mut writer = database.owner().await;
+    let locks = writer.transaction().await.expect("a transaction");
+    locks
+        .batch_execute(
+            "LOCK TABLE tenant.idempotency_keys, tenant.idempotency_migrations IN SHARE ROW EXCLUSIVE MODE;
+             SELECT pg_advisory_xact_lock(7594306392365691953)",
+        )
+        .await
+        .expect("the locks");
+    owner.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+    for migration in migrations::all(&Schema::default()) {
+        owner.batch_execute(migration.sql()).await.expect("a migration");
+    }
+    locks.rollback().await.expect("the locks go");
+    assert_eq!(versions(&owner).await, before);
+}
+
+/// The one that waits has looked for the schema before it was there.
+#[tokio::test]
+async fn wait_for_a_server_that_runs_them_and_find_them_done() {
+    let database = Database::empty().await;
+    let (mut one, other, observer) = (database.owner().await, database.owner().await, database.owner().await);
+    let all = migrations::all(&Schema::default());
+    let first = one.transaction().await.expect("a transaction");
+    for migration in &all {
+        first.batch_execute(migration.sql()).await.expect("a migration");
+    }
+    let second = tokio::spawn(async move {
+        for migration in migrations::all(&Schema::default()) {
+            other.batch_execute(migration.sql()).await?;
+        }
+        Ok::<_, tokio_postgres::Error>(())
+    });
+    until("the second waits for the first", async || {
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+        observer.query_one(waits, &[]).await.expect("the locks").get::<_, bool>(0)
+    })
+    .await;
+    first.commit().await.expect("the commit");
+    let before = versions(&observer).await;
+    second.await.expect("no panic").expect("the migrations are done");
+    assert_eq!(versions(&observer).await, before);
+}
+
+/// An older migration would undo what a newer one has made.
+#[tokio::test]
+async fn leave_what_was_made_since() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    let newer = "CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer LANGUAGE sql AS 'SELECT 999';
+                 INSERT INTO tenant.idempotency_migrations (version, name, checksum) VALUES (999, 'newer', '')";
+    owner.batch_execute(newer).await.expect("a newer version");
+    let before = versions(&owner).await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    assert_eq!(versions(&owner).await, before);
+}
+
+#[tokio::test]
+async fn are_refused_if_the_database_has_them_with_other_sql() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    let before = versions(&owner).await;
+    let renamed = Schema::default().table("operations").expect("a name");
+    let error = migrations::run(&mut owner, &renamed).await.expect_err("the table has another name");
+    let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
+    let error = error.and_then(tokio_postgres::Error::as_db_error).expect("the database refuses");
+    assert_eq!(error.message(), "migration 1 of tonic-idempotency, idempotency_keys, was run with other SQL");
+    assert_eq!(versions(&owner).await, before);
+}
+
+/// A failed migration leaves nothing, and is run again.
+#[tokio::test]
+async fn leave_nothing_if_they_fail() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    owner
+        .batch_execute("CREATE SCHEMA tenant; CREATE VIEW tenant.idempotency_keys AS SELECT 1 AS one")
+        .await
+        .expect("a view");
+    migrations::run(&mut owner, &Schema::default()).await.expect_err("a view is in the way");
+    let made = "SELECT to_regclass('tenant.idempotency_migrations') IS NULL, current_setting('search_path')";
+    let row = owner.query_one(made, &[]).await.expect("the catalogue");
+    assert_eq!((row.get(0), row.get(1)), (true, "\"$user\", public"));
+    owner.batch_execute("DROP VIEW tenant.idempotency_keys").await.expect("it goes");
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    works(&database).await;
+}
+
+/// Each does everything that a server does at its start.
+#[tokio::test]
+async fn run_register_and_grant_at_six_servers_at_once() {
+    let (database, types) = with_tables().await;
+    let mut servers = JoinSet::new();
+    for _ in 0..6 {
+        let (mut client, types) = (database.owner().await, types.clone());
+        servers.spawn(async move {
+            let schema = Schema::default();
+            migrations::run(&mut client, &schema).await.expect("the migrations run");
+            migrations::register(&mut client, &schema, &types).await.expect("the registration");
+            migrations::grant(&client, &schema, API_ROLE).await.expect("the grant");
+        });
+    }
+    servers.join_all().await;
+    let mut owner = database.owner().await;
+    let before = versions(&owner).await;
+    assert_eq!(registered(&owner).await, ["invoice", "refund"]);
+    works(&database).await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    assert_eq!(versions(&owner).await, before, "a seventh changes nothing");
+}

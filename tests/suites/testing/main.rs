@@ -1,0 +1,13 @@
+//! The feature `testing`: a store in memory for transactional procedures, and the harness for tests of a service.
+
+mod assertions;
+mod callers;
+mod clock;
+mod connect;
+mod harness;
+mod in_memory;
+mod orders;
+mod page;
+mod postgres;
+mod records;
+mod without_layer;
