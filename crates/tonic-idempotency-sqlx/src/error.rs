@@ -16,8 +16,8 @@ use crate::TransactionError;
 /// The SQLSTATEs of a prepared statement whose function was replaced, and of one that the server has forgotten.
 const STALE: [&str; 2] = ["0A000", "26000"];
 
-/// The SQLSTATE of a statement in a transaction that has failed.
-const FAILED: &str = "25P02";
+/// The SQLSTATE of BEGIN in an open transaction.
+const OPEN_TRANSACTION: &str = "25001";
 
 pub(crate) fn driver_error(error: Error) -> DriverError {
     match &error {
@@ -29,9 +29,9 @@ pub(crate) fn driver_error(error: Error) -> DriverError {
             }
             None => DriverError::unanswered(error),
         },
-        // BEGIN succeeded, and no transaction is open.
-        Error::BeginFailed => {
-            DriverError::answered(FAILED, "the connection came with a failed transaction", false, error)
+        // sqlx counts a transaction that is open already; or BEGIN succeeded, and none is open.
+        Error::BeginFailed | Error::InvalidSavePointStatement => {
+            DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, error)
         }
         Error::Io(_) | Error::Protocol(_) | Error::Tls(_) | Error::WorkerCrashed => DriverError::lost(error),
         _ => DriverError::unanswered(error),

@@ -270,3 +270,43 @@ async fn are_closed_outside_of_a_runtime() {
     drop(pool.acquire().await.expect("a new connection"));
     assert_clean(&pool).await;
 }
+
+/// By the application, which sqlx knows of or not.
+#[tokio::test]
+async fn that_come_with_an_open_transaction_are_replaced() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call| async move { call.insert().await }).await;
+    for left in [Left::Open("BEGIN; SELECT 1"), Left::Open("BEGIN; SELECT 1 / 0"), Left::Counted] {
+        for key in [Some(Uuid::new_v4()), None] {
+            leave(&pool, left).await;
+            service.with_key(key).create("shop").await.expect("a call");
+            assert_clean(&pool).await;
+        }
+        leave(&pool, left).await;
+        let claimed = patient(pool.clone()).claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await;
+        assert!(matches!(claimed, Ok(ClaimOutcome::Acquired)), "{claimed:?}");
+        assert_clean(&pool).await;
+    }
+    assert_eq!(rows(&owner).await, [6, 6, 6]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Open(&'static str),
+    Counted,
+}
+
+/// Leaves a transaction open on the connection of the pool.
+async fn leave(pool: &sqlx::PgPool, left: Left) {
+    let mut connection = pool.acquire().await.expect("a connection");
+    match left {
+        Left::Open(begin) => drop(connection.execute(sqlx::raw_sql(begin)).await),
+        Left::Counted => std::mem::forget(sqlx::Connection::begin(&mut *connection).await.expect("a transaction")),
+    }
+    // With a query, whoever began it: an empty transaction is the next one's.
+    let _ = connection.execute("SELECT 1").await;
+    drop(connection);
+    all_are_back(pool).await;
+}
