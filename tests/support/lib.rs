@@ -13,11 +13,9 @@ pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// Compiles the code of the README and of the documents.
+/// Compiles the code of the documents. `drivers/sqlx` compiles that of the README.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../README.md")]
-    mod readme {}
     #[doc = include_str!("../../docs/by-id.md")]
     mod by_id {}
     #[doc = include_str!("../../docs/callers.md")]

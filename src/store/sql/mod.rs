@@ -7,6 +7,7 @@ mod connection;
 pub mod driver;
 mod fault;
 mod operation;
+mod owned;
 mod permits;
 mod progress;
 mod query;

@@ -1,15 +1,12 @@
 //! [`OwnedTransaction`].
 
-use std::{fmt, ops::Deref};
-
 use deadpool_postgres::Pool;
-use http::Extensions;
 
 use super::Transaction;
-use crate::store::{
-    CallSession, PostgresStore, ResourceTypes, Store as _, StoreError, StoreErrorKind, StoreTransaction,
-    TransactionOptions,
-};
+use crate::store::{CallSession, Deadpool, StoreError, driver::Owned};
+
+/// A transaction that its owner commits. Dropping it rolls back.
+pub type OwnedTransaction = Owned<Transaction>;
 
 impl Transaction {
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
@@ -48,62 +45,6 @@ impl Transaction {
     ///
     /// As [`begin`](Self::begin).
     pub async fn begin_for(pool: &Pool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        let store = PostgresStore::new(pool.clone(), ResourceTypes::none()).transaction_pool(pool.clone());
-        let open = store.begin_without_key(None, session, TransactionOptions::default()).await?;
-        let mut extensions = Extensions::new();
-        open.hand_out(&mut extensions);
-        let transaction =
-            Self::from_extensions(&extensions).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
-        Ok(OwnedTransaction { transaction, open })
-    }
-}
-
-/// A transaction that its owner commits. Dropping it rolls back.
-pub struct OwnedTransaction {
-    transaction: Transaction,
-    open: Box<dyn StoreTransaction>,
-}
-
-impl OwnedTransaction {
-    /// Puts a handle of the transaction into the extensions of a request, where the handler finds it.
-    pub fn hand_out(&self, extensions: &mut Extensions) {
-        self.open.hand_out(extensions);
-    }
-
-    /// Invalidates all handles, and commits.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreErrorKind::Conflict`] if the transaction has lost against another one: it may succeed if it is tried again.
-    /// [`StoreErrorKind::Interrupted`] if the answer was lost: it is not known whether it was committed. After any other error
-    /// nothing was committed.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the transaction may have been committed or not.
-    pub async fn commit(self) -> Result<(), StoreError> {
-        if self.open.is_in_conflict(None) {
-            return Err(StoreErrorKind::Conflict.into());
-        }
-        self.open.commit(None).await.map(drop)
-    }
-
-    /// Invalidates all handles, and rolls back.
-    pub async fn roll_back(self) {
-        self.open.roll_back().await;
-    }
-}
-
-impl Deref for OwnedTransaction {
-    type Target = Transaction;
-
-    fn deref(&self) -> &Transaction {
-        &self.transaction
-    }
-}
-
-impl fmt::Debug for OwnedTransaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedTransaction").field("transaction", &self.transaction).finish_non_exhaustive()
+        Owned::begin(Deadpool::from(pool.clone()), session, Self::from_extensions).await
     }
 }

@@ -37,7 +37,9 @@ pub trait Connection: Send + Sync + Sized + 'static {
     fn query(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Vec<Self::Row>, DriverError>> + Send;
 
     /// Begins a transaction with this SQL, runs its first statement, whose rows are returned, and sets a savepoint if there is
-    /// SQL for one. The first statement's column `pid`, an integer, is the server process, for a driver that cancels by it. By default one after the other; a driver that can send them together saves round trips.
+    /// SQL for one. The first statement's columns `pid`, an integer, and `begun`, a double, are the server process and the
+    /// beginning of the transaction in seconds, for a driver that cancels by them. By default one after the
+    /// other; a driver that can send them together saves round trips.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! [`Exclusive`].
 
 use std::{
-    error::Error as _,
+    error::Error,
     fmt,
     ops::{Deref, DerefMut},
     sync::{
@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Driver, DriverError, InTransaction, Session};
+use super::{Driver, InTransaction, Session};
 use crate::store::TransactionErrorKind;
 
 /// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
@@ -60,10 +60,10 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
         }
     }
 
-    /// Notes that a statement has lost against another transaction, if this error says so: the call is rolled back, and the
-    /// client is told to retry, whatever the handler answers.
-    pub fn note(&self, error: &DriverError) {
-        if error.is_conflict() {
+    /// Notes that a statement has lost against another transaction, if this error says so ([`Driver::is_conflict`]): the
+    /// call is rolled back, and the client is told to retry, whatever the handler answers.
+    pub fn note(&self, error: &(dyn Error + 'static)) {
+        if D::is_conflict(error) {
             self.in_conflict.store(true, Ordering::Relaxed);
         }
     }

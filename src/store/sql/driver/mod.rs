@@ -29,4 +29,4 @@ pub use self::{
     value::Value,
 };
 pub(super) use self::{error::class, value::FromValue};
-pub use super::transaction::InTransaction;
+pub use super::{owned::Owned, transaction::InTransaction};

@@ -1,0 +1,259 @@
+//! [`SqlxConnection`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use sqlx::{AssertSqlSafe, Connection as _, Database, PgConnection, Postgres, SqlSafeStr as _, pool::PoolConnection};
+use sqlx_core::transaction::TransactionManager as _;
+use tokio::{runtime::Handle, time::timeout};
+use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
+use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
+
+use crate::{
+    driver::Sqlx,
+    error::{driver_error, is_stale},
+    literal::with_literals,
+    row::SqlxRow,
+    statement::bound,
+};
+
+type Manager = <Postgres as Database>::TransactionManager;
+
+/// The longest time that the cancellation of a statement may take.
+const CANCELLATION: Duration = Duration::from_secs(5);
+
+/// How long a rollback waits for a statement that was given up, before it has the server cancel it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The longest time that the return to the pool may take, which asks whether the connection lives.
+const RETURN: Duration = Duration::from_secs(5);
+
+/// A connection of [`Sqlx`].
+pub struct SqlxConnection {
+    /// `None` once it is closed or given back.
+    connection: Option<PoolConnection<Postgres>>,
+    driver: Sqlx,
+    /// Where it is given back: the pool needs a runtime for that.
+    runtime: Handle,
+    begun: Option<Begun>,
+    is_lost: bool,
+    /// Whether it must not be used again.
+    is_spoilt: bool,
+}
+
+/// A transaction, as other connections see it.
+struct Begun {
+    /// The server process.
+    pid: i32,
+    /// When it began, in seconds.
+    time: f64,
+}
+
+impl SqlxConnection {
+    /// Inside of a runtime.
+    pub(crate) fn new(connection: PoolConnection<Postgres>, driver: &Sqlx) -> Self {
+        Self {
+            connection: Some(connection),
+            driver: driver.clone(),
+            runtime: Handle::current(),
+            begun: None,
+            is_lost: false,
+            is_spoilt: false,
+        }
+    }
+
+    /// Executes statements by the protocol of simple queries.
+    async fn send(&mut self, sql: &str) -> Result<(), DriverError> {
+        let sent = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **self).await;
+        sent.map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Sends what sqlx has queued, and waits for all answers. The error of a statement that was given up comes out of the next one:
+    /// it is dropped here.
+    async fn settle(&mut self) -> Result<(), DriverError> {
+        loop {
+            match self.ping().await.map_err(|error| self.failed(error)) {
+                Err(error) if error.code().is_some() && !error.is_connection_lost() => {}
+                settled => return settled,
+            }
+        }
+    }
+
+    /// Rolls back, whatever sqlx knows of the transaction, in one round trip if it does.
+    async fn rolled_back(&mut self) -> Result<(), DriverError> {
+        // sqlx sends these with the next statement, and does not know of a transaction whose BEGIN was given up.
+        let depth = self.depth();
+        for _ in 0..depth {
+            Manager::start_rollback(self);
+        }
+        self.settle().await?;
+        if depth > 0 { Ok(()) } else { self.send("ROLLBACK").await }
+    }
+
+    /// Runs a statement with its parameters. Without a cache of statements, only inside of a transaction.
+    async fn run(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
+        let rows = bound(statement, self.driver.has_statement_cache()).fetch_all(&mut **self).await;
+        self.read(rows)
+    }
+
+    /// Runs a statement with literals. Neither they nor the statement are logged.
+    async fn run_with_literals(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
+        let text = with_literals(statement).map_err(DriverError::unanswered)?;
+        let query = sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(&mut **self);
+        let rows = query.with_subscriber(NoSubscriber::new()).await;
+        self.read(rows)
+    }
+
+    fn read(&mut self, rows: Result<Vec<sqlx::postgres::PgRow>, sqlx::Error>) -> Result<Vec<SqlxRow>, DriverError> {
+        let rows = rows.and_then(|rows| rows.into_iter().map(SqlxRow::new).collect());
+        rows.map_err(|error| self.failed(error))
+    }
+
+    /// Notes what an error says about the connection.
+    fn failed(&mut self, error: sqlx::Error) -> DriverError {
+        let error = driver_error(error);
+        self.is_lost |= error.is_connection_lost();
+        self.is_spoilt |= is_stale(&error);
+        error
+    }
+
+    /// Asks the server, on a connection of its own, to cancel the statement of the transaction. Behind a pooler, the server process
+    /// may have another client's transaction by now, which began at another time.
+    async fn cancel_on_another(&self, Begun { pid, time }: &Begun) -> Result<(), sqlx::Error> {
+        let mut other = PgConnection::connect_with(&self.driver.pool().connect_options()).await?;
+        let cancel = format!(
+            "SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.pg_stat_activity
+             WHERE pid = {pid} AND pg_catalog.date_part('epoch', xact_start) = '{time}'::pg_catalog.float8"
+        );
+        sqlx::raw_sql(AssertSqlSafe(cancel)).execute(&mut other).await?;
+        other.close().await
+    }
+
+    /// How many transactions and savepoints of sqlx are open.
+    fn depth(&self) -> usize {
+        Manager::get_transaction_depth(self)
+    }
+}
+
+impl Connection for SqlxConnection {
+    type Row = SqlxRow;
+
+    async fn execute(&mut self, sql: &str) -> Result<(), DriverError> {
+        if sql.is_empty() {
+            // The store waits for the answers of what it has given up.
+            self.settle().await?;
+        }
+        self.send(sql).await
+    }
+
+    async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
+        if self.driver.has_statement_cache() || self.depth() > 0 {
+            self.run(statement).await
+        } else {
+            self.run_with_literals(statement).await
+        }
+    }
+
+    async fn begin(
+        &mut self,
+        begin: &str,
+        first: Statement<'_>,
+        savepoint: Option<&str>,
+    ) -> Result<Vec<SqlxRow>, DriverError> {
+        // So that sqlx knows of the transaction, and a handler's `begin` sets a savepoint.
+        let begun = Manager::begin(self, Some(AssertSqlSafe(begin.to_owned()).into_sql_str())).await;
+        begun.map_err(|error| self.failed(error))?;
+        let rows = self.run(first).await?;
+        self.begun = rows.first().and_then(Begun::read);
+        if let Some(savepoint) = savepoint {
+            self.send(savepoint).await?;
+        }
+        Ok(rows)
+    }
+
+    async fn commit(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
+        if let Some(roll_back) = roll_back {
+            self.send(roll_back).await?;
+        }
+        match record {
+            Some(record) => drop(self.run(record).await?),
+            None => self.send("SELECT 1").await?,
+        }
+        if self.depth() == 1 {
+            return Manager::commit(self).await.map_err(|error| self.failed(error));
+        }
+        // The handler has kept a savepoint of sqlx from being dropped, or has ended the transaction itself.
+        self.is_spoilt = true;
+        self.send("COMMIT").await
+    }
+
+    /// A statement that was given up is cancelled if it does not end soon.
+    async fn roll_back(&mut self) -> Result<(), DriverError> {
+        if let Ok(rolled_back) = timeout(PATIENCE, self.rolled_back()).await {
+            return rolled_back;
+        }
+        self.cancel().await;
+        self.rolled_back().await
+    }
+
+    async fn cancel(&self) {
+        let Some(begun) = &self.begun else { return };
+        if let Ok(Err(error)) = timeout(CANCELLATION, self.cancel_on_another(begun)).await {
+            tracing::debug!(%error, "a statement cannot be cancelled");
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_lost
+    }
+
+    fn close(mut self) {
+        self.is_spoilt = true;
+    }
+}
+
+impl Begun {
+    fn read(row: &SqlxRow) -> Option<Self> {
+        match (row.value("pid").ok()?, row.value("begun").ok()?) {
+            (Value::Int(Some(pid)), Value::Double(Some(time))) => Some(Self { pid, time }),
+            _ => None,
+        }
+    }
+}
+
+impl Deref for SqlxConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.connection.as_ref().expect("only `drop` takes it out")
+    }
+}
+
+impl DerefMut for SqlxConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.connection.as_mut().expect("only `drop` takes it out")
+    }
+}
+
+impl Drop for SqlxConnection {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        // The pool spawns a task, here or when it is dropped.
+        let _entered = self.runtime.enter();
+        if self.is_spoilt || self.is_lost {
+            drop(connection.detach());
+        } else {
+            // If it is dropped with the runtime, the connection is closed.
+            drop(tokio::spawn(timeout(RETURN, connection.return_to_pool())));
+        }
+    }
+}
+
+impl fmt::Debug for SqlxConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlxConnection").finish_non_exhaustive()
+    }
+}

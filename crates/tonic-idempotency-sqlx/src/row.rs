@@ -1,0 +1,56 @@
+//! [`SqlxRow`].
+
+use std::error::Error;
+
+use sqlx::{
+    Column as _, Row as _, TypeInfo as _, ValueRef as _,
+    postgres::{PgRow, PgValueFormat},
+};
+use tonic_idempotency::store::driver::{Row, Value};
+
+/// A row of an answer.
+pub struct SqlxRow {
+    row: PgRow,
+    /// The values of `bytea` columns that came as text, and their columns.
+    bytes: Vec<(usize, Vec<u8>)>,
+}
+
+impl SqlxRow {
+    pub(crate) fn new(row: PgRow) -> Result<Self, sqlx::Error> {
+        let mut bytes = Vec::new();
+        for column in row.columns() {
+            let value = row.try_get_raw(column.ordinal())?;
+            if value.format() == PgValueFormat::Text && column.type_info().name() == "BYTEA" && !value.is_null() {
+                bytes.push((column.ordinal(), row.try_get(column.ordinal())?));
+            }
+        }
+        Ok(Self { row, bytes })
+    }
+}
+
+impl Row for SqlxRow {
+    fn value(&self, column: &str) -> Result<Value<'_>, Box<dyn Error + Send + Sync>> {
+        let described = self.row.try_column(column)?;
+        let index = described.ordinal();
+        if let Some((_, bytes)) = self.bytes.iter().find(|(column, _)| *column == index) {
+            return Ok(Value::Bytes(Some(bytes)));
+        }
+        Ok(match described.type_info().name() {
+            "BOOL" => Value::Bool(self.row.try_get(index)?),
+            "BYTEA" => Value::Bytes(self.row.try_get(index)?),
+            "FLOAT8" => Value::Double(self.row.try_get(index)?),
+            "INT4" => Value::Int(self.row.try_get(index)?),
+            "INT8" => Value::BigInt(self.row.try_get(index)?),
+            "TEXT" => Value::Text(self.row.try_get(index)?),
+            "UUID" => Value::Uuid(self.row.try_get(index)?),
+            other => return Err(format!("the column {column} has the type {other}").into()),
+        })
+    }
+}
+
+/// Omits the values: they are keys and responses.
+impl std::fmt::Debug for SqlxRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqlxRow").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! [`TransactionConnection`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use sqlx::PgConnection;
+use tonic_idempotency::store::driver::Guard;
+
+use crate::driver::Sqlx;
+
+/// The connection of a [`Transaction`](crate::Transaction), which is a [`PgConnection`] by `&mut *connection`. Drop it before the
+/// handler answers, as a local variable is: the layer cannot commit as long as it lives, and refuses the call.
+///
+/// `connection.begin()` sets a savepoint, and its transactions nest.
+pub struct TransactionConnection {
+    guard: Guard<Sqlx>,
+}
+
+impl TransactionConnection {
+    pub(super) fn new(guard: Guard<Sqlx>) -> Self {
+        Self { guard }
+    }
+}
+
+impl Deref for TransactionConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.guard
+    }
+}
+
+impl DerefMut for TransactionConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.guard
+    }
+}
+
+impl AsMut<PgConnection> for TransactionConnection {
+    fn as_mut(&mut self) -> &mut PgConnection {
+        self
+    }
+}
+
+impl fmt::Debug for TransactionConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionConnection").finish_non_exhaustive()
+    }
+}

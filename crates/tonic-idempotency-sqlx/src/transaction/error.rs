@@ -1,0 +1,72 @@
+//! [`TransactionError`].
+
+use std::sync::Arc;
+
+use tonic::Status;
+use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
+
+use crate::error::driver_error;
+
+/// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
+///
+/// It is made from an [`sqlx::Error`] by `?`, and turns into a [`Status`] by `?`, by the table of [`TransactionErrorKind`]: the client
+/// learns nothing about the database. A handler can answer with a better status if it looks at the error first, for a violated
+/// constraint, say:
+///
+/// ```
+/// use tonic::Status;
+/// use tonic_idempotency_sqlx::TransactionError;
+///
+/// fn explained(error: TransactionError) -> Status {
+///     match error.code() {
+///         Some("23505") => Status::already_exists("the name is taken"),
+///         _ => error.into(),
+///     }
+/// }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct TransactionError {
+    kind: TransactionErrorKind,
+    source: Option<DriverError>,
+}
+
+impl TransactionError {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> TransactionErrorKind {
+        self.kind
+    }
+
+    /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server.
+    pub fn code(&self) -> Option<&str> {
+        self.source.as_ref()?.code()
+    }
+
+    /// Returns the error of sqlx; `None` if there was no statement.
+    pub fn as_sqlx_error(&self) -> Option<&sqlx::Error> {
+        self.source.as_ref()?.downcast_ref()
+    }
+}
+
+impl From<TransactionErrorKind> for TransactionError {
+    fn from(kind: TransactionErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl From<sqlx::Error> for TransactionError {
+    fn from(error: sqlx::Error) -> Self {
+        let error = driver_error(error);
+        Self { kind: TransactionErrorKind::from(&error), source: Some(error) }
+    }
+}
+
+impl From<TransactionError> for Status {
+    fn from(error: TransactionError) -> Self {
+        let cause = error.source.as_ref().map(tracing::field::display);
+        tracing::warn!(%error, cause, "a statement of a transactional handler failed");
+        let mut status = error.kind.status();
+        status.set_source(Arc::new(error));
+        status
+    }
+}

@@ -1,0 +1,88 @@
+//! [`Owned`].
+
+use std::{error::Error, fmt, ops::Deref};
+
+use http::Extensions;
+
+use super::{SqlStore, driver::Driver};
+use crate::store::{
+    CallSession, ResourceTypes, Store as _, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
+};
+
+/// A transaction that its owner commits. Dropping it rolls back.
+///
+/// `T` is the handle that handlers find in the extensions of their requests.
+pub struct Owned<T> {
+    handle: T,
+    open: Box<dyn StoreTransaction>,
+}
+
+impl<T> Owned<T> {
+    /// Begins a transaction without a key, for the authors of drivers. `handle` finds the handle in extensions.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the database cannot be asked, or refuses. Nothing was done then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no transaction is left open.
+    pub async fn begin<D, E>(
+        driver: D,
+        session: &CallSession,
+        handle: impl FnOnce(&Extensions) -> Result<T, E>,
+    ) -> Result<Self, StoreError>
+    where
+        D: Driver,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let store = SqlStore::<D>::new(driver.clone(), ResourceTypes::none()).transaction_pool(driver);
+        let open = store.begin_without_key(None, session, TransactionOptions::default()).await?;
+        let mut extensions = Extensions::new();
+        open.hand_out(&mut extensions);
+        let handle = handle(&extensions).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
+        Ok(Self { handle, open })
+    }
+
+    /// Puts a handle of the transaction into the extensions of a request, where the handler finds it.
+    pub fn hand_out(&self, extensions: &mut Extensions) {
+        self.open.hand_out(extensions);
+    }
+
+    /// Invalidates all handles, and commits.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Conflict`] if the transaction has lost against another one: it may succeed if it is tried again.
+    /// [`StoreErrorKind::Interrupted`] if the answer was lost: it is not known whether it was committed. After any other error
+    /// nothing was committed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the transaction may have been committed or not.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        if self.open.is_in_conflict(None) {
+            return Err(StoreErrorKind::Conflict.into());
+        }
+        self.open.commit(None).await.map(drop)
+    }
+
+    /// Invalidates all handles, and rolls back.
+    pub async fn roll_back(self) {
+        self.open.roll_back().await;
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.handle
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owned").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! Compiles the code of the documents. The tests are in `suite`.
+
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    mod first_page {}
+    #[doc = include_str!("../../../crates/tonic-idempotency-sqlx/README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/drivers.md")]
+    mod drivers {}
+}

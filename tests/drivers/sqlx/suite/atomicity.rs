@@ -1,0 +1,150 @@
+//! A call takes effect completely, or not at all.
+
+use sqlx::Executor as _;
+use tonic::{Code, Status};
+use tonic_idempotency::{policy::ProcedureBuilder, rejection::Reason};
+use tonic_idempotency_tests::Database;
+
+use crate::harness::{Call, Service, all_have_ended, pool, reason, rows};
+
+#[tokio::test]
+async fn a_call_that_succeeds_leaves_its_rows_and_its_record() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool(&database, 2), |call: Call| async move { call.insert().await }).await;
+
+    let first = service.create("shop").await.expect("the first call");
+    assert_eq!((first.status.as_deref(), first.replayed), (Some("processing"), false));
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.status.as_deref(), replay.replayed, replay.project), (Some("processing"), true, first.project));
+
+    assert_eq!((service.runs(), rows(&owner).await), (1, [1, 1, 1]));
+    let record = "SELECT project_id, user_id, response_bytes IS NOT NULL FROM tenant.idempotency_keys";
+    let record = owner.query_one(record, &[]).await.expect("the record");
+    assert_eq!((record.get(0), Some(record.get(1)), record.get(2)), (first.project, service.user, true));
+    all_have_ended(&owner).await;
+}
+
+#[tokio::test]
+async fn a_call_that_fails_or_panics_leaves_nothing() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+        call.insert().await?;
+        match call.name.as_str() {
+            "panic" => panic!("as it was told"),
+            _ => Err(Status::not_found("not now")),
+        }
+    })
+    .await;
+    for (name, code, runs) in [("shop", Code::NotFound, 1), ("shop", Code::NotFound, 2), ("panic", Code::Internal, 3)] {
+        assert_eq!(service.create(name).await.expect_err("the handler fails").code(), code);
+        all_have_ended(&owner).await;
+        assert_eq!((service.runs(), rows(&owner).await), (runs, [0, 0, 0]));
+    }
+}
+
+/// PostgreSQL answers COMMIT with success after a failed statement, but rolls back.
+#[tokio::test]
+async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+        let project = call.insert().await?;
+        call.connection().await?.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        Ok(project)
+    })
+    .await;
+    for key in [service.key, None] {
+        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+}
+
+/// The statement's error comes out of the next one, which is the record.
+#[tokio::test]
+async fn a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_succeed() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+        let project = call.insert().await?;
+        let mut connection = call.connection().await?;
+        let failing = connection.execute("SELECT 1 / (random() * 0)::int FROM pg_sleep(0.1)");
+        assert!(futures_util::FutureExt::now_or_never(failing).is_none(), "it has an answer to wait for");
+        Ok(project)
+    })
+    .await;
+    assert_eq!(reason(service.create("shop").await), Reason::NotCommitted);
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+}
+
+/// A constraint that is checked at COMMIT fails after the record was written.
+#[tokio::test]
+async fn a_commit_that_is_refused_leaves_nothing() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE FUNCTION tenant.refuse() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'refused at commit'; END $$;
+             CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON tenant.projects DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW WHEN (NEW.name = 'refused') EXECUTE FUNCTION tenant.refuse();",
+        )
+        .await
+        .expect("the trigger");
+    let service = Service::new(&database, pool(&database, 1), |call: Call| async move { call.insert().await }).await;
+    assert_eq!(reason(service.create("refused").await), Reason::NotCommitted);
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    // The only connection is clean, and the key is free.
+    service.create("shop").await.expect("a call");
+    assert_eq!(rows(&owner).await, [1, 1, 1]);
+}
+
+/// A handler that ends the transaction itself would leave its rows without a record.
+#[tokio::test]
+async fn a_handler_that_ends_the_transaction_does_not_succeed() {
+    for (end, left) in [("COMMIT", 1), ("ROLLBACK", 0), ("COMMIT; BEGIN", 1), ("ROLLBACK; BEGIN", 0)] {
+        let database = Database::new().await;
+        let owner = database.owner().await;
+        let pool = pool(&database, 1);
+        let service = Service::new(&database, pool.clone(), move |call: Call| async move {
+            let project = call.insert().await?;
+            call.connection().await?.execute(sqlx::raw_sql(end)).await.expect("it ends");
+            Ok(project)
+        })
+        .await;
+        let refused = service.create("shop").await;
+        assert_eq!(refused.as_ref().map_err(Status::code).expect_err(end), Code::Internal);
+        assert_eq!(reason(refused), Reason::NotCommitted, "{end}");
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [left, left, 0], "{end}");
+        crate::harness::assert_clean(&pool).await;
+    }
+}
+
+#[tokio::test]
+async fn a_final_error_leaves_its_record_and_nothing_else_even_after_a_failed_statement() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let service = Service::with(&database, pool(&database, 2), describe, |call: Call| async move {
+        call.insert().await?;
+        call.connection().await?.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        Err(match call.name.as_str() {
+            "final" => Status::failed_precondition("never"),
+            _ => Status::not_found("not now"),
+        })
+    })
+    .await;
+    assert_eq!(service.create("passing").await.expect_err("it fails").code(), Code::NotFound);
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    for _ in 0..2 {
+        let status = service.create("final").await.expect_err("it fails");
+        assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "never"));
+        assert_eq!((rows(&owner).await, service.runs()), ([0, 0, 1], 2));
+    }
+    all_have_ended(&owner).await;
+}

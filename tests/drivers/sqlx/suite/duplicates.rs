@@ -1,0 +1,63 @@
+//! Concurrent calls with one key.
+
+use std::sync::Arc;
+
+use tokio::{sync::Semaphore, task::JoinSet};
+use tonic::Code;
+use tonic_idempotency::rejection::Reason;
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::harness::{Call, Service, all_have_ended, pool, reason, rows};
+
+#[tokio::test]
+async fn a_duplicate_is_refused_at_once_while_the_first_runs() {
+    let database = Database::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let service = Service::new(&database, pool(&database, 4), move |call: Call| {
+        let gate = Arc::clone(&waits);
+        async move {
+            let project = call.insert().await?;
+            gate.acquire().await.expect("it is not closed").forget();
+            Ok(project)
+        }
+    })
+    .await;
+    let first = service.spawn("shop");
+    until("the handler runs", async || service.runs() == 1).await;
+    for _ in 0..3 {
+        let status = service.create("shop").await.expect_err("in progress");
+        assert_eq!((status.code(), Reason::of(&status)), (Code::Aborted, Some(Reason::InProgress)));
+    }
+    assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
+    gate.add_permits(1);
+    let first = first.await.expect("no panic").expect("the first call");
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.project, replay.replayed, service.runs()), (first.project, true, 1));
+    assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_at_once_runs() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool(&database, 8), |call: Call| async move { call.insert().await }).await;
+    for round in 1..=4 {
+        let service = service.with_key(Some(Uuid::new_v4()));
+        let mut calls = JoinSet::new();
+        for _ in 0..24 {
+            let service = service.clone();
+            calls.spawn(async move { service.create("shop").await });
+        }
+        let answers = calls.join_all().await;
+        assert_eq!(answers.iter().flatten().filter(|seen| !seen.replayed).count(), 1, "{answers:?}");
+        for answer in answers {
+            if let Err(status) = answer {
+                assert_eq!(Reason::of(&status), Some(Reason::InProgress));
+            }
+        }
+        assert_eq!(rows(&owner).await, [round, round, round]);
+    }
+    all_have_ended(&owner).await;
+}
