@@ -116,7 +116,7 @@ async fn shop(
 }
 
 fn store(database: &Database) -> PostgresStore {
-    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders"));
+    let types = ["order", "payment"].map(|name| ResourceType::new(name, format!("{name}_id"), "shop.orders").tracked());
     PostgresStore::new(database.pool(2), ResourceTypes::new(types)).timeout(Duration::from_secs(30))
 }
 
