@@ -170,7 +170,7 @@ impl<S: Store> Harness<S> {
     /// # struct Order; #[derive(Clone)] struct Lamp;
     /// # struct OrderServiceClient;
     /// # impl OrderServiceClient {
-    /// #     async fn create_order(&mut self, _: impl IntoRequest<Lamp>) -> Result<Response<Order>, Status> { todo!() }
+    /// #     async fn create_order(&mut self, _: impl IntoRequest<Lamp>) -> Result<Response<Order>, Status> { Ok(Response::new(Order)) }
     /// # }
     /// # async fn example(harness: tonic_idempotency::testing::Harness, mut orders: OrderServiceClient, lamp: Lamp) {
     /// let key = uuid::Uuid::new_v4();

@@ -102,7 +102,8 @@ impl Transaction {
     }
 
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
-    /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`.
+    /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
+    /// in the schema with the default name.
     ///
     /// ```no_run
     /// use tonic::{Request, Response, Status};

@@ -10,7 +10,8 @@ pub type OwnedTransaction = Owned<Transaction>;
 
 impl Transaction {
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
-    /// no key, no record and no user; the caller commits. The database needs the [migrations](crate::migrations).
+    /// no key, no record and no user; the caller commits. The database needs the [migrations](crate::migrations),
+    /// in the schema with the default name.
     ///
     /// ```no_run
     /// use tonic::{Request, Response, Status};
