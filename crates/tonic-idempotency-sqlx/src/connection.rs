@@ -12,13 +12,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
 use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use crate::{
-    driver::Sqlx,
-    error::{driver_error, is_stale},
-    literal::with_literals,
-    row::SqlxRow,
-    statement::bound,
-};
+use crate::{driver::Sqlx, error::driver_error, literal::with_literals, row::SqlxRow, statement::bound};
 
 type Manager = <Postgres as Database>::TransactionManager;
 
@@ -116,7 +110,7 @@ impl SqlxConnection {
     fn failed(&mut self, error: sqlx::Error) -> DriverError {
         let error = driver_error(error);
         self.is_lost |= error.is_connection_lost();
-        self.is_spoilt |= is_stale(&error);
+        self.is_spoilt |= error.is_stale();
         error
     }
 

@@ -27,7 +27,7 @@ impl IdempotencyLayerBuilder {
 
     /// Makes the replays of the procedure with this path from today's state, in place of copies of the first response, which
     /// is not stored. The path's leading slash is optional. The procedure has to create a resource
-    /// ([`ProcedureBuilder::creates`]). Defaults to copies.
+    /// ([`ProcedureBuilder::creates`](crate::policy::ProcedureBuilder::creates)). Defaults to copies.
     ///
     /// If the response of the first call has no id of a resource, a retry is refused with
     /// `IDEMPOTENCY_RESPONSE_NOT_STORED`.
