@@ -1,21 +1,10 @@
-//! Compiles `idempotency/v1/procedure.proto`, and passes its path to the build scripts of dependent crates.
+//! Passes the path of `idempotency/v1/procedure.proto` to the build scripts of dependent crates.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::env;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=proto");
-    let include = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("proto");
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-
+fn main() -> Result<(), env::VarError> {
     // Read by a dependent's build script as DEP_TONIC_IDEMPOTENCY_PROTO.
-    println!("cargo:PROTO={}", include.display());
-
-    let mut compiler = protox::Compiler::new([&include])?;
-    compiler.include_imports(true).include_source_info(true);
-    compiler.open_file("idempotency/v1/procedure.proto")?;
-
-    // protox itself encodes the descriptors: a round trip through prost-types loses custom options.
-    fs::write(out.join("idempotency.fds"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    println!("cargo:PROTO={}", env::var("DEP_TONIC_IDEMPOTENCY_WIRE_PROTO")?);
+    println!("cargo:rerun-if-env-changed=DEP_TONIC_IDEMPOTENCY_WIRE_PROTO");
     Ok(())
 }

@@ -144,7 +144,6 @@ pub mod maintenance;
 #[cfg(feature = "sql")]
 pub mod migrations;
 pub mod policy;
-pub mod proto;
 pub mod rejection;
 pub mod status;
 pub mod store;
@@ -171,3 +170,4 @@ pub use self::{
     key::{IdempotencyKey, KeyId},
     layer::layer::IdempotencyLayer,
 };
+pub use tonic_idempotency_wire::proto;

@@ -3,7 +3,7 @@
 mod body_buffer;
 mod compression;
 mod frame;
-pub(crate) mod headers;
+pub(crate) use tonic_idempotency_wire::headers;
 mod metadata;
 mod request;
 mod response;

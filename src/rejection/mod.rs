@@ -2,15 +2,12 @@
 
 mod malformed;
 mod mismatch;
-mod reason;
 mod refusal;
 
+pub use self::mismatch::Mismatch;
 pub(crate) use self::{
     malformed::{MalformedRequest, TooCostly},
     refusal::Rejection,
 };
-pub use self::{
-    mismatch::Mismatch,
-    reason::{DOMAIN, Reason, UnknownReason},
-};
 pub use crate::key::InvalidKey;
+pub use tonic_idempotency_wire::{DOMAIN, Reason, UnknownReason};

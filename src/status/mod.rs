@@ -1,6 +1,5 @@
 //! The status of the asynchronous work behind a created resource, and its sources.
 
-mod idempotency_status;
 mod outbox_status;
 mod resolver;
 mod resource;
@@ -8,9 +7,9 @@ mod resource_id;
 
 pub(crate) use self::resolver::DynStatusResolver;
 pub use self::{
-    idempotency_status::IdempotencyStatus,
     outbox_status::{OutboxStatus, UnknownOutboxStatus},
     resolver::StatusResolver,
     resource::Resource,
     resource_id::{IdKind, InvalidResourceId, ResourceId},
 };
+pub use tonic_idempotency_wire::IdempotencyStatus;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::HeaderValue;
 
-use crate::grpc::headers;
+use crate::headers;
 
 /// The status of the asynchronous work behind the created resource: the value of the header `Idempotency-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,8 @@ impl IdempotencyStatus {
         }
     }
 
-    pub(crate) fn header_value(self) -> HeaderValue {
+    /// Returns the value of the header, as a header value.
+    pub fn header_value(self) -> HeaderValue {
         HeaderValue::from_static(self.as_str())
     }
 }

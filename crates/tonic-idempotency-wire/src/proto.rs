@@ -1,7 +1,8 @@
 //! The proto option `(idempotency.v1.procedure)`, which opts a procedure in.
 //!
-//! Import `idempotency/v1/procedure.proto`, which is in the crate's `proto/` directory. The build script of a dependent
-//! crate finds that directory in the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`.
+//! Import `idempotency/v1/procedure.proto`. The build script of a crate that depends on `tonic-idempotency` finds the directory that it
+//! is in by the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`, and one that depends on `tonic-idempotency-client` by
+//! `DEP_TONIC_IDEMPOTENCY_CLIENT_PROTO`.
 
 /// The descriptors of `idempotency/v1/procedure.proto` and its imports, as an encoded
 /// `google.protobuf.FileDescriptorSet`.

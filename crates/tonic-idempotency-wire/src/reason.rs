@@ -38,7 +38,7 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// A client reads the reason from the status:
 ///
 /// ```
-/// use tonic_idempotency::rejection::Reason;
+/// use tonic_idempotency_wire::Reason;
 ///
 /// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
 ///     matches!(

@@ -1,0 +1,12 @@
+//! The names of the headers.
+
+/// The request header with the key of the operation: a UUID, or another text if the procedure takes such keys. See the
+/// [IETF draft](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/).
+pub const KEY: &str = "idempotency-key";
+
+/// The response header with the status of the asynchronous work behind the created resource: an
+/// [`IdempotencyStatus`](crate::IdempotencyStatus).
+pub const STATUS: &str = "idempotency-status";
+
+/// The response header, `true` on a replay, which is absent otherwise.
+pub const REPLAYED: &str = "idempotent-replayed";

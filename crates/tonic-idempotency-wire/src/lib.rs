@@ -1,0 +1,22 @@
+//! What a client and a server of `tonic-idempotency` have in common.
+//!
+//! | | is |
+//! |---|---|
+//! | [`headers`] | the names of the headers |
+//! | [`IdempotencyStatus`] | the value of the header `Idempotency-Status` |
+//! | [`Reason`] | the reason for which a call was refused |
+//! | [`proto`] | the option that opts a procedure in |
+//!
+//! `tonic-idempotency`, for servers, and `tonic-idempotency-client` reexport what their users need.
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+pub mod headers;
+pub mod proto;
+mod reason;
+mod status;
+
+pub use self::{
+    reason::{DOMAIN, Reason, UnknownReason},
+    status::IdempotencyStatus,
+};
