@@ -1,0 +1,80 @@
+//! The key of an operation: the caller's own, or a new one.
+
+use std::{fmt, sync::Mutex};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderValue;
+use uuid::{Uuid, fmt::Hyphenated};
+
+/// The length of the piece of memory that the texts of new keys share.
+const PIECE: usize = 4096;
+
+/// The key of one operation: put it into the extensions of a request to choose it, in place of a new UUID of version 7. A caller that
+/// repeats an operation later, after a crash say, sends it with the same key.
+///
+/// ```
+/// use tonic::Request;
+/// use tonic_idempotency_client::OperationKey;
+/// use uuid::Uuid;
+///
+/// let mut request = Request::new(());
+/// request.extensions_mut().insert(OperationKey::from(Uuid::now_v7()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OperationKey {
+    text: HeaderValue,
+}
+
+impl OperationKey {
+    /// Returns the key with this text, for servers that take such keys; `None` if it is empty, or has other than visible ASCII
+    /// characters, or a quote, a comma or a semicolon.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';');
+        if text.is_empty() || !text.bytes().all(is_plain) {
+            return None;
+        }
+        Some(Self { text: HeaderValue::from_str(text).ok()? })
+    }
+
+    pub(crate) fn header_value(&self) -> HeaderValue {
+        self.text.clone()
+    }
+}
+
+impl From<Uuid> for OperationKey {
+    fn from(key: Uuid) -> Self {
+        let mut text = [0; Hyphenated::LENGTH];
+        let text: &str = key.hyphenated().encode_lower(&mut text);
+        Self { text: HeaderValue::from_str(text).expect("hexadecimal digits and hyphens") }
+    }
+}
+
+impl fmt::Display for OperationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text.to_str().unwrap_or_default())
+    }
+}
+
+/// Makes keys. Their texts share memory, so that one takes none of its own.
+#[derive(Debug, Default)]
+pub(crate) struct NewKeys {
+    piece: Mutex<BytesMut>,
+}
+
+impl NewKeys {
+    /// Returns the text of a new UUID of version 7.
+    pub(crate) fn make(&self) -> HeaderValue {
+        HeaderValue::from_maybe_shared(self.text(Uuid::now_v7())).expect("hexadecimal digits and hyphens")
+    }
+
+    fn text(&self, key: Uuid) -> Bytes {
+        let mut text = [0; Hyphenated::LENGTH];
+        key.hyphenated().encode_lower(&mut text);
+        let mut piece = self.piece.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if piece.capacity() < text.len() {
+            *piece = BytesMut::with_capacity(PIECE);
+        }
+        piece.extend_from_slice(&text);
+        piece.split().freeze()
+    }
+}

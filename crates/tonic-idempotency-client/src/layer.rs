@@ -1,0 +1,156 @@
+//! [`IdempotencyClientLayer`] and its builder.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tower::retry::budget::TpsBudget;
+use tower_layer::Layer;
+
+use crate::{
+    BuildError,
+    key::NewKeys,
+    procedure::{Procedure, Procedures},
+    service::{IdempotencyClient, Shared},
+    settings::Settings,
+};
+
+/// Gives each unary call of an opted-in procedure a key, and sends it again with the same key and the same bytes, if that may help.
+///
+/// Works around any tower service of a generated client: a `Channel`, a balanced one, a service in process.
+///
+/// ```no_run
+/// use tonic::transport::Channel;
+/// use tonic_idempotency_client::IdempotencyClientLayer;
+/// use tower_layer::Layer;
+///
+/// # struct OrderServiceClient<T>(T);
+/// # impl<T> OrderServiceClient<T> { fn new(channel: T) -> Self { Self(channel) } }
+/// # fn make(channel: Channel, file_descriptor_set: &[u8]) -> Result<(), tonic_idempotency_client::BuildError> {
+/// let layer = IdempotencyClientLayer::new(file_descriptor_set)?;
+/// let client = OrderServiceClient::new(layer.layer(channel));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cancel safety
+///
+/// Dropping the future of a call ends its attempts. The server may carry out the one that is under way.
+#[derive(Clone, Debug)]
+pub struct IdempotencyClientLayer {
+    shared: Arc<Shared>,
+}
+
+impl IdempotencyClientLayer {
+    /// Makes a layer for the services in these descriptors, an encoded `FileDescriptorSet`, with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if the descriptors are invalid, or no procedure is opted in.
+    pub fn new(descriptors: &[u8]) -> Result<Self, BuildError> {
+        Self::builder(descriptors).build()
+    }
+
+    /// Returns a builder for a layer of the services in these descriptors, an encoded `FileDescriptorSet`.
+    pub fn builder(descriptors: &[u8]) -> IdempotencyClientBuilder<'_> {
+        IdempotencyClientBuilder { descriptors, named: Vec::new(), settings: Settings::default() }
+    }
+}
+
+impl<S: Clone> Layer<S> for IdempotencyClientLayer {
+    type Service = IdempotencyClient<S>;
+
+    fn layer(&self, inner: S) -> IdempotencyClient<S> {
+        IdempotencyClient::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+/// Builds an [`IdempotencyClientLayer`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct IdempotencyClientBuilder<'a> {
+    descriptors: &'a [u8],
+    named: Vec<(String, Procedure)>,
+    settings: Settings,
+}
+
+impl IdempotencyClientBuilder<'_> {
+    /// Opts in the procedure with this path, such as `/shop.v1.Orders/Create`, which has no option in the descriptors. Its server has to
+    /// know the header `Idempotency-Key`.
+    pub fn procedure(mut self, path: impl Into<String>) -> Self {
+        self.named.push((path.into(), Procedure { takes_key: true, ..Procedure::default() }));
+        self
+    }
+
+    /// Says that the procedure with this path has no side effects, or is idempotent by itself: its calls are sent again without a key.
+    /// The option `idempotency_level` of a procedure says the same.
+    pub fn repeatable(mut self, path: impl Into<String>) -> Self {
+        self.named.push((path.into(), Procedure::default()));
+        self
+    }
+
+    /// Sets the maximum number of attempts of an operation, at least 1. Defaults to 10.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.attempts = attempts.max(1);
+        self
+    }
+
+    /// Sets the time that one attempt may take. Defaults to 10 seconds. A handler that takes longer goes on, and the next attempt finds it
+    /// in progress.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.attempt_timeout = timeout;
+        self
+    }
+
+    /// Sets the time that an operation may take, with all its attempts. A call with a deadline of its own (`Request::set_timeout`)
+    /// has that instead. Defaults to 1 minute.
+    pub fn operation_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.operation_timeout = timeout;
+        self
+    }
+
+    /// Sets the pauses between attempts, if the server does not say how long: each is a random part of a time that begins with the
+    /// first and doubles up to the longest. Defaults to 50 milliseconds and 5 seconds.
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.delays = [first, longest.max(first)];
+        self
+    }
+
+    /// Sets how many further attempts all calls together may make, so that they do not make an outage worse: a share of the calls that were
+    /// answered in the last 10 seconds, and this many per second besides. `None` for no limit. Defaults to a fifth and 10.
+    ///
+    /// An operation whose attempt is refused by the budget ends with the answer that it has.
+    pub fn budget(mut self, budget: Option<(f32, u32)>) -> Self {
+        let of_the_last = Duration::from_secs(10);
+        self.settings.budget = budget.map(|(share, per_second)| TpsBudget::new(of_the_last, per_second, share));
+        self
+    }
+
+    /// Makes a second attempt beside the first one if that has not been answered after this time. Only for procedures whose server lets a
+    /// second call wait for the first (`on_in_progress: IN_PROGRESS_POLICY_WAIT`). Defaults to never.
+    pub fn hedge_after(mut self, after: Duration) -> Self {
+        self.settings.hedge_after = Some(after);
+        self
+    }
+
+    /// Sets the maximum size of a request message that is kept to be sent again, in bytes. A larger one is sent once, without a key, and a
+    /// warning is logged. Defaults to 4 MiB.
+    pub fn max_request_bytes(mut self, bytes: usize) -> Self {
+        self.settings.max_request_bytes = bytes;
+        self
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure is invalid.
+    pub fn build(self) -> Result<IdempotencyClientLayer, BuildError> {
+        let procedures = Procedures::resolve(self.descriptors, &self.named)?;
+        let shared = Shared { new_keys: NewKeys::default(), procedures, settings: self.settings };
+        Ok(IdempotencyClientLayer { shared: Arc::new(shared) })
+    }
+}
+
+impl fmt::Debug for IdempotencyClientBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyClientBuilder").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

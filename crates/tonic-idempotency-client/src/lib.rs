@@ -1,0 +1,38 @@
+//! Idempotency keys for tonic clients: each operation has one key, made before its first attempt, and all its attempts have that.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `layer` | the layer and its settings |
+//! | `service` | the control flow of a call |
+//! | `captured`, `head` | a request, in a form that can be sent again |
+//! | `key`, `key_field` | its key |
+//! | `answer`, `verdict` | the answer of one attempt, and what it means |
+//! | `settings` | the order of attempts |
+//! | `descriptor`, `procedure` | the procedures that take keys |
+
+#![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod answer;
+mod captured;
+mod delivery;
+mod descriptor;
+mod error;
+mod head;
+mod key;
+mod key_field;
+mod layer;
+mod procedure;
+mod service;
+mod settings;
+mod verdict;
+
+pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
+
+pub use self::{
+    answer::ResponseBody,
+    delivery::Delivery,
+    error::{BuildError, ProcedureError},
+    key::OperationKey,
+    layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
+    service::{IdempotencyClient, ResponseFuture},
+};

@@ -1,0 +1,91 @@
+//! The procedures that the layer knows, by their options or from code.
+
+use std::collections::HashMap;
+
+use prost::Message as _;
+use tonic_idempotency_wire::proto::v1;
+
+use crate::{
+    BuildError, ProcedureError,
+    descriptor::{FileDescriptorSet, MethodDescriptor, MethodOptions},
+    key_field::KeyField,
+};
+
+/// A procedure whose calls the layer sends again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Procedure {
+    /// Whether its calls get a key. Otherwise they have no side effects, or are idempotent by themselves.
+    pub(crate) takes_key: bool,
+    pub(crate) key_field: Option<KeyField>,
+    /// Whether the server lets a second call wait for the first one with the same key.
+    pub(crate) waits: bool,
+}
+
+/// The procedures by their paths, such as `/shop.v1.Orders/Create`.
+#[derive(Debug, Default)]
+pub(crate) struct Procedures {
+    by_path: HashMap<String, Procedure>,
+}
+
+impl Procedures {
+    /// Reads the options in an encoded `FileDescriptorSet`, and adds those that are named in code.
+    pub(crate) fn resolve(descriptors: &[u8], named: &[(String, Procedure)]) -> Result<Self, BuildError> {
+        let descriptors = FileDescriptorSet::decode(descriptors).map_err(BuildError::Descriptors)?;
+        let mut by_path = HashMap::new();
+        let mut all = HashMap::new();
+        for file in &descriptors.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let dot = if file.package.is_empty() { "" } else { "." };
+                    let path = format!("/{}{dot}{}/{}", file.package, service.name, method.name);
+                    if let Some(procedure) = described(&path, method, &descriptors)? {
+                        by_path.insert(path.clone(), procedure);
+                    }
+                    all.insert(path, method);
+                }
+            }
+        }
+        for (path, procedure) in named {
+            let method = all.get(path.as_str()).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
+            check_unary(path, method)?;
+            by_path.entry(path.clone()).or_insert_with(|| procedure.clone());
+        }
+        if !by_path.values().any(|procedure| procedure.takes_key) {
+            return Err(BuildError::NoProcedures);
+        }
+        Ok(Self { by_path })
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<&Procedure> {
+        self.by_path.get(path)
+    }
+}
+
+/// Returns what the options of a procedure say; `None` if its calls are not to be sent again.
+fn described(
+    path: &str,
+    method: &MethodDescriptor,
+    descriptors: &FileDescriptorSet,
+) -> Result<Option<Procedure>, ProcedureError> {
+    let Some(options) = &method.options else { return Ok(None) };
+    let Some(option) = &options.procedure else {
+        let level = options.idempotency_level;
+        let repeatable = matches!(level, MethodOptions::NO_SIDE_EFFECTS | MethodOptions::IDEMPOTENT);
+        let is_unary = !method.client_streaming && !method.server_streaming;
+        return Ok((repeatable && is_unary).then(Procedure::default));
+    };
+    check_unary(path, method)?;
+    let key_field = match option.key_field.as_str() {
+        "" => None,
+        field => Some(KeyField::resolve(path, field, descriptors, &method.input_type)?),
+    };
+    let waits = option.on_in_progress() == v1::InProgressPolicy::Wait;
+    Ok(Some(Procedure { takes_key: true, key_field, waits }))
+}
+
+fn check_unary(path: &str, method: &MethodDescriptor) -> Result<(), ProcedureError> {
+    if method.client_streaming || method.server_streaming {
+        return Err(ProcedureError::Streaming { procedure: path.to_owned() });
+    }
+    Ok(())
+}

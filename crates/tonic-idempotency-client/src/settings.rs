@@ -1,0 +1,97 @@
+//! The settings of retries, and the order of attempts.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
+use tower::retry::budget::{Budget as _, TpsBudget};
+
+use crate::verdict::Verdict;
+
+/// How a layer sends calls again.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) attempts: u32,
+    pub(crate) attempt_timeout: Duration,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) delays: [Duration; 2],
+    pub(crate) hedge_after: Option<Duration>,
+    pub(crate) max_request_bytes: usize,
+    /// `None`: there is no limit.
+    pub(crate) budget: Option<TpsBudget>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            attempts: 10,
+            attempt_timeout: Duration::from_secs(10),
+            operation_timeout: Duration::from_secs(60),
+            delays: [Duration::from_millis(50), Duration::from_secs(5)],
+            hedge_after: None,
+            max_request_bytes: 4 << 20,
+            budget: Some(TpsBudget::new(Duration::from_secs(10), 10, 0.2)),
+        }
+    }
+}
+
+impl Settings {
+    /// Takes a further attempt from the budget; returns whether it had one.
+    pub(crate) fn spend(&self) -> bool {
+        self.budget.as_ref().is_none_or(TpsBudget::withdraw)
+    }
+}
+
+/// The attempts of one operation.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    made: u32,
+    deadline: Instant,
+    /// Twice the mean of the next pause.
+    delays: ExponentialBackoff,
+}
+
+impl Attempts {
+    /// The attempts of an operation that has this time, or else that of the settings.
+    pub(crate) fn new(settings: &Settings, timeout: Option<Duration>) -> Self {
+        let [first, longest] = settings.delays;
+        let delays = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest).without_max_times();
+        let timeout = timeout.unwrap_or(settings.operation_timeout);
+        let now = Instant::now();
+        // A time beyond what the clock can tell is as good as none.
+        let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
+        Self { made: 1, deadline, delays: delays.build() }
+    }
+
+    /// How many have been made, with the one that is under way.
+    pub(crate) fn made(&self) -> u32 {
+        self.made
+    }
+
+    /// The time at which the attempt that is under way ends.
+    pub(crate) fn end(&self, settings: &Settings) -> Instant {
+        Instant::now().checked_add(settings.attempt_timeout).map_or(self.deadline, |end| end.min(self.deadline))
+    }
+
+    /// Returns the pause before the next attempt; `None` if there is none.
+    pub(crate) fn next(&mut self, verdict: Verdict, settings: &Settings) -> Option<Duration> {
+        let Verdict::Again(asked) = verdict else {
+            settings.budget.iter().for_each(TpsBudget::deposit);
+            return None;
+        };
+        // "Full jitter": clients that fail at one time do not come back at one time.
+        let jittered = self.delays.next().unwrap_or(settings.delays[1]).mul_f64(fastrand::f64());
+        let pause = asked.map_or(jittered, |asked| asked.saturating_add(jittered.min(asked / 10)));
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if self.made >= settings.attempts || pause >= left || !settings.spend() {
+            return None;
+        }
+        self.made += 1;
+        Some(pause)
+    }
+
+    /// Notes how many attempts the first answer took.
+    pub(crate) fn have_been(&mut self, made: u32) {
+        self.made = made;
+    }
+}
