@@ -32,6 +32,12 @@ pub enum ProcedureError {
         /// The path of the field.
         path: String,
     },
+    /// The procedure has a key field, and takes no key.
+    #[error("{procedure} has a key field, but takes no key; opt it in with `procedure`")]
+    NotOptedIn {
+        /// The path of the procedure.
+        procedure: String,
+    },
     /// The procedure is streaming: only unary calls can be sent again.
     #[error("{procedure} is streaming; only unary procedures take keys")]
     Streaming {

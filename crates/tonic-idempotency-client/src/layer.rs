@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use crate::{
     BuildError,
     key::NewKeys,
-    procedure::{Procedure, Procedures},
+    procedure::{InCode, Procedure, Procedures},
     service::{IdempotencyClient, Shared},
     settings::Settings,
 };
@@ -51,7 +51,7 @@ impl IdempotencyClientLayer {
 
     /// Returns a builder for a layer of the services in these descriptors, an encoded `FileDescriptorSet`.
     pub fn builder(descriptors: &[u8]) -> IdempotencyClientBuilder<'_> {
-        IdempotencyClientBuilder { descriptors, named: Vec::new(), settings: Settings::default() }
+        IdempotencyClientBuilder { descriptors, in_code: InCode::default(), settings: Settings::default() }
     }
 }
 
@@ -67,7 +67,7 @@ impl<S: Clone> Layer<S> for IdempotencyClientLayer {
 #[must_use = "a builder does nothing until `build`"]
 pub struct IdempotencyClientBuilder<'a> {
     descriptors: &'a [u8],
-    named: Vec<(String, Procedure)>,
+    in_code: InCode,
     settings: Settings,
 }
 
@@ -75,14 +75,22 @@ impl IdempotencyClientBuilder<'_> {
     /// Opts in the procedure with this path, such as `/shop.v1.Orders/Create`, which has no option in the descriptors. Its server has to
     /// know the header `Idempotency-Key`.
     pub fn procedure(mut self, path: impl Into<String>) -> Self {
-        self.named.push((path.into(), Procedure { takes_key: true, ..Procedure::default() }));
+        self.in_code.named.push((path.into(), Procedure { takes_key: true, ..Procedure::default() }));
+        self
+    }
+
+    /// Sets the field of the request that has the key of the procedure with this path, as AIP-155 has it in `request_id`: a string, or bytes
+    /// for a UUID. A path such as `client.request_id` selects a field of a submessage. An empty field is filled in; the key of one that
+    /// is not is the caller's own. Defaults to the option's `key_field`, or else to none. The key is in the header in any case.
+    pub fn key_field(mut self, path: impl Into<String>, field: impl Into<String>) -> Self {
+        self.in_code.key_fields.push((path.into(), field.into()));
         self
     }
 
     /// Says that the procedure with this path has no side effects, or is idempotent by itself: its calls are sent again without a key.
     /// The option `idempotency_level` of a procedure says the same.
     pub fn repeatable(mut self, path: impl Into<String>) -> Self {
-        self.named.push((path.into(), Procedure::default()));
+        self.in_code.named.push((path.into(), Procedure::default()));
         self
     }
 
@@ -143,7 +151,7 @@ impl IdempotencyClientBuilder<'_> {
     ///
     /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure is invalid.
     pub fn build(self) -> Result<IdempotencyClientLayer, BuildError> {
-        let procedures = Procedures::resolve(self.descriptors, &self.named)?;
+        let procedures = Procedures::resolve(self.descriptors, &self.in_code)?;
         let shared = Shared { new_keys: NewKeys::default(), procedures, settings: self.settings };
         Ok(IdempotencyClientLayer { shared: Arc::new(shared) })
     }

@@ -11,6 +11,15 @@ use crate::{
     key_field::KeyField,
 };
 
+/// What code says of procedures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InCode {
+    /// The paths of procedures that take keys, and of those that need none.
+    pub(crate) named: Vec<(String, Procedure)>,
+    /// The paths of procedures, and of the fields of their requests that have the key.
+    pub(crate) key_fields: Vec<(String, String)>,
+}
+
 /// A procedure whose calls the layer sends again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Procedure {
@@ -29,7 +38,7 @@ pub(crate) struct Procedures {
 
 impl Procedures {
     /// Reads the options in an encoded `FileDescriptorSet`, and adds those that are named in code.
-    pub(crate) fn resolve(descriptors: &[u8], named: &[(String, Procedure)]) -> Result<Self, BuildError> {
+    pub(crate) fn resolve(descriptors: &[u8], in_code: &InCode) -> Result<Self, BuildError> {
         let descriptors = FileDescriptorSet::decode(descriptors).map_err(BuildError::Descriptors)?;
         let mut by_path = HashMap::new();
         let mut all = HashMap::new();
@@ -45,10 +54,15 @@ impl Procedures {
                 }
             }
         }
-        for (path, procedure) in named {
-            let method = all.get(path.as_str()).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
-            check_unary(path, method)?;
+        let known = |path: &String| all.get(path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() });
+        for (path, procedure) in &in_code.named {
+            check_unary(path, known(path)?)?;
             by_path.entry(path.clone()).or_insert_with(|| procedure.clone());
+        }
+        for (path, field) in &in_code.key_fields {
+            let field = KeyField::resolve(path, field, &descriptors, &known(path)?.input_type)?;
+            let taking = by_path.get_mut(path).filter(|procedure| procedure.takes_key);
+            taking.ok_or_else(|| ProcedureError::NotOptedIn { procedure: path.clone() })?.key_field = Some(field);
         }
         if !by_path.values().any(|procedure| procedure.takes_key) {
             return Err(BuildError::NoProcedures);

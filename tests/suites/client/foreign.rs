@@ -1,0 +1,126 @@
+//! A server that is not ours: it notes what it is sent, and answers what a test says.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use http::HeaderMap;
+use tonic::{Request, Response, Status, async_trait, service::Routes, transport::Channel};
+use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer};
+use tonic_idempotency_tests::shop::{
+    self, FILE_DESCRIPTOR_SET,
+    proto::{
+        CreateOrderReply, CreateOrderRequest, PayReply, TouchReply,
+        shop_client::ShopClient,
+        shop_server::{Shop, ShopServer},
+    },
+};
+use tower_layer::Layer as _;
+
+pub(crate) const GET_ORDER: &str = "/shop.v1.Shop/GetOrder";
+pub(crate) const CREATE_ORDER: &str = "/shop.v1.Shop/CreateOrder";
+
+pub(crate) type Client = ShopClient<IdempotencyClient<Channel>>;
+
+/// A server that is not ours. Clones are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Foreign {
+    /// What it answers, in turn, before it answers with success.
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+pub(crate) enum Answer {
+    /// This error.
+    Error(Status),
+    /// Nothing, for ever.
+    Nothing,
+}
+
+/// A call as the server sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) headers: HeaderMap,
+    pub(crate) message: CreateOrderRequest,
+}
+
+impl Seen {
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.headers.get("idempotency-key").map(|key| key.to_str().expect("text"))
+    }
+}
+
+impl Foreign {
+    pub(crate) fn answers(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.answers.lock().expect("no panic").extend(answers);
+    }
+
+    pub(crate) fn fails(&self, errors: impl IntoIterator<Item = Status>) {
+        self.answers(errors.into_iter().map(Answer::Error));
+    }
+
+    /// The calls since the last look.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.seen.lock().expect("no panic"))
+    }
+
+    /// A client of this server with the layer.
+    pub(crate) async fn client(
+        &self,
+        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+    ) -> Client {
+        let channel = shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await;
+        let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
+        ShopClient::new(layer.layer(channel))
+    }
+
+    async fn answer<T: Default>(&self, request: Request<CreateOrderRequest>) -> Result<Response<T>, Status> {
+        let (metadata, _, message) = request.into_parts();
+        self.seen.lock().expect("no panic").push(Seen { headers: metadata.into_headers(), message });
+        let answer = self.answers.lock().expect("no panic").pop_front();
+        match answer {
+            Some(Answer::Error(status)) => Err(status),
+            Some(Answer::Nothing) => std::future::pending().await,
+            None => Ok(Response::new(T::default())),
+        }
+    }
+}
+
+#[async_trait]
+impl Shop for Foreign {
+    async fn create_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
+        self.answer(request).await
+    }
+
+    async fn pay(&self, request: Request<CreateOrderRequest>) -> Result<Response<PayReply>, Status> {
+        self.answer(request).await
+    }
+
+    async fn touch(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
+        self.answer(request).await
+    }
+
+    async fn cancel(&self, request: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
+        self.answer(request).await
+    }
+
+    async fn get_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
+        self.answer(request).await
+    }
+
+    type WatchOrdersStream = tokio_stream::Empty<Result<CreateOrderReply, Status>>;
+
+    async fn watch_orders(
+        &self,
+        request: Request<CreateOrderRequest>,
+    ) -> Result<Response<Self::WatchOrdersStream>, Status> {
+        self.answer::<()>(request).await?;
+        Ok(Response::new(tokio_stream::empty()))
+    }
+}
+
+/// A request for an order with this name.
+pub(crate) fn order(name: &str) -> CreateOrderRequest {
+    CreateOrderRequest { name: name.to_owned(), ..CreateOrderRequest::default() }
+}

@@ -1,0 +1,76 @@
+//! Requests and answers that are lost on their way to and from our server: the effect of each operation happens once.
+
+use std::time::Duration;
+
+use tcp_proxy::{Cut, Direction, Moment};
+use tonic::{
+    Request,
+    service::{Routes, interceptor::InterceptedService},
+    transport::{Channel, Endpoint},
+};
+use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
+use tonic_idempotency_client::{Delivery, IdempotencyClient, IdempotencyClientLayer};
+use tonic_idempotency_tests::{
+    Proxy,
+    shop::{
+        self, Counting, FILE_DESCRIPTOR_SET,
+        proto::{CreateOrderRequest, shop_client::ShopClient},
+    },
+};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::foreign::order;
+
+/// Our server behind a proxy, and a client with the layer.
+async fn service() -> (Counting, Proxy, ShopClient<IdempotencyClient<Channel>>) {
+    let handler = Counting::default();
+    let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(MemoryStore::new()).build().expect("the layer");
+    let wrapped = layer.layer(shop::server(handler.clone()));
+    let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
+    let proxy = Proxy::start(address).expect("a proxy");
+    let channel = Endpoint::new(format!("http://{}", proxy.address())).expect("an address").connect_lazy();
+    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET);
+    let layer =
+        layer.backoff(Duration::from_millis(1), Duration::from_millis(50)).budget(None).build().expect("the layer");
+    (handler, proxy, ShopClient::new(layer.layer(channel)))
+}
+
+fn request(name: &str, user: Uuid) -> Request<CreateOrderRequest> {
+    shop::with(order(name), Some(user), None)
+}
+
+#[tokio::test]
+async fn wherever_the_connection_is_cut_there_is_one_order() {
+    let (handler, proxy, mut client) = service().await;
+    let user = Uuid::new_v4();
+    let (mut orders, mut replayed) = (0, 0);
+    for direction in [Direction::Requests, Direction::Answers] {
+        for left in (0..400).step_by(20) {
+            proxy.forget_cuts();
+            proxy.cut_later(Cut { all: true, moment: Moment::Bytes { direction, left } }, || {});
+            let response = client.create_order(request("shop", user)).await.expect("an order");
+            replayed += usize::from(Delivery::of(response.extensions()).replayed);
+            orders += 1;
+            assert_eq!(handler.finished(), orders, "{direction:?} {left}");
+        }
+    }
+    assert!(replayed > 0, "some answers were lost after the effect");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let (handler, proxy, mut client) = service().await;
+    proxy.cut();
+    let user = Uuid::new_v4();
+    let mut waiting = client.clone();
+    let call = tokio::spawn(async move { waiting.create_order(request("shop", user)).await });
+    // One that gives up, which shows that the server is away.
+    let mut hasty = request("shop", user);
+    hasty.set_timeout(Duration::from_millis(50));
+    client.create_order(hasty).await.expect_err("the server is away");
+    proxy.mend();
+    let response = call.await.expect("no panic").expect("an order");
+    assert!(Delivery::of(response.extensions()).attempts > 1);
+    assert_eq!(handler.finished(), 1);
+}

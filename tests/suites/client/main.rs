@@ -1,0 +1,7 @@
+//! The client's layer around generated clients, in front of servers that are not ours and of ours.
+
+mod attempts;
+mod foreign;
+mod keys;
+mod lost_answers;
+mod pass_through;

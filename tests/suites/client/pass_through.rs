@@ -1,0 +1,44 @@
+//! Calls that the layer leaves alone.
+
+use tonic::{Code, Status};
+use tonic_idempotency_client::Delivery;
+
+use crate::foreign::{CREATE_ORDER, Foreign, order};
+
+#[tokio::test(start_paused = true)]
+async fn without_an_option_are_unchanged() {
+    let server = Foreign::default();
+    let mut client = server.client(|layer| layer).await;
+    client.get_order(order("shop")).await.expect("an order");
+    client.watch_orders(order("shop")).await.expect("a stream");
+    let seen = server.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|call| call.key().is_none() && call.message == order("shop")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whose_message_is_too_large_to_keep_are_made_once_without_a_key() {
+    let server = Foreign::default();
+    let mut client = server.client(|layer| layer.max_request_bytes(100)).await;
+    let mut large = order("shop");
+    large.padding = vec![7; 200];
+    server.fails([Status::unavailable("")]);
+    let refused = client.create_order(large.clone()).await.expect_err("it is made once");
+    assert_eq!(refused.code(), Code::Unavailable);
+    let seen = server.seen();
+    assert_eq!((seen.len(), seen[0].key(), &seen[0].message), (1, None, &large));
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_are_compressed_have_their_key_in_the_header() {
+    let server = Foreign::default();
+    let client = server.client(|layer| layer.key_field(CREATE_ORDER, "request_id")).await;
+    let mut client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+    let refused = client.create_order(order("shop")).await.expect_err("this server accepts no compression");
+    assert_eq!(refused.code(), Code::Unimplemented);
+    let response = client.get_order(order("shop")).await;
+    assert_eq!(
+        response.map(|response| Delivery::of(response.extensions())).map_err(|it| it.code()),
+        Err(Code::Unimplemented)
+    );
+}
