@@ -2,14 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    pin::{Pin, pin},
-    task::{Context, Poll},
+    pin::Pin,
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, response::Parts};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use pin_project_lite::pin_project;
 use tonic::Status;
 
@@ -36,24 +35,62 @@ pub(crate) struct Collected {
     trailers: Option<HeaderMap>,
 }
 
-impl Answer {
-    /// Waits for the whole answer.
-    pub(crate) async fn of<B, E>(sent: impl Future<Output = Result<Response<B>, E>>) -> Self
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-        E: Into<BoxError>,
-    {
-        let (parts, body) = match sent.await {
-            Ok(response) => response.into_parts(),
-            Err(error) => return Self::Lost(error.into()),
-        };
-        match Collected::from_body(body).await {
-            Ok(data) => Self::Complete { parts, data },
-            Err(error) => Self::Lost(error),
+pin_project! {
+    /// The future of one attempt.
+    pub(crate) struct Attempt<F, B> {
+        #[pin]
+        stage: Stage<F, B>,
+    }
+}
+
+pin_project! {
+    #[project = StageProj]
+    enum Stage<F, B> {
+        Sent { #[pin] response: F },
+        Received { parts: Option<Parts>, #[pin] body: B, data: Collected },
+    }
+}
+
+impl<F, B> Attempt<F, B> {
+    pub(crate) fn new(sent: F) -> Self {
+        Self { stage: Stage::Sent { response: sent } }
+    }
+}
+
+impl<F, B, E> Future for Attempt<F, B>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let mut stage = self.project().stage;
+        loop {
+            match stage.as_mut().project() {
+                StageProj::Sent { response } => match ready!(response.poll(cx)) {
+                    Ok(response) => {
+                        let (parts, body) = response.into_parts();
+                        stage.set(Stage::Received { parts: Some(parts), body, data: Collected::default() });
+                    }
+                    Err(error) => return Poll::Ready(Answer::Lost(error.into())),
+                },
+                StageProj::Received { parts, body, data } => match ready!(body.poll_frame(cx)) {
+                    Some(Ok(frame)) => data.push(frame),
+                    Some(Err(error)) => return Poll::Ready(Answer::Lost(error.into())),
+                    None => {
+                        let parts = parts.take().expect("it is not polled again");
+                        return Poll::Ready(Answer::Complete { parts, data: std::mem::take(data) });
+                    }
+                },
+            }
         }
     }
+}
 
+impl Answer {
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Complete { parts, data } => {
@@ -75,21 +112,12 @@ impl Answer {
 }
 
 impl Collected {
-    async fn from_body<B>(body: B) -> Result<Self, BoxError>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        let mut collected = Self::default();
-        let mut body = pin!(body);
-        while let Some(frame) = body.frame().await {
-            match frame.map_err(Into::into)?.into_data() {
-                Ok(data) if collected.first.is_none() => collected.first = Some(data),
-                Ok(data) => collected.more.push_back(data),
-                Err(frame) => collected.trailers = frame.into_trailers().ok(),
-            }
+    fn push(&mut self, frame: Frame<Bytes>) {
+        match frame.into_data() {
+            Ok(data) if self.first.is_none() => self.first = Some(data),
+            Ok(data) => self.more.push_back(data),
+            Err(frame) => self.trailers = frame.into_trailers().ok(),
         }
-        Ok(collected)
     }
 
     fn pop(&mut self) -> Option<Frame<Bytes>> {

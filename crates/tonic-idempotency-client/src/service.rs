@@ -14,14 +14,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{Timeout, sleep, timeout_at};
 use tonic::body::Body;
 use tonic_idempotency_wire::headers;
 use tower_service::Service;
 
 use crate::{
     Delivery, OperationKey,
-    answer::{Answer, ResponseBody},
+    answer::{Answer, Attempt, ResponseBody},
     captured::{Captured, HEAD},
     head::Head,
     key::NewKeys,
@@ -71,7 +71,7 @@ where
 {
     type Response = Response<ResponseBody<B>>;
     type Error = BoxError;
-    type Future = ResponseFuture<S::Future, B>;
+    type Future = ResponseFuture<S, S::Future, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -95,17 +95,22 @@ where
         if procedure.takes_key {
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
-        let attempts = Attempts::new(&self.shared.settings, timeout(&parts.headers));
         let operation = Operation {
             again: Arc::clone(&self.again),
-            attempts,
+            attempts: Attempts::new(&self.shared.settings, timeout(&parts.headers)),
             head: Head::of(&parts),
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
             shared: Arc::clone(&self.shared),
         };
         let first = self.inner.call(Request::from_parts(parts, Body::new(Full::new(message))));
-        ResponseFuture::repeated(Box::pin(operation.run(first)))
+        match operation.hedge_after {
+            None => {
+                let end = operation.attempts.end(&self.shared.settings);
+                ResponseFuture::first(operation, timeout_at(end, Attempt::new(first)))
+            }
+            Some(after) => ResponseFuture::again(operation.hedged(first, after)),
+        }
     }
 }
 
@@ -127,27 +132,18 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    async fn run(mut self, first: S::Future) -> Result<Response<ResponseBody<B>>, BoxError> {
-        let (mut answer, made) = self.first(first).await;
+    /// Waits for the first attempt, or for a second one beside it, as the server lets that one wait for the first.
+    async fn hedged(mut self, sent: S::Future, after: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let (answer, made) = self.first_or_second(sent, after).await;
         self.attempts.have_been(made);
-        while let Some(pause) = self.attempts.next(answer.verdict(), &self.shared.settings) {
-            sleep(pause).await;
-            answer = self.bounded(self.send()).await;
+        match self.attempts.next(answer.verdict(), &self.shared.settings) {
+            Some(pause) => self.again(pause).await,
+            None => self.finish(answer),
         }
-        let mut response = answer.into_response()?;
-        let replayed = response.headers().get(REPLAYED).is_some_and(|value| value == "true");
-        let delivery = Delivery { attempts: self.attempts.made(), replayed };
-        if delivery != Delivery::AT_ONCE {
-            response.extensions_mut().insert(delivery);
-        }
-        Ok(response)
     }
 
-    /// Waits for the first attempt, or for a second one beside it, if the server lets that one wait for the first. Returns how many
-    /// were made, too.
-    async fn first(&self, sent: S::Future) -> (Answer, u32) {
-        let first = pin!(self.bounded(Answer::of(sent)));
-        let Some(after) = self.hedge_after else { return (first.await, 1) };
+    async fn first_or_second(&self, sent: S::Future, after: Duration) -> (Answer, u32) {
+        let first = pin!(self.bounded(Attempt::new(sent)));
         let first = match select(first, pin!(sleep(after))).await {
             Either::Left((answer, _)) => return (answer, 1),
             Either::Right(((), first)) => first,
@@ -164,13 +160,35 @@ where
         (answer, 2)
     }
 
+    /// Makes further attempts, the first of them after this pause.
+    async fn again(mut self, mut pause: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
+        loop {
+            sleep(pause).await;
+            let answer = self.bounded(self.send()).await;
+            match self.attempts.next(answer.verdict(), &self.shared.settings) {
+                Some(next) => pause = next,
+                None => return self.finish(answer),
+            }
+        }
+    }
+
+    fn finish(&self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let mut response = answer.into_response()?;
+        let replayed = response.headers().get(REPLAYED).is_some_and(|value| value == "true");
+        let delivery = Delivery { attempts: self.attempts.made(), replayed };
+        if delivery != Delivery::AT_ONCE {
+            response.extensions_mut().insert(delivery);
+        }
+        Ok(response)
+    }
+
     async fn send(&self) -> Answer {
         let mut service = self.again.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Err(error) = std::future::poll_fn(|cx| service.poll_ready(cx)).await {
             return Answer::Lost(error.into());
         }
         let request = self.head.request(Body::new(Full::new(self.message.clone())));
-        Answer::of(service.call(request)).await
+        Attempt::new(service.call(request)).await
     }
 
     /// Ends an attempt when its time is over.
@@ -216,51 +234,73 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
 
 pin_project! {
     /// The future of a call.
-    pub struct ResponseFuture<F, B> {
+    pub struct ResponseFuture<S, F, B> {
         #[pin]
-        inner: Inner<F, B>,
+        inner: Inner<S, F, B>,
     }
 }
 
-type Repeated<B> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, BoxError>> + Send>>;
+type Again<B> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, BoxError>> + Send>>;
 
 pin_project! {
     #[project = InnerProj]
-    enum Inner<F, B> {
+    enum Inner<S, F, B> {
+        /// A call that the layer leaves alone.
         Passed { #[pin] future: F },
-        Repeated { future: Repeated<B> },
+        /// The first attempt, which is the only one of most calls.
+        First { #[pin] attempt: Timeout<Attempt<F, B>>, operation: Option<Operation<S>> },
+        /// Further attempts.
+        Again { future: Again<B> },
     }
 }
 
-impl<F, B> ResponseFuture<F, B> {
+impl<S, F, B> ResponseFuture<S, F, B> {
     fn passed(future: F) -> Self {
         Self { inner: Inner::Passed { future } }
     }
 
-    fn repeated(future: Repeated<B>) -> Self {
-        Self { inner: Inner::Repeated { future } }
+    fn first(operation: Operation<S>, attempt: Timeout<Attempt<F, B>>) -> Self {
+        Self { inner: Inner::First { attempt, operation: Some(operation) } }
+    }
+
+    fn again(future: impl Future<Output = Result<Response<ResponseBody<B>>, BoxError>> + Send + 'static) -> Self {
+        Self { inner: Inner::Again { future: Box::pin(future) } }
     }
 }
 
-impl<F, B, E> Future for ResponseFuture<F, B>
+impl<S, B> Future for ResponseFuture<S, S::Future, B>
 where
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     type Output = Result<Response<ResponseBody<B>>, BoxError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().inner.project() {
-            InnerProj::Passed { future } => {
-                let response = ready!(future.poll(cx)).map_err(Into::into)?;
-                Poll::Ready(Ok(response.map(ResponseBody::passed)))
+        let mut inner = self.project().inner;
+        loop {
+            match inner.as_mut().project() {
+                InnerProj::Passed { future } => {
+                    let response = ready!(future.poll(cx)).map_err(Into::into)?;
+                    return Poll::Ready(Ok(response.map(ResponseBody::passed)));
+                }
+                InnerProj::First { attempt, operation } => {
+                    let answer = ready!(attempt.poll(cx)).unwrap_or(Answer::TimedOut);
+                    let mut operation = operation.take().expect("it is not polled again");
+                    match operation.attempts.next(answer.verdict(), &operation.shared.settings) {
+                        Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(pause)) }),
+                        None => return Poll::Ready(operation.finish(answer)),
+                    }
+                }
+                InnerProj::Again { future } => return future.as_mut().poll(cx),
             }
-            InnerProj::Repeated { future } => future.as_mut().poll(cx),
         }
     }
 }
 
-impl<F, B> fmt::Debug for ResponseFuture<F, B> {
+impl<S, F, B> fmt::Debug for ResponseFuture<S, F, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }

@@ -11,6 +11,9 @@ use tonic_types::StatusExt as _;
 /// ([gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback)).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
+/// The header or trailer that has the status code. It is looked at first, as most calls succeed.
+const STATUS: &str = "grpc-status";
+
 /// What an answer means for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -36,6 +39,9 @@ impl Verdict {
     }
 
     fn of_status(http: StatusCode, trailers: &HeaderMap) -> Self {
+        if trailers.get(STATUS).is_some_and(|status| status == "0") {
+            return Self::Final;
+        }
         let Some(status) = Status::from_header_map(trailers) else {
             return match http {
                 // The stream was reset: the answer is lost.
@@ -50,7 +56,6 @@ impl Verdict {
         };
         let delay = || status.get_details_retry_info().and_then(|info| info.retry_delay);
         match (status.code(), Reason::of(&status)) {
-            (Code::Ok, _) => Self::Final,
             (_, Some(Reason::Conflict | Reason::InProgress | Reason::Overloaded | Reason::ShuttingDown)) => {
                 Self::Again(delay())
             }
