@@ -12,9 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tonic::Status;
 
-use crate::verdict::Verdict;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use crate::{BoxError, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use tower_layer::Layer;
 
 use crate::{
     BuildError,
-    key::NewKeys,
     procedure::{InCode, Procedure, Procedures},
     service::{IdempotencyClient, Shared},
     settings::Settings,
@@ -152,8 +151,7 @@ impl IdempotencyClientBuilder<'_> {
     /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure is invalid.
     pub fn build(self) -> Result<IdempotencyClientLayer, BuildError> {
         let procedures = Procedures::resolve(self.descriptors, &self.in_code)?;
-        let shared = Shared { new_keys: NewKeys::default(), procedures, settings: self.settings };
-        Ok(IdempotencyClientLayer { shared: Arc::new(shared) })
+        Ok(IdempotencyClientLayer { shared: Arc::new(Shared::new(procedures, self.settings)) })
     }
 }
 

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `layer` | the layer and its settings |
-//! | `service` | the control flow of a call |
+//! | `service`, `operation`, `future` | the control flow of a call |
 //! | `captured`, `head` | a request, in a form that can be sent again |
 //! | `key`, `key_field` | its key |
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
@@ -17,10 +17,12 @@ mod captured;
 mod delivery;
 mod descriptor;
 mod error;
+mod future;
 mod head;
 mod key;
 mod key_field;
 mod layer;
+mod operation;
 mod procedure;
 mod service;
 mod settings;
@@ -32,7 +34,10 @@ pub use self::{
     answer::ResponseBody,
     delivery::Delivery,
     error::{BuildError, ProcedureError},
+    future::ResponseFuture,
     key::OperationKey,
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
-    service::{IdempotencyClient, ResponseFuture},
+    service::IdempotencyClient,
 };
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
