@@ -12,13 +12,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
 use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use crate::{
-    driver::Sqlx,
-    error::{driver_error, is_stale},
-    literal::with_literals,
-    row::SqlxRow,
-    statement::bound,
-};
+use crate::{driver::Sqlx, error::driver_error, literal::with_literals, row::SqlxRow, statement::bound};
 
 type Manager = <Postgres as Database>::TransactionManager;
 
@@ -116,7 +110,7 @@ impl SqlxConnection {
     fn failed(&mut self, error: sqlx::Error) -> DriverError {
         let error = driver_error(error);
         self.is_lost |= error.is_connection_lost();
-        self.is_spoilt |= is_stale(&error);
+        self.is_spoilt |= error.is_stale();
         error
     }
 
@@ -180,7 +174,9 @@ impl Connection for SqlxConnection {
         }
         match record {
             Some(record) => drop(self.run(record).await?),
-            None => self.send("SELECT 1").await?,
+            // Fails in a transaction that has failed, and outside of one: also if sqlx has rolled it back, as it does when a
+            // `begin` of the handler fails.
+            None => self.send("SAVEPOINT idempotency_end").await?,
         }
         if self.depth() == 1 {
             return Manager::commit(self).await.map_err(|error| self.failed(error));

@@ -8,13 +8,10 @@ use sqlx::{
 };
 use tonic_idempotency::store::{
     TransactionErrorKind,
-    driver::{AcquireError, AcquireErrorKind, DriverError},
+    driver::{self, AcquireError, AcquireErrorKind, DriverError},
 };
 
 use crate::TransactionError;
-
-/// The SQLSTATEs of a prepared statement whose function was replaced, and of one that the server has forgotten.
-const STALE: [&str; 2] = ["0A000", "26000"];
 
 /// The SQLSTATE of BEGIN in an open transaction.
 const OPEN_TRANSACTION: &str = "25001";
@@ -51,15 +48,10 @@ pub(crate) fn acquire_error(error: Error) -> AcquireError {
     AcquireError::new(kind, error)
 }
 
-/// Returns whether a statement failed only because it is stale.
-pub(crate) fn is_stale(error: &DriverError) -> bool {
-    error.code().is_some_and(|code| STALE.contains(&code))
-}
-
 /// Returns whether an error says that a statement has lost against another transaction.
 pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<Error>() {
-        return answer(error).is_some_and(|answer| matches!(answer.code(), "40001" | "40P01"));
+        return answer(error).is_some_and(|answer| driver::is_conflict(answer.code()));
     }
     if let Some(error) = error.downcast_ref::<TransactionError>() {
         return error.kind() == TransactionErrorKind::Conflict;

@@ -22,7 +22,7 @@ mod value;
 
 pub use self::{
     connection::{Connection, Row, Statement},
-    error::{AcquireError, AcquireErrorKind, DriverError},
+    error::{AcquireError, AcquireErrorKind, DriverError, is_conflict},
     exclusive::{Exclusive, Guard},
     pool::Driver,
     session::Session,
