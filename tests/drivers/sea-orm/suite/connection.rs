@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use driver_suite::{patient, pool};
 use sea_orm::{ConnectionTrait as _, DatabaseBackend, DatabaseConnection, MockDatabase};
 use tonic_idempotency::store::{Store as _, StoreErrorKind, TransactionErrorKind};
 use tonic_idempotency_sea_orm::{SeaOrm, Transaction};
 use tonic_idempotency_tests::Database;
 
-use crate::harness::{begin, connect, kind, mark, marked, marks, patient};
+use crate::{
+    harness::{begin, kind, mark, marked, marks},
+    stack::SeaOrmStack,
+};
 
 #[tokio::test]
 async fn is_refused_if_it_is_not_one_to_postgresql() {
@@ -25,10 +29,10 @@ async fn is_refused_if_it_is_not_one_to_postgresql() {
 #[tokio::test]
 async fn that_is_closed_makes_the_store_unreachable() {
     let database = Database::new().await;
-    let connection = connect(&database, 2).await;
-    let store = patient(&connection);
+    let pool = pool::<SeaOrmStack>(&database, 2);
+    let store = patient::<SeaOrmStack>(pool.clone());
     store.sweep(1).await.expect("the store answers");
-    connection.clone().close().await.expect("it is closed");
+    pool.0.close().await.expect("it is closed");
     let unreachable = store.sweep(1).await.expect_err("the pool is closed");
     assert_eq!(unreachable.kind(), StoreErrorKind::Unreachable);
 }

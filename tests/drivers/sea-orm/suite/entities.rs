@@ -49,7 +49,7 @@ async fn with_labels() -> (Database, Client, sea_orm::DatabaseConnection) {
         )
         .await
         .expect("the table");
-    let connection = connect(&database, 2).await;
+    let connection = connect(&database);
     (database, owner, connection)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use driver_suite::{DEADLOCK, SERIALIZATION_FAILURE};
 use sea_orm::{
     ConnectionTrait, DbBackend, DbErr, RuntimeErr, Statement, TransactionError as ClosureError, TransactionTrait as _,
 };
@@ -9,9 +10,7 @@ use tonic::{Code, Status};
 use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind, driver::Driver as _};
 use tonic_idempotency_sea_orm::{SeaOrm, TransactionError};
 
-use crate::harness::{LOSE, begin, kind, mark, marked};
-
-const SERIALIZATION: &str = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'serialization_failure'; END $$";
+use crate::harness::{begin, kind, mark, marked};
 
 async fn error(of: &impl ConnectionTrait, sql: &str) -> DbErr {
     of.execute_unprepared(sql).await.expect_err("it fails")
@@ -23,7 +22,7 @@ async fn have_a_kind_a_code_and_a_status_that_says_nothing_about_the_database() 
     let refused = "INTERNAL internal database error";
     for (sql, kind, code, said) in [
         ("SELECT 1 / 0", TransactionErrorKind::Refused, "22012", refused),
-        (LOSE, TransactionErrorKind::Conflict, "40P01", "ABORTED the call lost against another call; retry"),
+        (DEADLOCK, TransactionErrorKind::Conflict, "40P01", "ABORTED the call lost against another call; retry"),
         ("DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$", TransactionErrorKind::Lost, "57P01", ""),
     ] {
         let failed = error(&connection, sql).await;
@@ -51,7 +50,7 @@ async fn have_a_kind_a_code_and_a_status_that_says_nothing_about_the_database() 
 #[tokio::test]
 async fn are_conflicts_whatever_they_are_wrapped_in() {
     let (_database, _owner, connection) = marked().await;
-    for sql in [LOSE, SERIALIZATION] {
+    for sql in [DEADLOCK, SERIALIZATION_FAILURE] {
         let lost = error(&connection, sql).await;
         let DbErr::Exec(runtime) = &lost else { panic!("{lost:?}") };
         assert!(SeaOrm::is_conflict(&lost));
@@ -73,7 +72,7 @@ async fn are_conflicts_whatever_they_are_wrapped_in() {
 #[tokio::test]
 async fn that_are_conflicts_are_noted_when_they_pass() {
     let (_database, _owner, connection) = marked().await;
-    for sql in [LOSE, SERIALIZATION] {
+    for sql in [DEADLOCK, SERIALIZATION_FAILURE] {
         let transaction = begin(&connection).await;
         mark(&*transaction, 1).await.expect("a mark");
         let _swallowed = error(&*transaction, sql).await;
@@ -88,7 +87,7 @@ async fn that_are_conflicts_are_noted_when_they_pass() {
 #[tokio::test]
 async fn of_another_connection_are_noted_if_the_handler_says_so() {
     let (_database, _owner, connection) = marked().await;
-    for (sql, commits) in [(LOSE, false), ("SELECT 1 / 0", true)] {
+    for (sql, commits) in [(DEADLOCK, false), ("SELECT 1 / 0", true)] {
         let transaction = begin(&connection).await;
         mark(&*transaction, 1).await.expect("a mark");
         transaction.note(&error(&connection, sql).await);
@@ -113,7 +112,7 @@ async fn in_a_later_row_are_those_of_their_statement() {
 #[tokio::test]
 async fn can_be_sources_of_a_status() {
     let (_database, _owner, connection) = marked().await;
-    let lost = error(&connection, LOSE).await;
+    let lost = error(&connection, DEADLOCK).await;
     let mut status = Status::internal("something is wrong");
     status.set_source(Arc::new(lost));
     let source = std::error::Error::source(&status).expect("a source");

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 
+use driver_suite::DEADLOCK;
 use futures_util::FutureExt as _;
 use sea_orm::{
     AccessMode, ConnectionTrait, DbErr, IsolationLevel, TransactionError as ClosureError, TransactionOptions,
@@ -10,7 +11,7 @@ use sea_orm::{
 use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind};
 use tonic_idempotency_sea_orm::{Transaction, TransactionError};
 
-use crate::harness::{LOSE, begin, kind, mark, marked, marks};
+use crate::harness::{begin, kind, mark, marked, marks};
 
 const ENDED: Option<TransactionErrorKind> = Some(TransactionErrorKind::SavepointEnded);
 const REFUSED: Option<TransactionErrorKind> = Some(TransactionErrorKind::Refused);
@@ -253,7 +254,7 @@ async fn that_lose_a_deadlock_do_not_fail_the_transaction_if_they_are_rolled_bac
         mark(&*transaction, 1).await.expect("a mark");
         let nested = transaction.begin().await.expect("a savepoint");
         let inner = nested.begin().await.expect("a savepoint");
-        inner.execute_unprepared(LOSE).await.expect_err("it loses");
+        inner.execute_unprepared(DEADLOCK).await.expect_err("it loses");
         if rolls_back {
             inner.rollback().await.expect("it is rolled back");
             nested.commit().await.expect("it is released");

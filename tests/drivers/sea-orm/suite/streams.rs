@@ -1,5 +1,6 @@
 //! Streams of rows.
 
+use driver_suite::DEADLOCK;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use sea_orm::{
     ConnectionTrait as _, DbBackend, DbErr, QueryResult, Statement, StreamTrait, TransactionTrait as _,
@@ -7,7 +8,7 @@ use sea_orm::{
 };
 use tonic_idempotency::store::{StoreErrorKind, TransactionErrorKind};
 
-use crate::harness::{LOSE, begin, kind, mark, marked, marks};
+use crate::harness::{begin, kind, mark, marked, marks};
 
 mod marks_table {
     use sea_orm::entity::prelude::*;
@@ -112,7 +113,7 @@ async fn note_a_conflict() {
     let (_database, owner, connection) = marked().await;
     let lose = format!(
         "CREATE FUNCTION public.lose() RETURNS integer LANGUAGE plpgsql AS $f$ {} $f$",
-        &LOSE[6..LOSE.len() - 3]
+        &DEADLOCK[6..DEADLOCK.len() - 3]
     );
     owner.batch_execute(&lose).await.expect("the function");
     let transaction = begin(&connection).await;
