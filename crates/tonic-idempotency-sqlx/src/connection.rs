@@ -174,7 +174,9 @@ impl Connection for SqlxConnection {
         }
         match record {
             Some(record) => drop(self.run(record).await?),
-            None => self.send("SELECT 1").await?,
+            // Fails in a transaction that has failed, and outside of one: also if sqlx has rolled it back, as it does when a
+            // `begin` of the handler fails.
+            None => self.send("SAVEPOINT idempotency_end").await?,
         }
         if self.depth() == 1 {
             return Manager::commit(self).await.map_err(|error| self.failed(error));
