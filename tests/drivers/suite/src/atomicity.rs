@@ -54,7 +54,9 @@ pub async fn a_handler_that_ignores_a_failed_statement_does_not_succeed<S: Stack
     })
     .await;
     for key in [service.key, None] {
-        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        // A driver that has not seen the error may take it for a conflict.
+        let reason = reason(service.with_key(key).create("shop").await);
+        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
         all_have_ended(&owner).await;
         assert_eq!(rows(&owner).await, [0, 0, 0]);
     }
@@ -73,7 +75,9 @@ pub async fn a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_
     })
     .await;
     for key in [service.key, None] {
-        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        // A driver that has not seen the error may take it for a conflict.
+        let reason = reason(service.with_key(key).create("shop").await);
+        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
         all_have_ended(&owner).await;
         assert_eq!(rows(&owner).await, [0, 0, 0]);
     }

@@ -33,6 +33,8 @@ pub fn assert_known<S: Stack>(names: &[&str]) {
 ///     driver_suite::driver_tests!(MyStack);
 /// }
 /// ```
+///
+/// `driver_tests!(MyStack, transactions)` leaves the conformance suite out, for a driver whose tests of stores run it.
 #[macro_export]
 macro_rules! driver_tests {
     ($stack:ident) => {
@@ -48,6 +50,9 @@ macro_rules! driver_tests {
             $crate::conformance_tests!($crate::BehindPgBouncer::<$stack>::new());
         }
 
+        $crate::driver_tests!($stack, transactions);
+    };
+    ($stack:ident, transactions) => {
         $crate::driver_tests! {
             @tests $stack;
             atomicity {
