@@ -144,7 +144,7 @@ impl TransactionTrait for Transaction {
     type Transaction = Savepoint;
 
     async fn begin(&self) -> Result<Savepoint, DbErr> {
-        self.session.set_savepoint(self.level).await.map(|transaction| Savepoint { transaction })
+        self.session.set_savepoint(self.level).await
     }
 
     async fn begin_with_config(

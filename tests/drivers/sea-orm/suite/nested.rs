@@ -237,6 +237,16 @@ async fn whose_futures_are_dropped_are_as_if_they_were_not_or_had_ended() {
     }
 }
 
+#[tokio::test]
+async fn whose_beginning_is_dropped_are_not_left_behind() {
+    let (_database, _owner, connection) = marked().await;
+    let transaction = begin(&connection).await;
+    assert!(transaction.begin().now_or_never().is_none(), "it waits for the server");
+    mark(&*transaction, 1).await.expect("a mark");
+    let absent = transaction.execute_unprepared("RELEASE SAVEPOINT idempotency_1").await;
+    assert_eq!(TransactionError::from(absent.expect_err("there is none")).code(), Some("3B001"));
+}
+
 /// Its error comes out of nothing else.
 #[tokio::test]
 async fn forget_the_error_of_a_statement_that_was_given_up_inside_of_them() {
