@@ -6,9 +6,6 @@ use diesel::{
 };
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
 
-/// The savepoint of the first transaction inside of a call's.
-pub(crate) const ROLL_BACK_INNER: &str = "ROLLBACK TO SAVEPOINT diesel_savepoint_1";
-
 pub(crate) fn status(connection: &mut AsyncPgConnection) -> &mut TransactionManagerStatus {
     <AnsiTransactionManager as TransactionManager<AsyncPgConnection>>::transaction_manager_status_mut(connection)
 }
@@ -28,7 +25,7 @@ pub(crate) fn has_ended(connection: &mut AsyncPgConnection) {
     *status(connection) = TransactionManagerStatus::default();
 }
 
-/// Returns whether a transaction inside of the call's was given up before its end.
+/// Returns whether a transaction inside of the call's has not ended: its future was dropped.
 pub(crate) fn has_inner(connection: &mut AsyncPgConnection) -> bool {
     let depth = status(connection).transaction_depth();
     matches!(depth, Ok(Some(depth)) if depth.get() > 1)

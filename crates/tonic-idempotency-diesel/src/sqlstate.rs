@@ -10,10 +10,11 @@ const HINTS: [&str; 3] = ["42703", "TI001", "TI002"];
 const FATAL: &str = "terminating connection";
 
 /// Messages of PostgreSQL and PgBouncer. `*` is any text. The first that matches counts.
-const MESSAGES: [(&str, &str); 48] = [
-    // A connection that came with a transaction.
+const MESSAGES: [(&str, &str); 49] = [
+    // A connection that came with a transaction, or is in none.
     ("SET TRANSACTION *", "25001"),
     ("transaction read-write mode must be set before any query", "25001"),
+    ("* can only be used in transaction blocks", "25P01"),
     ("current transaction is aborted*", "25P02"),
     ("invalid transaction termination", "2D000"),
     ("savepoint \"*\" does not exist", "3B001"),
