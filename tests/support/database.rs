@@ -321,7 +321,7 @@ fn pool_through(bouncer: &PgBouncer, size: usize) -> Pool {
 }
 
 /// A pool of connections that run `setup` first.
-fn pool(config: Config, size: usize, setup: String) -> Pool {
+pub fn pool(config: Config, size: usize, setup: String) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config, NoTls, recycling))
         .max_size(size)

@@ -117,3 +117,23 @@ pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
     assert_clean::<S>(&pool).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
 }
+
+/// The lock belongs to the transaction, and does not stay on the server connection.
+pub async fn one_of_many_duplicates_runs<S: Stack>() {
+    let Some((database, bouncer)) = behind_bouncer().await else { return };
+    let pool = pool_through::<S>(&bouncer, CLIENTS);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let service = service.clone();
+        calls.spawn(async move { service.create("shop").await });
+    }
+    for answer in calls.join_all().await {
+        if let Err(status) = answer {
+            assert_eq!(Reason::of(&status), Some(Reason::InProgress));
+        }
+    }
+    assert!(service.create("shop").await.expect("a replay").replayed);
+    assert_eq!((service.runs(), rows(&database.owner().await).await), (1, [1, 1, 1]));
+    assert_clean::<S>(&pool).await;
+}

@@ -115,3 +115,65 @@ pub async fn one_that_cannot_be_set_does_not_hide_that_the_transaction_has_faile
         assert_eq!(rows(&owner).await, [0, 0, 0]);
     }
 }
+
+/// Random trees of nested transactions leave the rows that a simple model of savepoints predicts.
+pub async fn random_trees_leave_what_the_model_says<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        let project = call.insert().await?;
+        for step in tree(&call.name) {
+            match step {
+                Step::Insert(name) => drop(call.insert_as(&name).await?),
+                Step::Nested(steps, end) => drop(call.nested(&steps, end).await),
+                Step::Fail | Step::Lose => unreachable!("not at the top"),
+            }
+        }
+        Ok(project)
+    })
+    .await;
+    for seed in 0..60 {
+        let seed = seed.to_string();
+        let mut expected = kept(&tree(&seed));
+        expected.push(seed.clone());
+        expected.sort_unstable();
+        for service in [service.with_new_key(), service.with_key(None)] {
+            service.create(&seed).await.expect("a call");
+            assert_eq!(names(&owner).await, expected, "{:#?}", tree(&seed));
+            owner.batch_execute("DELETE FROM tenant.projects").await.expect("an empty table");
+        }
+    }
+    assert_clean::<S>(&pool).await;
+}
+
+/// A random tree, which is the same for the same seed.
+fn tree(seed: &str) -> Vec<Step> {
+    let mut random = fastrand::Rng::with_seed(seed.parse().expect("a number"));
+    (0..4).map(|_| step(&mut random, 3)).collect()
+}
+
+fn step(random: &mut fastrand::Rng, depth: usize) -> Step {
+    if depth == 0 || random.bool() {
+        return Step::Insert(format!("{:016x}", random.u64(..)));
+    }
+    let mut steps: Vec<_> = (0..random.usize(0..4)).map(|_| step(random, depth - 1)).collect();
+    // Nothing but the end can follow.
+    if random.u8(..4) == 0 {
+        steps.push(Step::Fail);
+    }
+    Step::Nested(steps, *random.choice(&[End::Commit, End::Commit, End::RollBack]).expect("some"))
+}
+
+/// The names that these steps leave.
+fn kept(steps: &[Step]) -> Vec<String> {
+    let mut names = Vec::new();
+    for step in steps {
+        match step {
+            Step::Insert(name) => names.push(name.clone()),
+            Step::Nested(steps, End::Commit) if !steps.contains(&Step::Fail) => names.extend(kept(steps)),
+            _ => {}
+        }
+    }
+    names
+}
