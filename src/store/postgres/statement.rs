@@ -9,12 +9,9 @@ use tokio_postgres::{
     types::{IsNull, ToSql, Type, to_sql_checked},
 };
 
-use crate::store::driver::{DriverError, Statement, Value};
+use crate::store::driver::{Statement, Value};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
-
-/// The SQLSTATEs of a prepared statement whose function was replaced, and of one that the server has forgotten.
-const STALE: [&str; 2] = ["0A000", "26000"];
 
 /// How a store sends its statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,11 +42,6 @@ impl Statements {
     }
 }
 
-/// Returns whether a statement failed only because it is stale.
-pub(super) fn is_stale(error: &DriverError) -> bool {
-    error.code().is_some_and(|code| STALE.contains(&code))
-}
-
 /// A statement that is ready to be sent.
 pub(super) enum Prepared<'a> {
     Not { sql: &'a str, parameters: Vec<(&'a (dyn ToSql + Sync), Type)> },
@@ -72,6 +64,7 @@ fn type_of(value: &Value<'_>) -> Type {
         Value::Bytes(_) => Type::BYTEA,
         Value::Double(_) => Type::FLOAT8,
         Value::Int(_) => Type::INT4,
+        Value::Null => Type::UNKNOWN,
         Value::Text(_) => Type::TEXT,
         Value::Texts(_) => Type::TEXT_ARRAY,
         Value::Uuid(_) => Type::UUID,
@@ -86,6 +79,7 @@ impl ToSql for Value<'_> {
             Self::Bytes(value) => value.to_sql(ty, out),
             Self::Double(value) => value.to_sql(ty, out),
             Self::Int(value) => value.to_sql(ty, out),
+            Self::Null => Ok(IsNull::Yes),
             Self::Text(value) => value.to_sql(ty, out),
             Self::Texts(value) => value.to_sql(ty, out),
             Self::Uuid(value) => value.to_sql(ty, out),

@@ -154,6 +154,7 @@ macro_rules! driver_tests {
             }
             savepoints {
                 are_kept_or_rolled_back_alone
+                one_whose_commit_fails_is_rolled_back
                 are_rolled_back_if_dropped
                 one_that_is_never_dropped_is_committed_with_the_call
                 one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed

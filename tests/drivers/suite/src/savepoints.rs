@@ -45,7 +45,6 @@ pub async fn are_kept_or_rolled_back_alone<S: Stack>() {
         (|| vec![insert("kept"), insert("kept")], End::Commit),
         (|| vec![insert("undone")], End::RollBack),
         (|| vec![insert("failed"), Step::Fail], End::RollBack),
-        (|| vec![insert("failed"), Step::Fail], End::Commit),
         (
             || {
                 vec![
@@ -60,6 +59,11 @@ pub async fn are_kept_or_rolled_back_alone<S: Stack>() {
         (|| vec![Step::Nested(vec![insert("undone with the outer one")], End::Commit)], End::RollBack),
     ]);
     assert_eq!(left.await, ["inner", "innermost", "kept", "kept", "outer", "outer", "shop"]);
+}
+
+pub async fn one_whose_commit_fails_is_rolled_back<S: Stack>() {
+    let left = left::<S>(&[(|| vec![insert("failed"), Step::Fail], End::Commit)]);
+    assert_eq!(left.await, ["shop"]);
 }
 
 pub async fn are_rolled_back_if_dropped<S: Stack>() {
