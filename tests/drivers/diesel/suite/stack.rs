@@ -36,8 +36,7 @@ pub(crate) trait Pool: Clone + Into<Diesel> + Send + Sync + 'static {
 }
 
 impl Pool for Deadpool {
-    const LEFT_OUT: &'static [(&'static str, &'static str)] =
-        &[FAILED_COMMIT, DROPPED, LEAKED];
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[FAILED_COMMIT, DROPPED, LEAKED];
 
     fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self {
         Self::builder(manager).max_size(size).build().expect("a pool")

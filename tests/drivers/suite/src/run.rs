@@ -22,7 +22,7 @@ pub fn assert_known<S: Stack>(names: &[&str]) {
 
 /// Defines the tests for a [`Stack`]. The calling crate needs tokio with the features `macros`, `rt-multi-thread` and `time`.
 ///
-/// ```ignore
+/// ```text
 /// struct MyStack;
 ///
 /// impl Stack for MyStack { … }
@@ -201,4 +201,26 @@ macro_rules! driver_tests {
             $crate::assert_known::<$stack>(&[$($(concat!(stringify!($module), "::", stringify!($case)),)*)*]);
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// One that it does not name would never run.
+    #[test]
+    fn the_macro_names_every_test() {
+        let mut tests = 0;
+        for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("the sources") {
+            let text = fs::read_to_string(file.expect("a file").path()).expect("a text");
+            for line in text.lines() {
+                let test = line.strip_prefix("pub async fn ").and_then(|line| line.strip_suffix("<S: Stack>() {"));
+                if let Some(test) = test {
+                    assert!(include_str!("run.rs").contains(&format!("                {test}\n")), "{test}");
+                    tests += 1;
+                }
+            }
+        }
+        assert!(tests > 80, "{tests}");
+    }
 }
