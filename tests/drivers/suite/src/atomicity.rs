@@ -177,6 +177,8 @@ pub async fn a_final_error_leaves_its_record_and_nothing_else_even_after_a_faile
         assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, "never"));
         assert_eq!((rows(&owner).await, service.runs()), ([0, 0, 1], 2));
     }
+    let replay = service.create("final").await.expect_err("it fails");
+    assert_eq!(replay.metadata().get("idempotent-replayed").expect("a replay"), "true");
     all_have_ended(&owner).await;
 }
 

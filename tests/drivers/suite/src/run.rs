@@ -141,6 +141,7 @@ macro_rules! driver_tests {
             lost_answers {
                 a_call_succeeds_if_the_server_commits_after_all
                 a_call_is_refused_if_the_server_rolls_back
+                a_look_up_does_not_overshoot_its_deadline
             }
             owned {
                 are_committed_by_their_owner
@@ -168,6 +169,7 @@ macro_rules! driver_tests {
                 names_the_user_and_has_the_applications_settings
                 lets_row_level_security_see_the_user
                 keeps_the_record_for_its_user_whatever_the_handler_sets
+                names_the_user_if_it_is_a_uuid_also_in_a_scope
                 names_no_user_if_it_is_a_text
                 has_no_settings_of_the_call_before
                 that_the_database_refuses_is_a_refusal

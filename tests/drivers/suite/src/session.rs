@@ -18,7 +18,9 @@ pub async fn names_the_user_and_has_the_applications_settings<S: Stack>() {
     let owner = database.owner().await;
     let pool = pool::<S>(&database, 1);
     let build = |builder: IdempotencyLayerBuilder| {
-        builder.session_settings(|_| SessionSettings::new().set("app.tenant_id", "acme").set("app.region", "'; --"))
+        // A later one counts, and the value is not SQL.
+        let settings = SessionSettings::new().set("app.tenant_id", "another").set("app.tenant_id", "acme");
+        builder.session_settings(move |_| settings.clone().set("app.region", "'; --"))
     };
     let script = |call: Call<S>| async move {
         let found = "SELECT concat_ws(' ', authn.current_user_id(), current_setting('app.tenant_id'), current_setting('app.region'))";
@@ -99,6 +101,20 @@ async fn call_twice(service: &Service) {
     for key in [service.key, None] {
         service.with_key(key).create(&member).await.expect("a call");
     }
+}
+
+pub async fn names_the_user_if_it_is_a_uuid_also_in_a_scope<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let id = Uuid::new_v4();
+    let caller = Caller::new(UserId::new(id)).in_scope(Scope::new(Uuid::new_v4()));
+    let service = telling::<S>(&database, pool::<S>(&database, 1), as_caller(caller.clone())).await;
+    call_twice(&service).await;
+    assert_eq!(names(&owner).await, [id.to_string(), id.to_string()]);
+    let recorded = "SELECT user_id FROM tenant.idempotency_keys";
+    let recorded: Uuid = owner.query_one(recorded, &[]).await.expect("the record").get(0);
+    assert_eq!(&recorded, caller.owner().as_uuid());
+    assert_ne!(recorded, id);
 }
 
 pub async fn names_no_user_if_it_is_a_text<S: Stack>() {
