@@ -46,9 +46,7 @@ async fn of_locks_that_the_handler_swallows_are_refusals() {
 
 #[tokio::test]
 async fn do_not_commit_a_transaction_without_a_call() {
-    for (statement, kind) in
-        [(DEADLOCK, StoreErrorKind::Refused), (SERIALIZATION_FAILURE, StoreErrorKind::Conflict)]
-    {
+    for (statement, kind) in [(DEADLOCK, StoreErrorKind::Refused), (SERIALIZATION_FAILURE, StoreErrorKind::Conflict)] {
         let database = Database::new().await;
         let session = CallSession { user: Some(database.user().await.id), settings: None };
         let transaction = Transaction::begin_for(pool::<DeadpoolStack>(&database, 1), &session).await;

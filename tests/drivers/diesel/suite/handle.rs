@@ -47,21 +47,22 @@ async fn insert_twice(
 async fn is_a_connection_of_diesel() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool::<DeadpoolStack>(&database, 2), |call: Call<DeadpoolStack>| async move {
-        let mut connection = call.connection().await?;
-        let cluster = clusters::table.select(clusters::id).first::<Uuid>(&mut connection).await;
-        let cluster = cluster.map_err(TransactionError::from)?;
-        let id = insert(&mut connection, cluster, &call.name).await?;
-        assert_eq!(insert_twice(&mut connection, cluster, "twice").await?, 2);
-        let found = projects::table.find(id).select(projects::name).first::<String>(&mut connection).await;
-        assert_eq!(found.map_err(TransactionError::from)?, call.name);
-        let missing = projects::table.find(Uuid::nil()).select(projects::id).first::<Uuid>(&mut connection).await;
-        let missing = TransactionError::from(missing.expect_err("no such project"));
-        assert!(matches!(missing.as_diesel_error(), Some(Error::NotFound)));
-        assert_eq!((missing.kind(), missing.code()), (TransactionErrorKind::Refused, None));
-        Ok(id)
-    })
-    .await;
+    let service =
+        Service::new(&database, pool::<DeadpoolStack>(&database, 2), |call: Call<DeadpoolStack>| async move {
+            let mut connection = call.connection().await?;
+            let cluster = clusters::table.select(clusters::id).first::<Uuid>(&mut connection).await;
+            let cluster = cluster.map_err(TransactionError::from)?;
+            let id = insert(&mut connection, cluster, &call.name).await?;
+            assert_eq!(insert_twice(&mut connection, cluster, "twice").await?, 2);
+            let found = projects::table.find(id).select(projects::name).first::<String>(&mut connection).await;
+            assert_eq!(found.map_err(TransactionError::from)?, call.name);
+            let missing = projects::table.find(Uuid::nil()).select(projects::id).first::<Uuid>(&mut connection).await;
+            let missing = TransactionError::from(missing.expect_err("no such project"));
+            assert!(matches!(missing.as_diesel_error(), Some(Error::NotFound)));
+            assert_eq!((missing.kind(), missing.code()), (TransactionErrorKind::Refused, None));
+            Ok(id)
+        })
+        .await;
     service.create("shop").await.expect("a call");
     assert_eq!(names(&owner).await, ["shop", "twice", "twice"]);
 }

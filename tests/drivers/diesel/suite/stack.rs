@@ -45,7 +45,10 @@ impl Pool for Deadpool {
             "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
             "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
         ),
-        ("savepoints::are_rolled_back_if_dropped", "diesel rolls nothing back: the call is refused, as `savepoints` shows"),
+        (
+            "savepoints::are_rolled_back_if_dropped",
+            "diesel rolls nothing back: the call is refused, as `savepoints` shows",
+        ),
         (
             "savepoints::one_that_is_never_dropped_is_committed_with_the_call",
             "it cannot be told from one that was dropped: the call is refused, as `savepoints` shows",
