@@ -7,10 +7,15 @@ use crate::Stack;
 /// Runs a test, if the driver does not leave it out.
 pub async fn run<S: Stack>(name: &str, test: impl AsyncFnOnce()) {
     match S::LEFT_OUT.iter().find(|(left_out, _)| *left_out == name) {
-        // Fails if standard error is closed.
-        Some((_, reason)) => drop(std::io::stderr().write_all(format!("LEFT OUT {name}: {reason}\n").as_bytes())),
+        Some((_, reason)) => left_out(name, reason),
         None => test().await,
     }
+}
+
+/// Says that something is left out.
+pub(crate) fn left_out(what: &str, reason: &str) {
+    // Fails if standard error is closed.
+    let _ = std::io::stderr().write_all(format!("LEFT OUT {what}: {reason}\n").as_bytes());
 }
 
 /// Asserts that the tests that the driver leaves out exist.
@@ -22,7 +27,7 @@ pub fn assert_known<S: Stack>(names: &[&str]) {
 
 /// Defines the tests for a [`Stack`]. The calling crate needs tokio with the features `macros`, `rt-multi-thread` and `time`.
 ///
-/// ```ignore
+/// ```text
 /// struct MyStack;
 ///
 /// impl Stack for MyStack { … }
@@ -201,4 +206,26 @@ macro_rules! driver_tests {
             $crate::assert_known::<$stack>(&[$($(concat!(stringify!($module), "::", stringify!($case)),)*)*]);
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// One that it does not name would never run.
+    #[test]
+    fn the_macro_names_every_test() {
+        let mut tests = 0;
+        for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).expect("the sources") {
+            let text = fs::read_to_string(file.expect("a file").path()).expect("a text");
+            for line in text.lines() {
+                let test = line.strip_prefix("pub async fn ").and_then(|line| line.strip_suffix("<S: Stack>() {"));
+                if let Some(test) = test {
+                    assert!(include_str!("run.rs").contains(&format!("                {test}\n")), "{test}");
+                    tests += 1;
+                }
+            }
+        }
+        assert!(tests > 80, "{tests}");
+    }
 }
