@@ -1,9 +1,13 @@
 //! diesel-async, as an application uses it, with a pool of deadpool or bb8.
 
-use std::{marker::PhantomData, pin::Pin, time::Duration};
+use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
 use diesel::{
-    ConnectionError, ConnectionResult, QueryableByName, sql_query,
+    ConnectionError, QueryResult, QueryableByName,
+    deserialize::{self, FromSql},
+    pg::Pg,
+    row::{self, Field as _, NamedRow},
+    sql_query,
     sql_types::{Nullable, Text},
 };
 use diesel_async::{
@@ -36,7 +40,24 @@ pub(crate) trait Pool: Clone + Into<Diesel> + Send + Sync + 'static {
 }
 
 impl Pool for Deadpool {
-    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[FAILED_COMMIT, DROPPED, LEAKED];
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[
+        (
+            "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
+            "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
+        ),
+        (
+            "savepoints::are_rolled_back_if_dropped",
+            "diesel rolls nothing back: the call is refused, as `savepoints` shows",
+        ),
+        (
+            "savepoints::one_that_is_never_dropped_is_committed_with_the_call",
+            "it cannot be told from one that was dropped: the call is refused, as `savepoints` shows",
+        ),
+        (
+            "savepoints::one_whose_commit_fails_is_rolled_back",
+            "diesel leaves the call's transaction failed: the call is refused, as `savepoints` shows",
+        ),
+    ];
 
     fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self {
         Self::builder(manager).max_size(size).build().expect("a pool")
@@ -49,12 +70,8 @@ impl Pool for Deadpool {
 }
 
 impl Pool for Bb8 {
-    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[
-        FAILED_COMMIT,
-        DROPPED,
-        LEAKED,
-        ("errors::of_a_login_are_told_apart", "bb8 does not say why it has no connection"),
-    ];
+    const LEFT_OUT: &'static [(&'static str, &'static str)] =
+        &[("errors::of_a_login_are_told_apart", "bb8 does not say why it has no connection")];
 
     fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self {
         let size = u32::try_from(size).expect("a few");
@@ -68,20 +85,10 @@ impl Pool for Bb8 {
     }
 }
 
-const FAILED_COMMIT: (&str, &str) = (
-    "savepoints::one_whose_commit_fails_is_rolled_back",
-    "diesel leaves the call's transaction failed; `savepoints` has a test of its own",
-);
-const DROPPED: (&str, &str) =
-    ("savepoints::are_rolled_back_if_dropped", "diesel rolls nothing back; `savepoints` has a test of its own");
-const LEAKED: (&str, &str) = (
-    "savepoints::one_that_is_never_dropped_is_committed_with_the_call",
-    "diesel's have no guard; `savepoints` has a test of its own",
-);
-
 impl<P: Pool> Stack for DieselStack<P> {
     const LEFT_OUT: &'static [(&'static str, &'static str)] = P::LEFT_OUT;
     const IS_EXCLUSIVE: bool = true;
+    const NEEDS_TRACKING: bool = true;
 
     type Driver = Diesel;
     type Pool = P;
@@ -90,10 +97,10 @@ impl<P: Pool> Stack for DieselStack<P> {
     type Error = TransactionError;
 
     fn pool(PoolOptions { url, max_connections, setup, is_pooled: _ }: PoolOptions) -> P {
-        let mut config = ManagerConfig::default();
-        config.recycling_method = RecyclingMethod::Fast;
-        config.custom_setup = Box::new(move |url| Box::pin(connect(url.to_owned(), setup.clone())));
-        P::build(AsyncDieselConnectionManager::new_with_config(url, config), max_connections)
+        pool(&url, max_connections, move |connection| {
+            let setup = setup.clone();
+            Box::pin(async move { connection.batch_execute(&setup).await })
+        })
     }
 
     fn connections(pool: &P) -> Connections {
@@ -129,14 +136,17 @@ impl<P: Pool> Stack for DieselStack<P> {
     }
 
     async fn select(connection: &mut TransactionConnection, sql: &str) -> Result<Option<String>, TransactionError> {
-        #[derive(QueryableByName)]
-        struct Selected {
-            #[diesel(sql_type = Nullable<Text>)]
-            text: Option<String>,
+        /// The only column, whatever its name.
+        struct Selected(Option<String>);
+
+        impl QueryableByName<Pg> for Selected {
+            fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+                let field = row::Row::get(row, 0).ok_or("there is no column")?;
+                FromSql::<Nullable<Text>, Pg>::from_nullable_sql(field.value()).map(Self)
+            }
         }
 
-        let selected = sql_query(format!("SELECT ({sql}) AS text")).get_result::<Selected>(connection).await?;
-        Ok(selected.text)
+        Ok(sql_query(sql).get_result::<Selected>(connection).await?.0)
     }
 
     async fn nested(connection: &mut TransactionConnection, steps: &[Step], end: End) -> Result<(), TransactionError> {
@@ -144,10 +154,26 @@ impl<P: Pool> Stack for DieselStack<P> {
     }
 }
 
-async fn connect(url: String, setup: String) -> ConnectionResult<AsyncPgConnection> {
-    let mut connection = AsyncPgConnection::establish(&url).await?;
-    connection.batch_execute(&setup).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
-    Ok(connection)
+type SetUp<'a> = Pin<Box<dyn Future<Output = QueryResult<()>> + Send + 'a>>;
+
+/// A pool whose connections are set up by a function.
+pub(crate) fn pool<P: Pool>(
+    url: &str,
+    size: usize,
+    set_up: impl Fn(&mut AsyncPgConnection) -> SetUp<'_> + Send + Sync + 'static,
+) -> P {
+    let set_up = Arc::new(set_up);
+    let mut config = ManagerConfig::default();
+    config.recycling_method = RecyclingMethod::Fast;
+    config.custom_setup = Box::new(move |url| {
+        let set_up = Arc::clone(&set_up);
+        Box::pin(async move {
+            let mut connection = AsyncPgConnection::establish(url).await?;
+            set_up(&mut connection).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
+            Ok(connection)
+        })
+    });
+    P::build(AsyncDieselConnectionManager::new_with_config(url, config), size)
 }
 
 /// Inserts a project with this name, as a repository does that knows nothing of calls.

@@ -51,8 +51,9 @@ pub use self::{
         DEADLOCK, INSERT, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
     },
     pool::{
-        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, claim, execute_on_one, fill, in_use,
-        new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with, store, take, text,
+        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim,
+        execute_on_one, fill, in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with,
+        store, take, text,
     },
     service::{CREATE_PROJECT, Call, Seen, Service, reason, status},
     stack::{Connections, End, PoolOptions, Stack, Step},

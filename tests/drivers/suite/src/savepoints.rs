@@ -164,6 +164,7 @@ fn step(random: &mut fastrand::Rng, depth: usize) -> Step {
     // Nothing but the end can follow.
     if random.u8(..4) == 0 {
         steps.push(Step::Fail);
+        return Step::Nested(steps, End::RollBack);
     }
     Step::Nested(steps, *random.choice(&[End::Commit, End::Commit, End::RollBack]).expect("some"))
 }
@@ -174,7 +175,7 @@ fn kept(steps: &[Step]) -> Vec<String> {
     for step in steps {
         match step {
             Step::Insert(name) => names.push(name.clone()),
-            Step::Nested(steps, End::Commit) if !steps.contains(&Step::Fail) => names.extend(kept(steps)),
+            Step::Nested(steps, End::Commit) => names.extend(kept(steps)),
             _ => {}
         }
     }
