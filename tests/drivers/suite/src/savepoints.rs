@@ -12,8 +12,11 @@ fn insert(name: &str) -> Step {
     Step::Insert(name.to_owned())
 }
 
+/// A nested transaction: its steps, and its end.
+type Nested = (fn() -> Vec<Step>, End);
+
 /// The names that are left of calls with and without a key whose handler takes these steps, each in a nested transaction of its own.
-async fn left<S: Stack>(nested: &'static [(fn() -> Vec<Step>, End)]) -> Vec<String> {
+async fn left<S: Stack>(nested: &'static [Nested]) -> Vec<String> {
     let database = Database::new().await;
     let (owner, pool) = (database.owner().await, pool::<S>(&database, 1));
     let service = Service::new(&database, pool.clone(), move |call: Call<S>| async move {
