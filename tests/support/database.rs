@@ -172,8 +172,8 @@ impl Database {
     /// # Panics
     ///
     /// PgBouncer [cannot run](PgBouncer::missing) here. Check that first, and skip the test.
-    pub async fn behind_bouncer(&self) -> PgBouncer {
-        self.bouncer_of(self.url().parse().expect("an address")).await
+    pub async fn behind_bouncer(&self, settings: &[&str]) -> PgBouncer {
+        self.bouncer_of(self.url().parse().expect("an address"), settings).await
     }
 
     /// The same, with a proxy between PgBouncer and the server.
@@ -181,9 +181,9 @@ impl Database {
     /// # Panics
     ///
     /// As [`behind_bouncer`](Self::behind_bouncer).
-    pub async fn behind_bouncer_and_proxy(&self) -> (PgBouncer, Proxy) {
+    pub async fn behind_bouncer_and_proxy(&self, settings: &[&str]) -> (PgBouncer, Proxy) {
         let (proxy, config) = Self::proxy(self.url()).await;
-        (self.bouncer_of(config).await, proxy)
+        (self.bouncer_of(config, settings).await, proxy)
     }
 
     /// A PgBouncer in transaction mode in front of the server, and a pool that connects through it only, as
@@ -193,7 +193,7 @@ impl Database {
     ///
     /// As [`behind_bouncer`](Self::behind_bouncer).
     pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
-        let bouncer = self.behind_bouncer().await;
+        let bouncer = self.behind_bouncer(&[]).await;
         let pool = pool_through(&bouncer, size);
         (bouncer, pool)
     }
@@ -204,15 +204,15 @@ impl Database {
     ///
     /// As [`behind_bouncer`](Self::behind_bouncer).
     pub async fn pool_through_bouncer_and_proxy(&self, size: usize) -> (PgBouncer, Proxy, Pool) {
-        let (bouncer, proxy) = self.behind_bouncer_and_proxy().await;
+        let (bouncer, proxy) = self.behind_bouncer_and_proxy(&[]).await;
         let pool = pool_through(&bouncer, size);
         (bouncer, proxy, pool)
     }
 
-    async fn bouncer_of(&self, mut server: Config) -> PgBouncer {
+    async fn bouncer_of(&self, mut server: Config, settings: &[&str]) -> PgBouncer {
         self.make_login(server.get_password()).await;
         server.user(API_LOGIN);
-        PgBouncer::start(&server).await.expect("a PgBouncer")
+        PgBouncer::start_with(&server, settings).await.expect("a PgBouncer")
     }
 
     /// Creates [`API_LOGIN`] with the password of the server's own role, whose holder has all rights anyway.
@@ -321,7 +321,7 @@ fn pool_through(bouncer: &PgBouncer, size: usize) -> Pool {
 }
 
 /// A pool of connections that run `setup` first.
-fn pool(config: Config, size: usize, setup: String) -> Pool {
+pub fn pool(config: Config, size: usize, setup: String) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config, NoTls, recycling))
         .max_size(size)

@@ -30,9 +30,11 @@ const CANCELLATION: Duration = Duration::from_secs(5);
 /// How long a rollback waits for a statement that was given up, before it has the server cancel it.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The SQLSTATEs of BEGIN in an open transaction, of any statement in one that has failed, and of a serialization failure.
+/// The SQLSTATEs of BEGIN in an open transaction, of any statement in one that has failed, of savepoints in disorder, and of a
+/// serialization failure.
 const OPEN_TRANSACTION: &str = "25001";
 const FAILED_TRANSACTION: &str = "25P02";
+const INVALID_SAVEPOINT: &str = "3B001";
 const SERIALIZATION_FAILURE: &str = "40001";
 
 /// A connection of [`Diesel`](crate::Diesel).
@@ -89,15 +91,20 @@ impl DieselConnection {
     /// As [`commit`](Connection::commit). COMMIT is sent after the answer of the record: diesel may have to prepare that first,
     /// and COMMIT would overtake it.
     async fn committed(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
-        let roll_back = roll_back.or(depth::has_inner(self).then_some(depth::ROLL_BACK_INNER));
-        match (record, roll_back) {
-            (Some(record), roll_back) => {
-                self.run(roll_back, record).await?;
-                self.execute("COMMIT").await
-            }
-            (None, Some(roll_back)) => self.execute(&format!("{roll_back}; SELECT 1; COMMIT")).await,
-            (None, None) => self.execute("SELECT 1; COMMIT").await,
+        if roll_back.is_none() && depth::has_inner(self) {
+            // diesel has counted wrong from then on, and may have told the handler that what it did was kept.
+            let message = "a transaction of diesel inside of the call's was given up before its end";
+            return Err(DriverError::answered(INVALID_SAVEPOINT, message, false, Error::BrokenTransactionManager));
         }
+        if let Some(record) = record {
+            self.run(roll_back, record).await?;
+            return self.execute("COMMIT").await;
+        }
+        if let Some(roll_back) = roll_back {
+            self.execute(roll_back).await?;
+        }
+        // The savepoint cannot be set in a transaction that has failed, nor outside of one. COMMIT is not executed then.
+        self.execute("SAVEPOINT idempotency_end; COMMIT").await
     }
 
     /// Finds out what an error says, and whether the connection was lost with it.

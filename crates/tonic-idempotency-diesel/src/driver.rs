@@ -56,7 +56,7 @@ pub struct Diesel {
 #[cfg(feature = "bb8")]
 impl From<bb8::Pool<AsyncPgConnection>> for Diesel {
     fn from(pool: bb8::Pool<AsyncPgConnection>) -> Self {
-        Self { pool: Pool::Bb8(pool), generation: Arc::default() }
+        Self { pool: Pool::Bb8(pool, Arc::default()), generation: Arc::default() }
     }
 }
 

@@ -76,13 +76,12 @@
 //!
 //! This is one more than the bare handler's, and one more than that if errors of the procedure are final (a savepoint). The store's
 //! statements are prepared once for each connection, which takes one more then. Both pools test a connection with `SELECT 1` each time
-//! that they hand it out. With deadpool that round trip can be saved, because BEGIN or the claim finds out, and the store replaces a
-//! connection that was lost: `ManagerConfig`'s `recycling_method = RecyclingMethod::Fast`.
+//! that they hand it out. That round trip can be saved, because BEGIN or the claim finds out, and the store replaces a connection that
+//! was lost: `ManagerConfig`'s `recycling_method = RecyclingMethod::Fast`.
 //!
 //! # bb8
 //!
-//! A pool of bb8 says only that it has no connection, not why: the store then counts a login that is refused as a server that cannot be
-//! reached. Leave its `test_on_check_out` on (a default): it cannot be told to close the connections that were lost with another.
+//! A pool of bb8 says only that it has no connection, not why: a login that is refused looks like a server that cannot be reached.
 //!
 //! # Poolers
 //!

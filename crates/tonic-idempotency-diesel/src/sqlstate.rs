@@ -10,10 +10,11 @@ const HINTS: [&str; 3] = ["42703", "TI001", "TI002"];
 const FATAL: &str = "terminating connection";
 
 /// Messages of PostgreSQL and PgBouncer. `*` is any text. The first that matches counts.
-const MESSAGES: [(&str, &str); 48] = [
-    // A connection that came with a transaction.
+const MESSAGES: [(&str, &str); 45] = [
+    // A connection that came with a transaction, or is in none.
     ("SET TRANSACTION *", "25001"),
     ("transaction read-write mode must be set before any query", "25001"),
+    ("* can only be used in transaction blocks", "25P01"),
     ("current transaction is aborted*", "25P02"),
     ("invalid transaction termination", "2D000"),
     ("savepoint \"*\" does not exist", "3B001"),
@@ -54,11 +55,6 @@ const MESSAGES: [(&str, &str); 48] = [
     ("relation \"*\" does not exist", "42P01"),
     ("schema \"*\" does not exist", "3F000"),
     ("syntax error *", "42601"),
-    // Logins.
-    ("no pg_hba.conf entry *", "28000"),
-    ("role \"*\" does not exist", "28000"),
-    ("role \"*\" is not permitted to log in", "28000"),
-    ("password authentication failed*", "28P01"),
     // PgBouncer has lost the server, or does not reach it.
     ("idle transaction timeout", "08P01"),
     ("pgbouncer *", "08P01"),
@@ -69,6 +65,14 @@ const MESSAGES: [(&str, &str); 48] = [
     ("server login *", "08P01"),
     ("server_lifetime*", "08P01"),
     ("no more connections allowed*", "53300"),
+];
+
+/// The same, of logins.
+const LOGINS: [(&str, &str); 4] = [
+    ("no pg_hba.conf entry *", "28000"),
+    ("role \"*\" does not exist", "28000"),
+    ("role \"*\" is not permitted to log in", "28000"),
+    ("password authentication failed*", "28P01"),
 ];
 
 /// Returns the SQLSTATE of an error; `None` if it cannot be told.
@@ -82,8 +86,13 @@ pub(crate) fn sqlstate(kind: &DatabaseErrorKind, information: &dyn DatabaseError
         DatabaseErrorKind::RestrictViolation => Some("23001"),
         DatabaseErrorKind::SerializationFailure => Some("40001"),
         DatabaseErrorKind::UniqueViolation => Some("23505"),
-        _ => of_hint(information.hint()).or_else(|| of_message(information.message())),
+        _ => of_hint(information.hint()).or_else(|| of_message(information.message(), &MESSAGES)),
     }
+}
+
+/// Returns the SQLSTATE of a login that was refused with this message; `None` if it cannot be told.
+pub(crate) fn sqlstate_of_login(message: &str) -> Option<&'static str> {
+    of_message(message, &LOGINS).or_else(|| of_message(message, &MESSAGES))
 }
 
 /// Returns whether the server ends the connection after an error with this message.
@@ -95,8 +104,8 @@ fn of_hint(hint: Option<&str>) -> Option<&'static str> {
     HINTS.into_iter().find(|code| hint == Some(code))
 }
 
-fn of_message(message: &str) -> Option<&'static str> {
-    MESSAGES.iter().find(|(pattern, _)| matches(pattern, message)).map(|(_, code)| *code)
+fn of_message(message: &str, messages: &[(&str, &'static str)]) -> Option<&'static str> {
+    messages.iter().find(|(pattern, _)| matches(pattern, message)).map(|(_, code)| *code)
 }
 
 /// Returns whether a text matches a pattern in which `*` is any text.
@@ -128,10 +137,18 @@ mod tests {
             ("bigint out of range", Some("22003")),
             ("could not extend file \"base/1\": No space left on device", Some("53100")),
             ("refused at commit", None),
+            ("role \"nobody\" does not exist", None),
             ("", None),
         ] {
-            assert_eq!(of_message(message), code, "{message}");
+            assert_eq!(of_message(message, &MESSAGES), code, "{message}");
         }
+    }
+
+    #[test]
+    fn a_role_that_does_not_exist_is_a_login_that_is_refused() {
+        assert_eq!(sqlstate_of_login("role \"nobody\" does not exist"), Some("28000"));
+        assert_eq!(sqlstate_of_login("the database system is starting up"), Some("57P03"));
+        assert_eq!(sqlstate_of_login("no"), None);
     }
 
     #[test]

@@ -44,12 +44,14 @@ pub(crate) fn is_conflict(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<TransactionError>() {
         return error.kind() == TransactionErrorKind::Conflict;
     }
-    match error.downcast_ref::<ClosureError<DbErr>>() {
-        Some(ClosureError::Connection(error) | ClosureError::Transaction(error)) => is_conflict(error),
-        None => match error.downcast_ref::<ClosureError<TransactionError>>() {
-            Some(ClosureError::Connection(error)) => is_conflict(error),
-            Some(ClosureError::Transaction(error)) => is_conflict(error),
-            None => Sqlx::is_conflict(error),
-        },
-    }
+    let cause = cause_of_closure::<DbErr>(error).or_else(|| cause_of_closure::<TransactionError>(error));
+    cause.map_or_else(|| Sqlx::is_conflict(error), is_conflict)
+}
+
+/// Returns what has failed in a transaction with a closure, or that transaction's own error.
+fn cause_of_closure<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    Some(match error.downcast_ref::<ClosureError<E>>()? {
+        ClosureError::Connection(error) => error,
+        ClosureError::Transaction(error) => error,
+    })
 }

@@ -50,7 +50,7 @@
 //!
 //! What takes `&impl ConnectionTrait` or `&impl TransactionTrait` takes a [`Transaction`] and a [`Savepoint`]. A function that takes
 //! `&DatabaseConnection` or `&DatabaseTransaction` by name must become generic: sea-orm cannot make those from a connection whose
-//! transaction has begun. The async closures of `transaction_async` are methods of those two types; `transaction` is that of the trait.
+//! transaction has begun.
 //!
 //! # What sea-orm does not see
 //!

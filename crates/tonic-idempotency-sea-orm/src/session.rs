@@ -28,7 +28,7 @@ use tonic_idempotency_sqlx::driver_error;
 use tracing::Instrument as _;
 
 use crate::{
-    Transaction,
+    Savepoint, Transaction,
     driver::SeaOrm,
     error::{ended, is_conflict},
 };
@@ -81,8 +81,8 @@ impl SeaOrmSession {
         Ok(entered)
     }
 
-    /// Sets a savepoint for a handle of this level, and returns its handle.
-    pub(crate) async fn set_savepoint(self: &Arc<Self>, handle: Level) -> Result<Transaction, DbErr> {
+    /// Sets a savepoint for a handle of this level.
+    pub(crate) async fn set_savepoint(self: &Arc<Self>, handle: Level) -> Result<Savepoint, DbErr> {
         to_its_end(self.enter(handle).await?.set_savepoint()).await
     }
 
@@ -244,14 +244,14 @@ impl Entered {
         answer.map_err(|error| kind(RuntimeErr::SqlxError(self.session.failed(self.level, error))))
     }
 
-    /// Sets a savepoint inside of the innermost level, and returns its handle.
-    async fn set_savepoint(mut self) -> Result<Transaction, DbErr> {
+    /// Sets a savepoint inside of the innermost level.
+    async fn set_savepoint(mut self) -> Result<Savepoint, DbErr> {
         let (level, sql) = self.session.levels().set();
         let set = self.send(sql).await;
         if set.is_err() {
             self.session.levels().not_set(level);
         }
-        set.map(|()| Transaction::new(Arc::clone(&self.session), level))
+        set.map(|()| Savepoint::new(Transaction::new(Arc::clone(&self.session), level)))
     }
 
     /// Releases a savepoint, and all inside of it.

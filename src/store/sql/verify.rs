@@ -70,6 +70,12 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
     Ok(Some(match column::<&str>(row, "problem")? {
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
+        "messages" => {
+            if !is_english(&subject) {
+                telemetry::translated_messages(&subject);
+            }
+            return Ok(None);
+        }
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
@@ -78,13 +84,15 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
-        "translated_messages" => {
-            telemetry::translated_messages(&subject);
-            return Ok(None);
-        }
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     }))
+}
+
+/// Returns whether the messages of a server with this `lc_messages` are in English.
+fn is_english(locale: &str) -> bool {
+    let language = locale.split(['_', '-', '.', '@']).next().unwrap_or_default();
+    ["", "C", "POSIX", "en", "English"].iter().any(|english| language.eq_ignore_ascii_case(english))
 }
 
 /// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy
@@ -201,4 +209,19 @@ pub enum SetupProblem {
         /// Its column.
         column: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_english;
+
+    #[test]
+    fn the_messages_of_some_locales_are_in_english() {
+        for english in ["", "C", "C.UTF-8", "POSIX", "en_US.utf8", "en_GB", "en-US", "English_United States.1252"] {
+            assert!(is_english(english), "{english}");
+        }
+        for other in ["de_DE.UTF-8", "German_Germany.1252", "enm", "Chinese_China.936", "ca_ES"] {
+            assert!(!is_english(other), "{other}");
+        }
+    }
 }

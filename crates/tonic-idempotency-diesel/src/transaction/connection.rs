@@ -13,8 +13,8 @@ use crate::driver::Diesel;
 /// The connection of a [`Transaction`](crate::Transaction), which is an [`AsyncPgConnection`] by `&mut *connection`. Drop it before the
 /// handler answers, as a local variable is: the layer cannot commit as long as it lives, and refuses the call.
 ///
-/// `connection.transaction(async |connection| …)` is a savepoint, and nests. One whose future is dropped is rolled back with all that
-/// the handler has done since it began.
+/// `connection.transaction(async |connection| …)` is a savepoint, and nests. If its future is dropped before its end, the call is refused,
+/// as diesel does not know what it has left then.
 pub struct TransactionConnection {
     guard: Guard<Diesel>,
 }

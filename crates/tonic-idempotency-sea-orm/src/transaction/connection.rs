@@ -1,6 +1,6 @@
 //! [`Transaction`] and [`Savepoint`] in the place of a connection of sea-orm.
 
-use std::pin::Pin;
+use std::{fmt, pin::Pin};
 
 use futures_util::TryStreamExt as _;
 use sea_orm::{
@@ -82,6 +82,60 @@ impl ConnectionTrait for Savepoint {
     }
 }
 
+impl Transaction {
+    /// As `transaction_async` of [`DatabaseConnection`](sea_orm::DatabaseConnection): runs an async closure in a nested transaction,
+    /// which is committed if the closure returns `Ok`, and rolled back otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The closure's, or that of the nested transaction.
+    pub async fn transaction_async<F, T, E>(&self, callback: F) -> Result<T, TransactionError<E>>
+    where
+        F: for<'c> AsyncFnOnce(&'c Savepoint) -> Result<T, E> + Send,
+        T: Send,
+        E: fmt::Display + fmt::Debug + Send,
+    {
+        self.transaction_with_config_async(callback, None, None).await
+    }
+
+    /// As [`transaction_async`](Self::transaction_async), with an isolation level and an access mode; see [`Savepoint`].
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction_async`](Self::transaction_async).
+    pub async fn transaction_with_config_async<F, T, E>(
+        &self,
+        callback: F,
+        isolation_level: Option<IsolationLevel>,
+        access_mode: Option<AccessMode>,
+    ) -> Result<T, TransactionError<E>>
+    where
+        F: for<'c> AsyncFnOnce(&'c Savepoint) -> Result<T, E> + Send,
+        T: Send,
+        E: fmt::Display + fmt::Debug + Send,
+    {
+        let savepoint = self.begin_with_config(isolation_level, access_mode).await?;
+        let worked = callback(&savepoint).await;
+        savepoint.end(worked).await
+    }
+}
+
+impl Savepoint {
+    /// Commits or rolls back, as the result of a closure says.
+    async fn end<T, E>(self, worked: Result<T, E>) -> Result<T, TransactionError<E>>
+    where
+        E: fmt::Display + fmt::Debug,
+    {
+        match worked {
+            Ok(value) => self.commit().await.map(|()| value).map_err(TransactionError::Connection),
+            Err(error) => {
+                self.rollback().await?;
+                Err(TransactionError::Transaction(error))
+            }
+        }
+    }
+}
+
 /// A closure of [`TransactionTrait::transaction`].
 type Work<'c, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'c>>;
 
@@ -90,7 +144,7 @@ impl TransactionTrait for Transaction {
     type Transaction = Savepoint;
 
     async fn begin(&self) -> Result<Savepoint, DbErr> {
-        self.session.set_savepoint(self.level).await.map(|transaction| Savepoint { transaction })
+        self.session.set_savepoint(self.level).await
     }
 
     async fn begin_with_config(
@@ -116,7 +170,7 @@ impl TransactionTrait for Transaction {
     where
         F: for<'c> FnOnce(&'c Savepoint) -> Work<'c, T, E> + Send,
         T: Send,
-        E: std::fmt::Display + std::fmt::Debug + Send,
+        E: fmt::Display + fmt::Debug + Send,
     {
         self.transaction_with_config(callback, None, None).await
     }
@@ -130,19 +184,11 @@ impl TransactionTrait for Transaction {
     where
         F: for<'c> FnOnce(&'c Savepoint) -> Work<'c, T, E> + Send,
         T: Send,
-        E: std::fmt::Display + std::fmt::Debug + Send,
+        E: fmt::Display + fmt::Debug + Send,
     {
         let savepoint = self.begin_with_config(isolation_level, access_mode).await?;
-        match callback(&savepoint).await {
-            Ok(value) => {
-                savepoint.commit().await?;
-                Ok(value)
-            }
-            Err(error) => {
-                savepoint.rollback().await?;
-                Err(TransactionError::Transaction(error))
-            }
-        }
+        let worked = callback(&savepoint).await;
+        savepoint.end(worked).await
     }
 }
 
@@ -170,7 +216,7 @@ impl TransactionTrait for Savepoint {
     where
         F: for<'c> FnOnce(&'c Self) -> Work<'c, T, E> + Send,
         T: Send,
-        E: std::fmt::Display + std::fmt::Debug + Send,
+        E: fmt::Display + fmt::Debug + Send,
     {
         self.transaction.transaction(callback).await
     }
@@ -184,7 +230,7 @@ impl TransactionTrait for Savepoint {
     where
         F: for<'c> FnOnce(&'c Self) -> Work<'c, T, E> + Send,
         T: Send,
-        E: std::fmt::Display + std::fmt::Debug + Send,
+        E: fmt::Display + fmt::Debug + Send,
     {
         self.transaction.transaction_with_config(callback, isolation_level, access_mode).await
     }

@@ -40,6 +40,10 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
+    pub(crate) fn new(transaction: Transaction) -> Self {
+        Self { transaction }
+    }
+
     /// Releases the savepoint: the writes since then remain part of the transaction.
     ///
     /// # Errors

@@ -95,6 +95,6 @@ WHERE cardinality($7::text[]) > 0
   AND r.proname = 'idempotency_resource_status'
   AND pg_get_function_sqlbody(r.id) = 'RETURN NULL::text'
 UNION ALL
-SELECT 'translated_messages', current_setting('lc_messages'), NULL
-WHERE $8 AND current_setting('lc_messages') !~* '^(c|posix|en|english)?([._@-].*)?$'
+SELECT 'messages', current_setting('lc_messages'), NULL
+WHERE $8
 ORDER BY 1, 2, 3

@@ -66,6 +66,33 @@ async fn are_those_of_sea_orm() {
     assert_eq!(marks(&owner).await, expected);
 }
 
+/// In a task, as a handler runs.
+#[tokio::test]
+async fn have_async_closures() {
+    let (_database, owner, connection) = marked().await;
+    let transaction = begin(&connection).await;
+    let handle = Transaction::clone(&transaction);
+    let work = tokio::spawn(async move {
+        let kept = handle.transaction_async(async |outer| {
+            mark(outer, 1).await?;
+            let refused = outer.transaction_async(async |inner| {
+                mark(inner, 2).await?;
+                Err::<(), _>(DbErr::Custom("no".to_owned()))
+            });
+            assert!(matches!(refused.await, Err(ClosureError::Transaction(DbErr::Custom(_)))));
+            Ok::<_, DbErr>(())
+        });
+        kept.await.expect("it is committed");
+        let mode = Some(AccessMode::ReadOnly);
+        let reads = handle.transaction_with_config_async(async |inner| mark(inner, 3).await, None, mode);
+        let refused = TransactionError::from(reads.await.expect_err("it only reads"));
+        assert_eq!(refused.code(), Some("25006"));
+    });
+    work.await.expect("no panic");
+    transaction.commit().await.expect("it commits");
+    assert_eq!(marks(&owner).await, [1]);
+}
+
 /// As the handler of a script that runs in any transaction.
 #[tokio::test]
 async fn end_through_the_trait() {
@@ -208,6 +235,16 @@ async fn whose_futures_are_dropped_are_as_if_they_were_not_or_had_ended() {
         let found: Vec<_> = marks(&owner).await.into_iter().filter(|mark| *mark != 7).collect();
         assert_eq!(found, expected, "polled: {is_polled}");
     }
+}
+
+#[tokio::test]
+async fn whose_beginning_is_dropped_are_not_left_behind() {
+    let (_database, _owner, connection) = marked().await;
+    let transaction = begin(&connection).await;
+    assert!(transaction.begin().now_or_never().is_none(), "it waits for the server");
+    mark(&*transaction, 1).await.expect("a mark");
+    let absent = transaction.execute_unprepared("RELEASE SAVEPOINT idempotency_1").await;
+    assert_eq!(TransactionError::from(absent.expect_err("there is none")).code(), Some("3B001"));
 }
 
 /// Its error comes out of nothing else.

@@ -1,6 +1,6 @@
 //! Transactional mode behind PgBouncer, which keeps a client on one server connection only for a transaction.
 
-use scratch_postgres::{PgBouncer, skip};
+use scratch_postgres::PgBouncer;
 use tcp_proxy::{Cut, Moment};
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
@@ -11,7 +11,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::Database;
 
 use crate::{
-    Call, End, Service, Stack, all_have_ended, assert_clean, behind_bouncer, pool_through, reason, rows, status,
+    Call, End, Service, Stack, all_have_ended, assert_clean, behind_bouncer, bouncer_settings, pool_through, reason, rows, status,
     until_statement,
 };
 
@@ -19,7 +19,7 @@ use crate::{
 const CLIENTS: usize = 4 * PgBouncer::SERVER_CONNECTIONS;
 
 pub async fn a_call_is_committed_replayed_or_rolled_back<S: Stack>() {
-    let Some((database, bouncer)) = behind_bouncer().await else { return };
+    let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
     let (owner, pool) = (database.owner().await, pool_through::<S>(&bouncer, CLIENTS));
     let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
         let project = call.insert().await?;
@@ -48,7 +48,7 @@ pub async fn a_call_is_committed_replayed_or_rolled_back<S: Stack>() {
 
 /// Each call sees its own user's setting, and leaves nothing of it to the next call on the server connection.
 pub async fn many_at_once_keep_their_users_apart<S: Stack>() {
-    let Some((database, bouncer)) = behind_bouncer().await else { return };
+    let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
     let pool = pool_through::<S>(&bouncer, CLIENTS);
     let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
         let user = call.select("SELECT authn.current_user_id()::text").await?;
@@ -77,12 +77,10 @@ pub async fn many_at_once_keep_their_users_apart<S: Stack>() {
 
 /// PgBouncer keeps its client's connection and answers `08P01`, if it loses the server's.
 pub async fn a_commit_whose_answer_pgbouncer_lost_is_looked_up<S: Stack>() {
-    if let Some(why) = PgBouncer::missing() {
-        return skip("pgbouncer", why);
-    }
+    let Some(settings) = bouncer_settings::<S>() else { return };
     for (moment, happened) in [(Moment::AfterCommit, true), (Moment::BeforeCommit, false)] {
         let database = Database::new().await;
-        let (bouncer, proxy) = database.behind_bouncer_and_proxy().await;
+        let (bouncer, proxy) = database.behind_bouncer_and_proxy(settings).await;
         let pool = pool_through::<S>(&bouncer, CLIENTS);
         let service = Service::new(&database, pool, |call: Call<S>| async move { call.insert().await }).await;
         proxy.cut_later(Cut { all: false, moment }, || ());
@@ -100,7 +98,7 @@ pub async fn a_commit_whose_answer_pgbouncer_lost_is_looked_up<S: Stack>() {
 
 /// The server process of the transaction is told, not PgBouncer's client.
 pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
-    let Some((database, bouncer)) = behind_bouncer().await else { return };
+    let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
     let (owner, pool) = (database.owner().await, pool_through::<S>(&bouncer, CLIENTS));
     let describe = |procedure: ProcedureBuilder| procedure.on_disconnect(DisconnectPolicy::RollBack);
     let store = crate::store::<S>(pool.clone()).timeout(std::time::Duration::from_secs(2));
@@ -116,4 +114,24 @@ pub async fn a_client_that_hangs_up_has_its_statement_cancelled<S: Stack>() {
     all_have_ended(&owner).await;
     assert_clean::<S>(&pool).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
+}
+
+/// The lock belongs to the transaction, and does not stay on the server connection.
+pub async fn one_of_many_duplicates_runs<S: Stack>() {
+    let Some((database, bouncer)) = behind_bouncer::<S>().await else { return };
+    let pool = pool_through::<S>(&bouncer, CLIENTS);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let service = service.clone();
+        calls.spawn(async move { service.create("shop").await });
+    }
+    for answer in calls.join_all().await {
+        if let Err(status) = answer {
+            assert_eq!(Reason::of(&status), Some(Reason::InProgress));
+        }
+    }
+    assert!(service.create("shop").await.expect("a replay").replayed);
+    assert_eq!((service.runs(), rows(&database.owner().await).await), (1, [1, 1, 1]));
+    assert_clean::<S>(&pool).await;
 }

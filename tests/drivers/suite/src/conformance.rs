@@ -2,14 +2,14 @@
 
 use std::{fmt, marker::PhantomData};
 
-use scratch_postgres::{PgBouncer, skip};
+use scratch_postgres::PgBouncer;
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{SqlStore, conformance::Harness},
 };
 use tonic_idempotency_tests::Database;
 
-use crate::{Stack, patient, pool, pool_through};
+use crate::{Stack, bouncer_settings, patient, pool, pool_through};
 
 /// Stores on a server.
 pub struct OnAServer<S>(PhantomData<S>);
@@ -37,12 +37,11 @@ impl<S: Stack> Harness for BehindPgBouncer<S> {
 
     async fn store(&self) -> (Self::Store, Self::Fixture) {
         let database = Database::new().await;
-        if let Some(why) = PgBouncer::missing() {
+        let Some(settings) = bouncer_settings::<S>() else {
             // A case of the suite cannot be left out, so it runs without PgBouncer.
-            skip("pgbouncer", why);
             return (patient::<S>(pool::<S>(&database, 8)), (database, None));
-        }
-        let bouncer = database.behind_bouncer().await;
+        };
+        let bouncer = database.behind_bouncer(settings).await;
         (patient::<S>(pool_through::<S>(&bouncer, 8)), (database, Some(bouncer)))
     }
 

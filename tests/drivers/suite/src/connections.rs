@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::{Code, Status};
 use tonic_idempotency::{
-    policy::ProcedureBuilder,
+    policy::{Mode, ProcedureBuilder},
     rejection::Reason,
     store::{BeginOutcome, ClaimOutcome, Store as _, StoreErrorKind, TransactionErrorKind, TransactionOptions},
 };
-use tonic_idempotency_tests::{Database, until};
+use tonic_idempotency_tests::{Database, until, uuid_of};
 
 use crate::{
     Call, End, Service, Stack, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, in_use, new_claim,
@@ -269,4 +269,32 @@ pub async fn that_come_with_an_open_transaction_are_replaced<S: Stack>() {
         assert_clean::<S>(&pool).await;
     }
     assert_eq!(rows(&owner).await, [4, 4, 4]);
+}
+
+/// In both modes, with keys and without: each waits for its turn.
+pub async fn one_is_enough_for_many_calls<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let project = uuid_of(&database.project(None).await);
+    let transactional =
+        Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let describe = |procedure: ProcedureBuilder| procedure.mode(Mode::Reserved);
+    let reserved =
+        Service::with(&database, pool.clone(), describe, move |_: Call<S>| async move { Ok(project) }).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..8 {
+        for service in [transactional.with_new_key(), transactional.with_key(None), reserved.with_new_key()] {
+            calls.spawn(async move {
+                for round in 0..2 {
+                    let seen = service.create("shop").await.expect("a call");
+                    assert_eq!(seen.replayed, round > 0 && service.key.is_some());
+                }
+            });
+        }
+    }
+    calls.join_all().await;
+    assert_eq!((transactional.runs(), reserved.runs()), (8 + 16, 8));
+    assert_eq!(rows(&owner).await, [1 + 8 + 16, 8 + 16, 16]);
+    assert_clean::<S>(&pool).await;
 }

@@ -77,7 +77,7 @@ pub async fn of_the_set_up_are_found_by_verify<S: Stack>() {
     let VerifyError::Problems(problems) = found else { panic!("{found:?}") };
     assert!(matches!(&problems[..], [SetupProblem::ExemptRole { .. }]), "{problems:?}");
 
-    let Some((_database, bouncer)) = behind_bouncer().await else { return };
+    let Some((_database, bouncer)) = behind_bouncer::<S>().await else { return };
     let pool = pool_through::<S>(&bouncer, 1);
     patient::<S>(pool.clone()).verify().await.expect("nothing is wrong");
     assert_clean::<S>(&pool).await;

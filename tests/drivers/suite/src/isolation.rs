@@ -74,6 +74,41 @@ pub async fn a_call_that_loses_a_conflict_is_aborted_and_can_be_retried<S: Stack
     assert_eq!(rows(&owner).await, [2, 2, 2]);
 }
 
+/// Two calls that each wait for the other's lock: the server ends the wait of one.
+pub async fn a_call_that_loses_a_deadlock_is_aborted_and_can_be_retried<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let both = Arc::new(Barrier::new(2));
+    let service = Service::new(&database, pool::<S>(&database, 8), move |call: Call<S>| {
+        let both = Arc::clone(&both);
+        async move {
+            let project = call.insert().await?;
+            let (first, second) = if call.name == "one" { (1, 2) } else { (2, 1) };
+            let lock = async |lock: i32| {
+                call.execute(&format!("SELECT pg_advisory_xact_lock({lock})")).await.map_err(status)
+            };
+            if call.name != "again" {
+                lock(first).await?;
+                both.wait().await;
+                lock(second).await?;
+            }
+            Ok(project)
+        }
+    })
+    .await;
+    let services = [service.with_new_key(), service.with_new_key()];
+    let [one, other] = [services[0].spawn("one"), services[1].spawn("other")];
+    let outcomes = [one.await.expect("no panic"), other.await.expect("no panic")];
+    let lost: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    let [status] = lost[..] else { panic!("one of two loses: {outcomes:?}") };
+    assert_eq!((status.code(), Reason::of(status)), (Code::Aborted, Some(Reason::Conflict)));
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [1, 1, 1]);
+    let loser = if outcomes[0].is_err() { &services[0] } else { &services[1] };
+    assert!(!loser.create("again").await.expect("the key is free").replayed);
+    assert_eq!(rows(&owner).await, [2, 2, 2]);
+}
+
 /// How a handler answers after it has lost.
 pub type Answer<S> = fn(&Call<S>, <S as Stack>::Error) -> Result<Uuid, Status>;
 

@@ -9,6 +9,7 @@
 //! | [`atomicity`] | effects and records, committed together or not at all |
 //! | [`bouncer`] | transactional mode behind PgBouncer |
 //! | [`connections`] | one connection for each call, clean when it returns |
+//! | [`cuts`] | connections that are cut or fall silent at any moment |
 //! | [`disconnects`] | clients that hang up |
 //! | [`duplicates`] | calls with one key at once |
 //! | [`errors`] | what the store makes of the library's errors |
@@ -16,8 +17,10 @@
 //! | [`isolation`] | isolation levels, conflicts |
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
 //! | [`owned`] | transactions without a call |
+//! | [`reserved`] | reserved mode, and stores that cannot be asked |
 //! | [`savepoints`] | nested transactions |
 //! | [`session`] | users and settings |
+//! | [`without_key`] | calls without a key or without a user |
 
 mod conformance;
 mod database;
@@ -35,7 +38,7 @@ macro_rules! modules {
     };
 }
 
-modules!(atomicity bouncer connections disconnects duplicates errors handle isolation lost_answers owned savepoints session);
+modules!(atomicity bouncer connections cuts disconnects duplicates errors handle isolation lost_answers owned reserved savepoints session without_key);
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;
@@ -48,8 +51,9 @@ pub use self::{
         DEADLOCK, INSERT, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
     },
     pool::{
-        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, claim, execute_on_one, fill, in_use,
-        new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with, store, take, text,
+        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim,
+        execute_on_one, fill, in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with,
+        store, take, text,
     },
     service::{CREATE_PROJECT, Call, Seen, Service, reason, status},
     stack::{Connections, End, PoolOptions, Stack, Step},

@@ -15,7 +15,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, until};
 use uuid::Uuid;
 
-use crate::{CREATE_PROJECT, PoolOptions, Stack};
+use crate::{CREATE_PROJECT, PoolOptions, Stack, run::left_out};
 
 /// A connection of a driver.
 pub type PoolConnection<S> = <<S as Stack>::Driver as Driver>::Connection;
@@ -48,15 +48,28 @@ pub fn pool_through<S: Stack>(bouncer: &PgBouncer, size: usize) -> S::Pool {
     S::pool(PoolOptions { url, max_connections: size, setup: String::new(), is_pooled: true })
 }
 
-/// A database and a PgBouncer in front of it; `None` if PgBouncer is missing.
-pub async fn behind_bouncer() -> Option<(Database, PgBouncer)> {
+/// A database and a PgBouncer in front of it; `None` if there is [none](bouncer_settings).
+pub async fn behind_bouncer<S: Stack>() -> Option<(Database, PgBouncer)> {
+    let settings = bouncer_settings::<S>()?;
+    let database = Database::new().await;
+    let bouncer = database.behind_bouncer(settings).await;
+    Some((database, bouncer))
+}
+
+/// The further settings of a PgBouncer; `None` if it is missing, or does not do what the library needs.
+pub fn bouncer_settings<S: Stack>() -> Option<&'static [&'static str]> {
     if let Some(why) = PgBouncer::missing() {
         skip("pgbouncer", why);
         return None;
     }
-    let database = Database::new().await;
-    let bouncer = database.behind_bouncer().await;
-    Some((database, bouncer))
+    match (S::NEEDS_TRACKING, PgBouncer::tracks_prepared_statements()) {
+        (false, _) => Some(&[]),
+        (true, true) => Some(&["max_prepared_statements = 100"]),
+        (true, false) => {
+            left_out("what is behind PgBouncer", "this one is older than version 1.21");
+            None
+        }
+    }
 }
 
 /// A store on this pool.

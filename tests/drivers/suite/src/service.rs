@@ -170,6 +170,8 @@ impl<S: Stack> ProjectService for Scripted<S> {
 /// A wrapped service that listens, a client, a user of the organisation, and a key.
 #[derive(Clone, Debug)]
 pub struct Service {
+    /// The connection of the client.
+    pub channel: Channel,
     /// The client of the service.
     pub client: ProjectServiceClient<Channel>,
     /// The user that calls; `None`: calls without one.
@@ -226,9 +228,10 @@ impl Service {
         let handler = Scripted { script: Arc::new(move |call| Box::pin(script(call))), runs: Arc::clone(&runs) };
         let wrapped = layer.layer(ProjectServiceServer::new(handler));
         let address = shop::serve(Routes::new(InterceptedService::new(wrapped, shop::authenticate))).await;
-        let client = ProjectServiceClient::new(shop::channel(address).await);
+        let channel = shop::channel(address).await;
+        let client = ProjectServiceClient::new(channel.clone());
         let user = Some(database.user().await.id);
-        Self { client, user, key: Some(Uuid::new_v4()), runs }
+        Self { channel, client, user, key: Some(Uuid::new_v4()), runs }
     }
 
     /// Calls the service to create a project with this name.

@@ -23,6 +23,10 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// Otherwise a connection that is kept is dead when the call has ended.
     const IS_EXCLUSIVE: bool;
 
+    /// Whether the library prepares its statements behind PgBouncer, too: then it has to track them. Without one that does, what the
+    /// tests show behind PgBouncer is not shown.
+    const NEEDS_TRACKING: bool = false;
+
     /// The driver.
     type Driver: Driver;
 
