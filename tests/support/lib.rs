@@ -13,8 +13,7 @@ pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// Compiles the code of the documents. The package `page-tests` compiles that of the README, and `driver-documents` that of
-/// `docs/drivers.md`.
+/// Compiles the code of the documents. The package `page-tests` compiles that of the README and of `docs/drivers.md`.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../docs/by-id.md")]

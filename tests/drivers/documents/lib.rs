@@ -1,5 +1,0 @@
-//! Compiles the code of the documents that show several drivers.
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/drivers.md")]
-mod drivers {}
