@@ -13,7 +13,8 @@ pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// Compiles the code of the documents. `drivers/sqlx` compiles that of the README.
+/// Compiles the code of the documents. The package `page-tests` compiles that of the README, and `driver-documents` that of
+/// `docs/drivers.md`.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../docs/by-id.md")]
@@ -32,6 +33,8 @@ mod documents {
     mod modes {}
     #[doc = include_str!("../../docs/operations.md")]
     mod operations {}
+    #[doc = include_str!("../../docs/replays.md")]
+    mod replays {}
     #[doc = include_str!("../../docs/settings.md")]
     mod settings {}
 }
