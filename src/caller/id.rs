@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use tonic::Status;
 use uuid::{Uuid, fmt::Hyphenated};
 
 /// The longest text, in bytes.
@@ -49,15 +50,33 @@ fn usual_form(text: &str) -> Option<Uuid> {
 }
 
 /// A text that cannot be the id of a user or of a scope: it is empty, or longer than 255 bytes.
+///
+/// An interceptor that authenticates calls answers with it by `?`: it turns into `UNAUTHENTICATED`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a user or a scope has from 1 to 255 bytes, and this one has {length}")]
 pub struct InvalidCallerId {
     length: usize,
 }
 
+impl From<InvalidCallerId> for Status {
+    fn from(error: InvalidCallerId) -> Self {
+        Status::unauthenticated(error.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tonic::Code;
+
     use super::*;
+
+    #[test]
+    fn is_no_more_authenticated_than_without_an_id() {
+        let authenticate = || -> Result<Id, Status> { Ok(Id::from_text("")?) };
+        let refused = authenticate().err().expect("an empty id");
+        assert_eq!(refused.code(), Code::Unauthenticated);
+        assert!(refused.message().contains("from 1 to 255 bytes"), "{refused:?}");
+    }
 
     #[test]
     fn is_a_text_of_1_to_255_bytes() {

@@ -8,7 +8,7 @@ mod program;
 pub mod shop;
 mod until;
 
-pub use database::{API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, rows_read, uuid_of};
+pub use database::{API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, pool, rows_read, uuid_of};
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;

@@ -12,13 +12,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
 use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use crate::{
-    driver::Sqlx,
-    error::{driver_error, is_stale},
-    literal::with_literals,
-    row::SqlxRow,
-    statement::bound,
-};
+use crate::{driver::Sqlx, error::explained, literal::with_literals, row::SqlxRow, statement::bound};
 
 type Manager = <Postgres as Database>::TransactionManager;
 
@@ -65,6 +59,12 @@ impl SqlxConnection {
         }
     }
 
+    /// Returns whether a prepared statement is kept for the next time. If not, a statement of the handler must not be
+    /// [persistent](sqlx::query::Query::persistent): nothing would ever close it.
+    pub fn has_statement_cache(&self) -> bool {
+        self.driver.has_statement_cache()
+    }
+
     /// Executes statements by the protocol of simple queries.
     async fn send(&mut self, sql: &str) -> Result<(), DriverError> {
         let sent = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **self).await;
@@ -95,7 +95,7 @@ impl SqlxConnection {
 
     /// Runs a statement with its parameters. Without a cache of statements, only inside of a transaction.
     async fn run(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
-        let rows = bound(statement, self.driver.has_statement_cache()).fetch_all(&mut **self).await;
+        let rows = bound(statement, self.has_statement_cache()).fetch_all(&mut **self).await;
         self.read(rows)
     }
 
@@ -114,9 +114,9 @@ impl SqlxConnection {
 
     /// Notes what an error says about the connection.
     fn failed(&mut self, error: sqlx::Error) -> DriverError {
-        let error = driver_error(error);
+        let error = explained(error);
         self.is_lost |= error.is_connection_lost();
-        self.is_spoilt |= is_stale(&error);
+        self.is_spoilt |= error.is_stale();
         error
     }
 
@@ -150,7 +150,7 @@ impl Connection for SqlxConnection {
     }
 
     async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
-        if self.driver.has_statement_cache() || self.depth() > 0 {
+        if self.has_statement_cache() || self.depth() > 0 {
             self.run(statement).await
         } else {
             self.run_with_literals(statement).await
@@ -180,7 +180,9 @@ impl Connection for SqlxConnection {
         }
         match record {
             Some(record) => drop(self.run(record).await?),
-            None => self.send("SELECT 1").await?,
+            // Fails in a transaction that has failed, and outside of one: also if sqlx has rolled it back, as it does when a
+            // `begin` of the handler fails.
+            None => self.send("SAVEPOINT idempotency_end").await?,
         }
         if self.depth() == 1 {
             return Manager::commit(self).await.map_err(|error| self.failed(error));

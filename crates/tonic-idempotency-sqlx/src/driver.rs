@@ -18,7 +18,7 @@ use tonic_idempotency::store::{
 
 use crate::{
     connection::SqlxConnection,
-    error::{acquire_error, is_conflict, is_stale},
+    error::{acquire_error, is_conflict},
 };
 
 /// The store on sqlx.
@@ -139,7 +139,7 @@ impl Driver for Sqlx {
     }
 
     fn forget_if_stale(&self, error: &DriverError) -> bool {
-        let stale = self.has_statement_cache && is_stale(error);
+        let stale = self.has_statement_cache && error.is_stale();
         if stale {
             self.close_idle();
         }

@@ -38,6 +38,7 @@
 //! | [`Transaction`], [`TransactionConnection`], [`TransactionError`] | the handler's side |
 //! | [`OwnedTransaction`] | a transaction without a call |
 //! | [`options`] | reads the URL of a database, and says so if it is not one |
+//! | [`SqlxConnection`], [`SqlxRow`], [`driver_error`] | for the authors of drivers on top of this one |
 //!
 //! # Features of sqlx
 //!
@@ -80,6 +81,7 @@ mod transaction;
 pub use self::{
     connection::SqlxConnection,
     driver::{Sqlx, SqlxStore},
+    error::driver_error,
     options::{OptionsError, options},
     row::SqlxRow,
     transaction::{OwnedTransaction, Transaction, TransactionConnection, TransactionError},

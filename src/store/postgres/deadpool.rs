@@ -5,10 +5,7 @@ use std::{fmt, time::Instant};
 use deadpool_postgres::Pool;
 
 use super::{
-    connection::DeadpoolConnection,
-    error::acquire_error,
-    statement::{Statements, is_stale},
-    transaction::TransactionSession,
+    connection::DeadpoolConnection, error::acquire_error, statement::Statements, transaction::TransactionSession,
 };
 use crate::store::{
     SqlStore,
@@ -75,7 +72,7 @@ impl Driver for Deadpool {
     }
 
     fn forget_if_stale(&self, error: &DriverError) -> bool {
-        let stale = self.statements == Statements::Prepared && is_stale(error);
+        let stale = self.statements == Statements::Prepared && error.is_stale();
         if stale {
             self.pool.manager().statement_caches.clear();
         }

@@ -9,12 +9,9 @@ use tokio_postgres::{
     types::{IsNull, ToSql, Type, to_sql_checked},
 };
 
-use crate::store::driver::{DriverError, Statement, Value};
+use crate::store::driver::{Statement, Value};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
-
-/// The SQLSTATEs of a prepared statement whose function was replaced, and of one that the server has forgotten.
-const STALE: [&str; 2] = ["0A000", "26000"];
 
 /// How a store sends its statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,11 +40,6 @@ impl Statements {
         let statement = connection.prepare_typed_cached(sql, &types).await?;
         Ok(Prepared::Here { statement, parameters: parameters.iter().map(|value| value as _).collect() })
     }
-}
-
-/// Returns whether a statement failed only because it is stale.
-pub(super) fn is_stale(error: &DriverError) -> bool {
-    error.code().is_some_and(|code| STALE.contains(&code))
 }
 
 /// A statement that is ready to be sent.

@@ -6,6 +6,4 @@ mod documents {
     mod first_page {}
     #[doc = include_str!("../../../crates/tonic-idempotency-sqlx/README.md")]
     mod readme {}
-    #[doc = include_str!("../../../docs/drivers.md")]
-    mod drivers {}
 }

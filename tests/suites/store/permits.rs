@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
+use futures_util::future::join_all;
 use tonic_idempotency::{
     OwnerId,
     store::{
@@ -44,7 +45,7 @@ fn pool_of(database: &Database, size: usize) -> (Pool, PostgresStore) {
 #[tokio::test]
 async fn transactions_leave_a_quarter_of_the_pool_to_claims() {
     let database = Database::new().await;
-    for (size, transactions) in [(2, 1), (4, 3), (8, 6)] {
+    let leave = async |(size, transactions)| {
         let (_, store) = pool_of(&database, size);
         let mut open = Vec::new();
         for _ in 0..transactions {
@@ -57,7 +58,8 @@ async fn transactions_leave_a_quarter_of_the_pool_to_claims() {
         complete(&store, &claim, &completion("done")).await;
         drop(open);
         begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
-    }
+    };
+    join_all([(2, 1), (4, 3), (8, 6)].map(leave)).await;
 }
 
 /// A pool of one connection keeps none back.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tonic_idempotency::store::{BeginOutcome, PostgresStore, Store, StoreErrorKind, TransactionOptions};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
@@ -24,20 +25,21 @@ async fn open_all(pool: &deadpool_postgres::Pool) {
 #[tokio::test]
 async fn a_silent_connection_does_not_take_the_time_of_the_next_attempt() {
     let database = Database::new().await;
-    for size in [1, 4, 16] {
+    let claims_twice = async |size| {
         let (proxy, pool) = database.pool_through_proxy(size).await;
         open_all(&pool).await;
         proxy.silence_connections();
         acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
         // The others are not tried one after the other.
         acquire(&store(&pool), &claim(Uuid::new_v4(), Uuid::new_v4())).await;
-    }
+    };
+    join_all([1, 4, 16].map(claims_twice)).await;
 }
 
 #[tokio::test]
 async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
     let database = Database::new().await;
-    for size in [1, 4] {
+    let begins_twice = async |size| {
         let (proxy, pool) = database.pool_through_proxy(size).await;
         open_all(&pool).await;
         proxy.silence_connections();
@@ -49,7 +51,8 @@ async fn a_transaction_begins_on_another_connection_if_the_first_is_silent() {
         let owner = Some(claim.reservation.owner);
         let transaction = store(&pool).begin_without_key(owner, &claim.session, TransactionOptions::default()).await;
         transaction.expect("the store answers").roll_back().await;
-    }
+    };
+    join_all([1, 4].map(begins_twice)).await;
 }
 
 /// A server that cannot be asked at all is not one that is slow.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
+use futures_util::future::join_all;
 use tokio::time::timeout;
 use tonic_idempotency::{
     status::OutboxStatus,
@@ -153,8 +154,8 @@ async fn a_pool_without_a_free_connection_is_overloaded() {
 /// A statement that takes too long, on a server that can be asked.
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_to_nobody() {
-    let database = Database::new().await;
-    for size in [1, 4] {
+    let is_overload = async |size| {
+        let database = Database::new().await;
         let pool = database.pool(size);
         let store = patient(pool.clone()).timeout(Duration::from_secs(3));
         complete(&patient(pool.clone()), &claim(Uuid::new_v4(), Uuid::new_v4()), &completion("warm")).await;
@@ -177,7 +178,8 @@ async fn a_statement_that_takes_too_long_is_overload_and_leaves_its_connection_t
 
         // Whether the claim took effect or not, the same claim now acquires the key.
         acquire(&patient(pool), &first).await;
-    }
+    };
+    join_all([1, 4].map(is_overload)).await;
 }
 
 /// A first attempt that is slow is not cut off by the second.

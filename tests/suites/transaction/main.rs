@@ -16,4 +16,11 @@ mod replay_cache;
 mod resets;
 mod savepoints;
 mod session;
+mod stack;
 mod without_key;
+
+mod every_driver {
+    use crate::stack::PostgresStack;
+
+    driver_suite::driver_tests!(PostgresStack, transactions);
+}

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::join_all};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
@@ -151,14 +151,14 @@ enum Held {
 
 #[tokio::test]
 async fn end_the_transaction_of_a_handle_that_lives_on() {
-    for held in [Held::Copy, Held::Nothing, Held::Statement] {
+    let ends = async |held| {
         let database = database().await;
         let owner = database.owner().await;
         let pool = database.pool_with(1, COUNT);
         let (kept, gate) = (Arc::new(Mutex::new(None::<Transaction>)), Arc::new(Semaphore::new(0)));
         let (keep, opens) = (Arc::clone(&kept), Arc::clone(&gate));
         drop(pool.get().await.expect("a connection"));
-        let impatient = store(&pool, Duration::from_secs(2));
+        let impatient = store(&pool, Duration::from_secs(5));
         let service = Service::built(
             &database,
             pool.clone(),
@@ -200,7 +200,8 @@ async fn end_the_transaction_of_a_handle_that_lives_on() {
         drop(pool.get().await.expect("the connection, which was not replaced"));
         assert_clean(&pool).await;
         assert_eq!((opened(&owner).await, rows(&owner).await), (1, [0, 0, 0]), "{held:?}");
-    }
+    };
+    join_all([Held::Copy, Held::Nothing, Held::Statement].map(ends)).await;
 }
 
 /// There is no runtime to roll back in, so the connection is closed.

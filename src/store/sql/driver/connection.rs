@@ -66,7 +66,7 @@ pub trait Connection: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// [`DriverError`] of the first part that failed. In a transaction that has failed there must be an error, although
-    /// COMMIT succeeds there, and rolls back.
+    /// COMMIT succeeds there, and rolls back; and outside of a transaction, which the handler has ended then.
     fn commit(
         &mut self,
         roll_back: Option<&str>,
@@ -78,7 +78,8 @@ pub trait Connection: Send + Sync + Sized + 'static {
             }
             match record {
                 Some(record) => drop(self.query(record).await?),
-                None => self.execute("SELECT 1").await?,
+                // Fails there.
+                None => self.execute("SAVEPOINT idempotency_end").await?,
             }
             self.execute("COMMIT").await
         }

@@ -62,13 +62,24 @@ impl DriverError {
     /// Returns whether the statement lost against another transaction (a serialization failure or a deadlock): the same
     /// statement may succeed later.
     pub fn is_conflict(&self) -> bool {
-        matches!(self.code(), Some("40001" | "40P01"))
+        self.code().is_some_and(is_conflict)
+    }
+
+    /// Returns whether a prepared statement failed only because it is stale: its function was replaced, or the server has
+    /// forgotten it. It was not carried out.
+    pub fn is_stale(&self) -> bool {
+        matches!(self.code(), Some("0A000" | "26000"))
     }
 
     /// Returns the driver's error, if it is of this type.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
     }
+}
+
+/// Returns whether this is the SQLSTATE of a serialization failure or a deadlock.
+pub fn is_conflict(code: &str) -> bool {
+    matches!(code, "40001" | "40P01")
 }
 
 /// Returns the class of an SQLSTATE.

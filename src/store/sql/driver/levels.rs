@@ -1,18 +1,19 @@
-//! The levels of a transaction: itself, and the savepoints inside of it, as the server has them.
+//! [`Levels`].
 
-/// The transaction itself, or one of its savepoints. Numbered in the order in which they are set; never used again.
+/// The transaction itself, or one of its savepoints. They are numbered in the order in which they are set, and a number is not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Level(usize);
+pub struct Level(usize);
 
 impl Level {
     /// The transaction itself.
-    pub(super) const TRANSACTION: Self = Self(0);
+    pub const TRANSACTION: Self = Self(0);
 }
 
-/// The levels of one transaction. Each change returns the SQL that makes the same change in the server; the caller sends
-/// it before the next change.
+/// The levels of one transaction, which are itself and the savepoints inside of it, as the server has them: for drivers with
+/// handles that outlive the order in which savepoints end. Each change returns the SQL that makes the same change in the
+/// server; the caller sends it before the next change.
 #[derive(Debug)]
-pub(super) struct Levels {
+pub struct Levels {
     /// All levels that there have been.
     all: Vec<State>,
     /// Those that the server has, the innermost last. The first is the transaction itself.
@@ -46,28 +47,31 @@ impl State {
 }
 
 impl Levels {
-    pub(super) fn new() -> Self {
+    /// The levels of a transaction without savepoints.
+    pub fn new() -> Self {
         Self { all: vec![State::new(Level::TRANSACTION)], open: vec![Level::TRANSACTION] }
     }
 
     /// Returns the level that statements belong to.
-    pub(super) fn innermost(&self) -> Level {
+    pub fn innermost(&self) -> Level {
         self.open.last().copied().unwrap_or(Level::TRANSACTION)
     }
 
-    pub(super) fn is_open(&self, level: Level) -> bool {
+    /// Returns whether a level has not ended, neither on its own nor together with one around it.
+    pub fn is_open(&self, level: Level) -> bool {
         self.open.contains(&level)
     }
 
     /// Sets a savepoint. [`not_set`](Self::not_set) takes this back if the server refuses.
-    pub(super) fn set(&mut self) -> (Level, String) {
+    pub fn set(&mut self) -> (Level, String) {
         let level = Level(self.all.len());
         self.all.push(State::new(self.innermost()));
         self.open.push(level);
         (level, format!("SAVEPOINT {};", name(level)))
     }
 
-    pub(super) fn not_set(&mut self, level: Level) {
+    /// Takes a savepoint back that the server has not set.
+    pub fn not_set(&mut self, level: Level) {
         if self.is_open(level) {
             self.state(level).end = Some(End::Released);
             self.open.retain(|open| *open != level);
@@ -76,13 +80,13 @@ impl Levels {
 
     /// Releases a savepoint and all inside of it; `None` if it has ended. [`not_released`](Self::not_released) takes this
     /// back if the server refuses.
-    pub(super) fn release(&mut self, level: Level) -> Option<String> {
+    pub fn release(&mut self, level: Level) -> Option<String> {
         self.end_from(level, End::Released)?;
         Some(format!("RELEASE SAVEPOINT {};", name(level)))
     }
 
     /// Has a savepoint rolled back whose release was refused: a statement in it has failed.
-    pub(super) fn not_released(&mut self, level: Level) {
+    pub fn not_released(&mut self, level: Level) {
         let State { parent, end, .. } = *self.state(level);
         if end == Some(End::Released)
             && let Some(position) = self.open.iter().position(|open| *open == parent)
@@ -93,7 +97,7 @@ impl Levels {
     }
 
     /// Has a savepoint rolled back before the next statement, unless it has ended.
-    pub(super) fn roll_back(&mut self, level: Level) {
+    pub fn roll_back(&mut self, level: Level) {
         if self.is_open(level) {
             self.state(level).end = Some(End::Due);
         }
@@ -101,14 +105,14 @@ impl Levels {
 
     /// Rolls back what is due; `None` if nothing is. One statement is enough: the outermost savepoint takes all inside of
     /// it along.
-    pub(super) fn roll_back_due(&mut self) -> Option<String> {
+    pub fn roll_back_due(&mut self) -> Option<String> {
         let level = self.open.iter().copied().find(|level| self.is_due(*level))?;
         self.end_from(level, End::RolledBack)?;
         Some(format!("ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name};", name = name(level)))
     }
 
     /// Notes that a statement has lost against another transaction. `level` is where it was sent.
-    pub(super) fn note_conflict(&mut self, level: Level) {
+    pub fn note_conflict(&mut self, level: Level) {
         match self.kept_in(level) {
             Some(level) => self.state(level).in_conflict = true,
             // Sent, perhaps, after the rollback.
@@ -117,7 +121,7 @@ impl Levels {
     }
 
     /// Notes that the answer of a statement will not be known. `level` is where it was sent.
-    pub(super) fn note_unanswered(&mut self, mut level: Level) {
+    pub fn note_unanswered(&mut self, mut level: Level) {
         while !self.is_open(level) {
             level = self.state(level).parent;
         }
@@ -125,12 +129,12 @@ impl Levels {
     }
 
     /// Returns whether the transaction has lost, apart from savepoints whose rollback is due.
-    pub(super) fn are_in_conflict(&self) -> bool {
+    pub fn are_in_conflict(&self) -> bool {
         self.remaining().any(|state| state.in_conflict)
     }
 
     /// Returns whether a statement may have failed without being noticed.
-    pub(super) fn have_unanswered(&self) -> bool {
+    pub fn have_unanswered(&self) -> bool {
         self.remaining().any(|state| state.unanswered)
     }
 
@@ -167,6 +171,12 @@ impl Levels {
 
     fn state(&mut self, level: Level) -> &mut State {
         &mut self.all[level.0]
+    }
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -6,16 +6,14 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::Code;
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, until};
-use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, pool, reason, rows};
+use crate::{Call, Service, Stack, all_have_ended, pool, reason, rows};
 
-#[tokio::test]
-async fn a_duplicate_is_refused_at_once_while_the_first_runs() {
+pub async fn a_duplicate_is_refused_at_once_while_the_first_runs<S: Stack>() {
     let database = Database::new().await;
     let gate = Arc::new(Semaphore::new(0));
     let waits = Arc::clone(&gate);
-    let service = Service::new(&database, pool(&database, 4), move |call: Call| {
+    let service = Service::new(&database, pool::<S>(&database, 4), move |call: Call<S>| {
         let gate = Arc::clone(&waits);
         async move {
             let project = call.insert().await?;
@@ -38,13 +36,13 @@ async fn a_duplicate_is_refused_at_once_while_the_first_runs() {
     assert_eq!(reason(service.create("another shop").await), Reason::KeyReused);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_many_at_once_runs() {
+pub async fn one_of_many_at_once_runs<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 8), |call: Call| async move { call.insert().await }).await;
+    let service =
+        Service::new(&database, pool::<S>(&database, 8), |call: Call<S>| async move { call.insert().await }).await;
     for round in 1..=4 {
-        let service = service.with_key(Some(Uuid::new_v4()));
+        let service = service.with_new_key();
         let mut calls = JoinSet::new();
         for _ in 0..24 {
             let service = service.clone();

@@ -4,7 +4,7 @@ use tokio_postgres::Client;
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::{Database, Proxy, until};
 
-use crate::harness::{Call, Seen, Service, pool_through_proxy, reason, rows};
+use crate::{Call, Seen, Service, Stack, pool_through_proxy, reason, rows};
 
 /// Makes the COMMIT of a project wait for an advisory lock, which the returned client holds.
 async fn slow_commits(database: &Database) -> Client {
@@ -25,10 +25,12 @@ async fn slow_commits(database: &Database) -> Client {
 type Outcome = Result<Seen, tonic::Status>;
 
 /// A call whose connection is cut while the server processes its COMMIT.
-async fn cut_in_the_commit(database: &Database) -> (Service, Client, Proxy, tokio::task::JoinHandle<Outcome>) {
+async fn cut_in_the_commit<S: Stack>(
+    database: &Database,
+) -> (Service, Client, Proxy, tokio::task::JoinHandle<Outcome>) {
     let owner = slow_commits(database).await;
-    let (proxy, pool) = pool_through_proxy(database, 4).await;
-    let service = Service::new(database, pool, |call: Call| async move { call.insert().await }).await;
+    let (proxy, pool) = pool_through_proxy::<S>(database, 4).await;
+    let service = Service::new(database, pool, |call: Call<S>| async move { call.insert().await }).await;
     let call = service.spawn("shop");
     until("the COMMIT waits", async || owner.query(WAITING, &[]).await.expect("the locks").len() == 1).await;
     proxy.cut_connections();
@@ -48,10 +50,9 @@ async fn looked_up(owner: &Client) -> bool {
     owner.query_one(select, &[]).await.expect("the activity").get(0)
 }
 
-#[tokio::test]
-async fn a_call_succeeds_if_the_server_commits_after_all() {
+pub async fn a_call_succeeds_if_the_server_commits_after_all<S: Stack>() {
     let database = Database::new().await;
-    let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
+    let (service, owner, _proxy, call) = cut_in_the_commit::<S>(&database).await;
     assert!(!call.is_finished(), "there is no answer before the outcome is known");
     assert_eq!(reason(service.create("shop").await), Reason::InProgress);
     owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the COMMIT goes on");
@@ -62,10 +63,9 @@ async fn a_call_succeeds_if_the_server_commits_after_all() {
     assert_eq!((replay.project, replay.replayed), (first.project, true));
 }
 
-#[tokio::test]
-async fn a_call_is_refused_if_the_server_rolls_back() {
+pub async fn a_call_is_refused_if_the_server_rolls_back<S: Stack>() {
     let database = Database::new().await;
-    let (service, owner, _proxy, call) = cut_in_the_commit(&database).await;
+    let (service, owner, _proxy, call) = cut_in_the_commit::<S>(&database).await;
     let kill = format!("SELECT pg_terminate_backend(pid) FROM ({WAITING}) waiting");
     owner.batch_execute(&kill).await.expect("the COMMIT is ended");
     assert_eq!(reason(call.await.expect("no panic")), Reason::StoreUnavailable);

@@ -1,17 +1,17 @@
 //! A call takes effect completely, or not at all.
 
-use sqlx::Executor as _;
+use futures_util::FutureExt as _;
 use tonic::{Code, Status};
 use tonic_idempotency::{policy::ProcedureBuilder, rejection::Reason};
 use tonic_idempotency_tests::Database;
 
-use crate::harness::{Call, Service, all_have_ended, pool, reason, rows};
+use crate::{Call, Service, Stack, all_have_ended, assert_clean, pool, reason, rows, status};
 
-#[tokio::test]
-async fn a_call_that_succeeds_leaves_its_rows_and_its_record() {
+pub async fn a_call_that_succeeds_leaves_its_rows_and_its_record<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 2), |call: Call| async move { call.insert().await }).await;
+    let service =
+        Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move { call.insert().await }).await;
 
     let first = service.create("shop").await.expect("the first call");
     assert_eq!((first.status.as_deref(), first.replayed), (Some("processing"), false));
@@ -25,11 +25,10 @@ async fn a_call_that_succeeds_leaves_its_rows_and_its_record() {
     all_have_ended(&owner).await;
 }
 
-#[tokio::test]
-async fn a_call_that_fails_or_panics_leaves_nothing() {
+pub async fn a_call_that_fails_or_panics_leaves_nothing<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
         call.insert().await?;
         match call.name.as_str() {
             "panic" => panic!("as it was told"),
@@ -45,44 +44,47 @@ async fn a_call_that_fails_or_panics_leaves_nothing() {
 }
 
 /// PostgreSQL answers COMMIT with success after a failed statement, but rolls back.
-#[tokio::test]
-async fn a_handler_that_ignores_a_failed_statement_does_not_succeed() {
+pub async fn a_handler_that_ignores_a_failed_statement_does_not_succeed<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
         let project = call.insert().await?;
-        call.connection().await?.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
         Ok(project)
     })
     .await;
     for key in [service.key, None] {
-        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        // A driver that has not seen the error may take it for a conflict.
+        let reason = reason(service.with_key(key).create("shop").await);
+        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
         all_have_ended(&owner).await;
         assert_eq!(rows(&owner).await, [0, 0, 0]);
     }
 }
 
-/// The statement's error comes out of the next one, which is the record.
-#[tokio::test]
-async fn a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_succeed() {
+/// Its error may come out of the next statement, which is the record.
+pub async fn a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_succeed<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 2), |call: Call| async move {
+    let service = Service::new(&database, pool::<S>(&database, 2), |call: Call<S>| async move {
         let project = call.insert().await?;
-        let mut connection = call.connection().await?;
-        let failing = connection.execute("SELECT 1 / (random() * 0)::int FROM pg_sleep(0.1)");
-        assert!(futures_util::FutureExt::now_or_never(failing).is_none(), "it has an answer to wait for");
+        let mut connection = call.connection().await.map_err(status)?;
+        let failing = S::execute(&mut connection, "SELECT 1 / (random() * 0)::int FROM pg_sleep(0.1)");
+        assert!(failing.now_or_never().is_none(), "it has an answer to wait for");
         Ok(project)
     })
     .await;
-    assert_eq!(reason(service.create("shop").await), Reason::NotCommitted);
-    all_have_ended(&owner).await;
-    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    for key in [service.key, None] {
+        // A driver that has not seen the error may take it for a conflict.
+        let reason = reason(service.with_key(key).create("shop").await);
+        assert!(matches!(reason, Reason::Conflict | Reason::NotCommitted), "{reason:?}");
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
 }
 
 /// A constraint that is checked at COMMIT fails after the record was written.
-#[tokio::test]
-async fn a_commit_that_is_refused_leaves_nothing() {
+pub async fn a_commit_that_is_refused_leaves_nothing<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
     owner
@@ -94,7 +96,8 @@ async fn a_commit_that_is_refused_leaves_nothing() {
         )
         .await
         .expect("the trigger");
-    let service = Service::new(&database, pool(&database, 1), |call: Call| async move { call.insert().await }).await;
+    let service =
+        Service::new(&database, pool::<S>(&database, 1), |call: Call<S>| async move { call.insert().await }).await;
     assert_eq!(reason(service.create("refused").await), Reason::NotCommitted);
     all_have_ended(&owner).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
@@ -104,35 +107,56 @@ async fn a_commit_that_is_refused_leaves_nothing() {
 }
 
 /// A handler that ends the transaction itself would leave its rows without a record.
-#[tokio::test]
-async fn a_handler_that_ends_the_transaction_does_not_succeed() {
-    for (end, left) in [("COMMIT", 1), ("ROLLBACK", 0), ("COMMIT; BEGIN", 1), ("ROLLBACK; BEGIN", 0)] {
-        let database = Database::new().await;
-        let owner = database.owner().await;
-        let pool = pool(&database, 1);
-        let service = Service::new(&database, pool.clone(), move |call: Call| async move {
-            let project = call.insert().await?;
-            call.connection().await?.execute(sqlx::raw_sql(end)).await.expect("it ends");
-            Ok(project)
-        })
-        .await;
-        let refused = service.create("shop").await;
-        assert_eq!(refused.as_ref().map_err(Status::code).expect_err(end), Code::Internal);
-        assert_eq!(reason(refused), Reason::NotCommitted, "{end}");
-        all_have_ended(&owner).await;
-        assert_eq!(rows(&owner).await, [left, left, 0], "{end}");
-        crate::harness::assert_clean(&pool).await;
+pub async fn a_handler_that_ends_the_transaction_does_not_succeed<S: Stack>() {
+    for (end, left) in [
+        ("COMMIT", 1),
+        ("END", 1),
+        ("ROLLBACK", 0),
+        ("ABORT", 0),
+        ("COMMIT; BEGIN", 1),
+        ("ROLLBACK; BEGIN", 0),
+        ("COMMIT AND CHAIN", 1),
+        ("ROLLBACK AND CHAIN", 0),
+        ("COMMIT; BEGIN; SAVEPOINT another", 1),
+    ] {
+        assert_refused::<S>(end, left, true).await;
     }
 }
 
-#[tokio::test]
-async fn a_final_error_leaves_its_record_and_nothing_else_even_after_a_failed_statement() {
+/// There would be a success that has no effect.
+pub async fn a_handler_that_ends_the_transaction_does_not_succeed_without_a_key<S: Stack>() {
+    for (end, left) in [("COMMIT", 1), ("ROLLBACK", 0)] {
+        assert_refused::<S>(end, left, false).await;
+    }
+}
+
+/// Asserts that the call of a handler that runs this statement is refused, and leaves so many rows.
+async fn assert_refused<S: Stack>(end: &'static str, left: i64, has_key: bool) {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), move |call: Call<S>| async move {
+        let project = call.insert().await?;
+        call.execute(end).await.expect("it ends");
+        Ok(project)
+    })
+    .await;
+    let service = if has_key { service } else { service.with_key(None) };
+    let refused = service.create("shop").await;
+    assert_eq!(refused.as_ref().map_err(Status::code).expect_err(end), Code::Internal);
+    assert_eq!(reason(refused), Reason::NotCommitted, "{end}");
+    all_have_ended(&owner).await;
+    assert_eq!(rows(&owner).await, [left, left, 0], "{end}");
+    assert_clean::<S>(&pool).await;
+}
+
+pub async fn a_final_error_leaves_its_record_and_nothing_else_even_after_a_failed_statement<S: Stack>() {
     let database = Database::new().await;
     let owner = database.owner().await;
     let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
-    let service = Service::with(&database, pool(&database, 2), describe, |call: Call| async move {
+    let service = Service::with(&database, pool::<S>(&database, 2), describe, |call: Call<S>| async move {
         call.insert().await?;
-        call.connection().await?.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
         Err(match call.name.as_str() {
             "final" => Status::failed_precondition("never"),
             _ => Status::not_found("not now"),

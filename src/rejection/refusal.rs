@@ -1,207 +1,13 @@
-//! Rejections of calls, and the one table that maps them to status codes and details.
+//! [`Rejection`], and the one table that maps it to a status code and details.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
-use http::HeaderValue;
 use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-pub use crate::key::InvalidKey;
-use crate::{
-    grpc::{GRPC_ACCEPT_ENCODING, WireError},
-    key::IdempotencyKey,
-    status::ResourceId,
-};
-use protobuf_canonical::CanonicalError;
-
-/// The `google.rpc.ErrorInfo` domain of every rejection.
-pub const DOMAIN: &str = "tonic-idempotency";
-
-/// The reason for which the layer refused a call: the `reason` of the `google.rpc.ErrorInfo` in the status.
-///
-/// | reason | code | situation | also |
-/// |---|---|---|---|
-/// | `IDEMPOTENCY_CALLER_INVALID` | `INTERNAL` | the application's caller resolver failed, or gave an id that is too long; or a session setting is invalid | |
-/// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call conflicted with another call and had no effect | `RetryInfo` |
-/// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call is still running | `RetryInfo` |
-/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header, or the field; metadata `mismatch` = `key_field` if the keys in both differ |
-/// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header, or the field |
-/// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
-/// | `IDEMPOTENCY_KEY_UNSUPPORTED` | `INVALID_ARGUMENT` | a key was sent to a procedure that takes none, and the policy is to refuse | `BadRequest` naming the header |
-/// | `IDEMPOTENCY_NOT_COMMITTED` | `INTERNAL` | the database refused to commit the call's transaction, which had no effect | |
-/// | `IDEMPOTENCY_NO_SCOPE` | `UNAUTHENTICATED` | the caller is in no scope, such as a tenant, and the policy is to refuse | |
-/// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
-/// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the outcome of the first call is unknown, and the policy is to refuse, or its reconciler cannot tell | |
-/// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached: calls in flight, waiting calls, transactions, connections to the store | `RetryInfo` |
-/// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo` |
-/// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
-/// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not accepted | for the latter, the accepted encodings in `grpc-accept-encoding` |
-/// | `IDEMPOTENCY_REQUEST_TIMEOUT` | `DEADLINE_EXCEEDED` | the request message did not arrive in time, and the call was not run | |
-/// | `IDEMPOTENCY_REQUEST_TOO_LARGE` | `RESOURCE_EXHAUSTED` | the request message is larger than the layer's limit; or more than 128 times as large as it is compressed; or in an order made to be costly | |
-/// | `IDEMPOTENCY_RESPONSE_NOT_STORED` | `FAILED_PRECONDITION` | the first response was too large to store, or could not be decoded | metadata `resource_id`, if known |
-/// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
-/// | `IDEMPOTENCY_STORE_FAILED` | `INTERNAL` | the store refused, or returned invalid data: it is not set up right, or corrupt; the handler did not run | |
-/// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | the store is unavailable, and the policy is to refuse or the procedure is transactional; or it is not known whether a transaction was committed | `RetryInfo` |
-///
-/// A client reads the reason from the status:
-///
-/// ```
-/// use tonic_idempotency::rejection::Reason;
-///
-/// fn retry_with_the_same_key(status: &tonic::Status) -> bool {
-///     matches!(
-///         Reason::of(status),
-///         Some(
-///             Reason::Conflict
-///                 | Reason::InProgress
-///                 | Reason::Overloaded
-///                 | Reason::RequestTimeout
-///                 | Reason::ShuttingDown
-///                 | Reason::StoreUnavailable
-///         )
-///     )
-/// }
-/// # assert!(!retry_with_the_same_key(&tonic::Status::internal("")));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Reason {
-    /// `IDEMPOTENCY_CALLER_INVALID`
-    CallerInvalid,
-    /// `IDEMPOTENCY_CONFLICT`
-    Conflict,
-    /// `IDEMPOTENCY_IN_PROGRESS`
-    InProgress,
-    /// `IDEMPOTENCY_KEY_INVALID`
-    KeyInvalid,
-    /// `IDEMPOTENCY_KEY_REQUIRED`
-    KeyRequired,
-    /// `IDEMPOTENCY_KEY_REUSED`
-    KeyReused,
-    /// `IDEMPOTENCY_KEY_UNSUPPORTED`
-    KeyUnsupported,
-    /// `IDEMPOTENCY_NOT_COMMITTED`
-    NotCommitted,
-    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`
-    NotStored,
-    /// `IDEMPOTENCY_NO_SCOPE`
-    NoScope,
-    /// `IDEMPOTENCY_NO_USER`
-    NoUser,
-    /// `IDEMPOTENCY_OUTCOME_UNKNOWN`
-    OutcomeUnknown,
-    /// `IDEMPOTENCY_OVERLOADED`
-    Overloaded,
-    /// `IDEMPOTENCY_REQUEST_MALFORMED`
-    RequestMalformed,
-    /// `IDEMPOTENCY_REQUEST_TIMEOUT`
-    RequestTimeout,
-    /// `IDEMPOTENCY_REQUEST_TOO_LARGE`
-    RequestTooLarge,
-    /// `IDEMPOTENCY_SHUTTING_DOWN`
-    ShuttingDown,
-    /// `IDEMPOTENCY_STORE_FAILED`
-    StoreFailed,
-    /// `IDEMPOTENCY_STORE_UNAVAILABLE`
-    StoreUnavailable,
-}
-
-impl Reason {
-    const ALL: [Self; 19] = [
-        Self::CallerInvalid,
-        Self::Conflict,
-        Self::InProgress,
-        Self::KeyInvalid,
-        Self::KeyRequired,
-        Self::KeyReused,
-        Self::KeyUnsupported,
-        Self::NotCommitted,
-        Self::NotStored,
-        Self::NoScope,
-        Self::NoUser,
-        Self::OutcomeUnknown,
-        Self::Overloaded,
-        Self::RequestMalformed,
-        Self::RequestTimeout,
-        Self::RequestTooLarge,
-        Self::ShuttingDown,
-        Self::StoreFailed,
-        Self::StoreUnavailable,
-    ];
-
-    /// Returns the reason if the status is a rejection by this layer; `None` for any other status.
-    pub fn of(status: &Status) -> Option<Self> {
-        let info = status.get_details_error_info()?;
-        if info.domain != DOMAIN {
-            return None;
-        }
-        info.reason.parse().ok()
-    }
-
-    /// Returns the reason as it is in `google.rpc.ErrorInfo`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CallerInvalid => "IDEMPOTENCY_CALLER_INVALID",
-            Self::Conflict => "IDEMPOTENCY_CONFLICT",
-            Self::InProgress => "IDEMPOTENCY_IN_PROGRESS",
-            Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
-            Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
-            Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",
-            Self::KeyUnsupported => "IDEMPOTENCY_KEY_UNSUPPORTED",
-            Self::NotCommitted => "IDEMPOTENCY_NOT_COMMITTED",
-            Self::NotStored => "IDEMPOTENCY_RESPONSE_NOT_STORED",
-            Self::NoScope => "IDEMPOTENCY_NO_SCOPE",
-            Self::NoUser => "IDEMPOTENCY_NO_USER",
-            Self::OutcomeUnknown => "IDEMPOTENCY_OUTCOME_UNKNOWN",
-            Self::Overloaded => "IDEMPOTENCY_OVERLOADED",
-            Self::RequestMalformed => "IDEMPOTENCY_REQUEST_MALFORMED",
-            Self::RequestTimeout => "IDEMPOTENCY_REQUEST_TIMEOUT",
-            Self::RequestTooLarge => "IDEMPOTENCY_REQUEST_TOO_LARGE",
-            Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
-            Self::StoreFailed => "IDEMPOTENCY_STORE_FAILED",
-            Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Reason {
-    type Err = UnknownReason;
-
-    fn from_str(text: &str) -> Result<Self, UnknownReason> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(UnknownReason(()))
-    }
-}
-
-/// A text that is not a [`Reason`].
-#[derive(Debug, Error)]
-#[error("unknown rejection reason")]
-pub struct UnknownReason(());
-
-/// The difference between a call and the first call with its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mismatch {
-    /// The procedures differ.
-    Procedure,
-    /// The procedure is the same, and the request messages differ.
-    Request,
-}
-
-impl Mismatch {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Procedure => "procedure",
-            Self::Request => "request",
-        }
-    }
-}
+use super::{DOMAIN, InvalidKey, MalformedRequest, Mismatch, Reason, TooCostly};
+use crate::{grpc::GRPC_ACCEPT_ENCODING, key::IdempotencyKey, status::ResourceId};
 
 /// A call that the layer refuses. Its text is the message of the status.
 #[derive(Debug, Error)]
@@ -270,46 +76,6 @@ pub(crate) enum Rejection {
     StoreUnavailable,
     #[error("you have too many calls at once; retry with the same key when some of them have ended")]
     UserLimit,
-}
-
-#[derive(Debug, Error)]
-pub(crate) enum MalformedRequest {
-    #[error("the grpc-encoding is not accepted with an idempotency key; accepted: {}", text(.accepted))]
-    Compression {
-        /// The accepted encodings.
-        accepted: HeaderValue,
-    },
-    #[error(transparent)]
-    Framing(WireError),
-    #[error(transparent)]
-    Message(CanonicalError),
-    #[error("the content type is not gRPC with protobuf messages")]
-    Protocol,
-}
-
-impl MalformedRequest {
-    /// The code that gRPC specifies for a malformed request.
-    fn code(&self) -> Code {
-        match self {
-            Self::Compression { .. } | Self::Framing(WireError::NoMessage | WireError::SecondMessage) => {
-                Code::Unimplemented
-            }
-            Self::Framing(_) | Self::Message(_) | Self::Protocol => Code::Internal,
-        }
-    }
-}
-
-fn text(value: &HeaderValue) -> &str {
-    value.to_str().unwrap_or_default()
-}
-
-/// The reason for which a message that is not larger than the limit is refused.
-#[derive(Debug, Error)]
-pub(crate) enum TooCostly {
-    #[error(transparent)]
-    Order(CanonicalError),
-    #[error("is more than {} times as large as it is compressed", crate::grpc::MAX_RATIO)]
-    Ratio,
 }
 
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
@@ -442,7 +208,10 @@ impl From<Rejection> for Status {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+    use crate::grpc::WireError;
 
     /// Covers every row of the table in the docs of [`Reason`].
     #[test]

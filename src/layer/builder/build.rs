@@ -1,0 +1,131 @@
+//! How a layer is built from its settings.
+
+use std::{collections::HashMap, sync::Arc};
+
+use prost_reflect::DescriptorPool;
+
+use super::IdempotencyLayerBuilder;
+use crate::{
+    build_error::BuildError,
+    engine::{
+        admission::Admission, backlog::Backlog, replay_cache::ReplayCache, single_flight::SingleFlight, state::Engine,
+        tracker::CallTracker,
+    },
+    layer::{
+        layer::IdempotencyLayer,
+        parts::check_parts,
+        shared::{Protected, Shared},
+        unprotected::UnprotectedKeys,
+    },
+    policy::{ProcedureBuilder, ProcedureError, StorePolicy, read_options, resolve},
+    telemetry,
+};
+#[cfg(feature = "connect")]
+use crate::{
+    connect::{Settings, Translator},
+    layer::shared::RequestLimits,
+    policy,
+};
+
+/// The shortest secret of the hashes of keys, in bytes.
+const SHORTEST_SECRET: usize = 16;
+
+impl IdempotencyLayerBuilder {
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if the descriptors are invalid or in an edition that is not supported, no procedure is opted in, or the
+    /// configuration of a procedure or of the replayed metadata is invalid.
+    pub fn build(mut self) -> Result<IdempotencyLayer, BuildError> {
+        if self.degrade_gracefully {
+            self.policies.on_store_unavailable = StorePolicy::Proceed;
+        }
+        if self.spans.secret.as_ref().is_some_and(|secret| secret.len() < SHORTEST_SECRET) {
+            return Err(BuildError::ShortSecret);
+        }
+        let pool = self.descriptors.pool()?;
+        let metadata_filter = self.replayed_metadata.resolve()?;
+        let mut procedures = HashMap::new();
+        for (path, described) in described(&pool, self.procedures)? {
+            let procedure = resolve((self.adjust)(described), &pool, &self.policies)?;
+            let has_status_resolver = self.status_resolver.is_some();
+            let procedure = check_parts(procedure, self.store.as_deref(), has_status_resolver, &self.reconcilers)?;
+            if self.replay_hooks.rebuilds(&path) && procedure.creates().is_none() {
+                return Err(ProcedureError::NothingToRebuild { procedure: path }.into());
+            }
+            let canonical = procedure.canonical();
+            let (procedure, accepted) = (Arc::new(procedure), self.accepted.clone());
+            let protected = Protected { procedure, canonical, accepted, on_no_scope: self.on_no_scope };
+            procedures.insert(path, Arc::new(protected));
+        }
+        if let Some((path, setting)) = self.replay_hooks.paths().find(|(path, _)| !procedures.contains_key(*path)) {
+            return Err(ProcedureError::NotOptedIn { procedure: path.to_owned(), setting }.into());
+        }
+        if procedures.is_empty() && !self.allow_no_procedures {
+            return Err(BuildError::NoProcedures);
+        }
+        let is_opted_in = |path: &str| procedures.contains_key(path);
+        let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
+        let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
+        #[cfg(feature = "connect")]
+        let translator = translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys);
+
+        telemetry::describe();
+        let engine = self.store.map(|store| {
+            Arc::new(Engine {
+                store,
+                status_resolver: self.status_resolver,
+                status_timeout: self.status_timeout,
+                reconcilers: self.reconcilers,
+                replay_hooks: self.replay_hooks,
+                metadata_filter,
+                compress_replays_from: self.compress_replays_from,
+                max_response_bytes: self.max_response_bytes,
+                admission: Admission::new(self.limits),
+                single_flight: Arc::new(SingleFlight::default()),
+                replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
+                backlog: Backlog::new(self.max_unrecorded, self.max_unrecorded_bytes),
+                tracker: CallTracker::default(),
+                spans: self.spans,
+            })
+        });
+        let shared = Shared {
+            procedures,
+            unprotected_keys,
+            engine,
+            caller_resolver: self.caller_resolver,
+            session_settings: self.session_settings,
+            request_limits: self.request_limits,
+            #[cfg(feature = "connect")]
+            translator,
+        };
+        Ok(IdempotencyLayer { shared: Arc::new(shared) })
+    }
+}
+
+/// The procedures that are described, by path. Configuration in code replaces the options.
+fn described(
+    pool: &DescriptorPool,
+    in_code: Vec<ProcedureBuilder>,
+) -> Result<HashMap<String, ProcedureBuilder>, ProcedureError> {
+    let described = read_options(pool)?.into_iter().chain(in_code);
+    Ok(described.map(|procedure| (procedure.path().to_owned(), procedure)).collect())
+}
+
+#[cfg(feature = "connect")]
+fn translator(
+    pool: &DescriptorPool,
+    limits: &RequestLimits,
+    ignore_unknown_fields: bool,
+    unprotected_keys: &Arc<UnprotectedKeys>,
+) -> Translator {
+    let settings = Settings {
+        ignore_unknown_fields,
+        max_message_bytes: limits.bytes,
+        request_body_timeout: limits.time,
+        ..Settings::default()
+    };
+    let keys = Arc::clone(unprotected_keys);
+    Translator::new(pool, settings).refusing_streams(move |path| keys.refuse(&policy::path(path.to_owned())).into())
+}

@@ -1,0 +1,100 @@
+//! Replays: who gets one, what it has, and where it comes from.
+
+use std::time::Duration;
+
+use super::IdempotencyLayerBuilder;
+use crate::{
+    policy::{self, Rebuilder, ReplayAuthorizer, ReplayedMetadata},
+    status::StatusResolver,
+};
+
+impl IdempotencyLayerBuilder {
+    /// Sets who decides whether a caller gets a replay. Defaults to nobody: the replay is of a call that the same user made
+    /// in the same scope.
+    ///
+    /// An authorizer [of the procedure](Self::authorize_replay_of) is asked instead of this one.
+    pub fn authorize_replay(mut self, authorizer: impl ReplayAuthorizer) -> Self {
+        self.replay_hooks.authorize_all(authorizer);
+        self
+    }
+
+    /// Sets who decides whether a caller gets a replay of the procedure with this path. The path's leading slash is
+    /// optional. Defaults to the authorizer [of the layer](Self::authorize_replay).
+    pub fn authorize_replay_of(mut self, procedure: impl Into<String>, authorizer: impl ReplayAuthorizer) -> Self {
+        self.replay_hooks.authorize_of(policy::path(procedure.into()), authorizer);
+        self
+    }
+
+    /// Makes the replays of the procedure with this path from today's state, in place of copies of the first response, which
+    /// is not stored. The path's leading slash is optional. The procedure has to create a resource
+    /// ([`ProcedureBuilder::creates`](crate::policy::ProcedureBuilder::creates)). Defaults to copies.
+    ///
+    /// If the response of the first call has no id of a resource, a retry is refused with
+    /// `IDEMPOTENCY_RESPONSE_NOT_STORED`.
+    pub fn rebuild(mut self, procedure: impl Into<String>, rebuilder: impl Rebuilder) -> Self {
+        self.replay_hooks.rebuild_of(policy::path(procedure.into()), rebuilder);
+        self
+    }
+
+    /// Sets the time that an authorizer or a rebuilder may take for one replay. After that the call is refused with
+    /// `UNAVAILABLE`, and an error in the log. Defaults to 5 seconds.
+    pub fn replay_hook_timeout(mut self, timeout: Duration) -> Self {
+        self.replay_hooks.set_timeout(timeout);
+        self
+    }
+
+    /// Selects the handler's response metadata that replays contain. Defaults to [`ReplayedMetadata::custom`].
+    pub fn replayed_metadata(mut self, metadata: ReplayedMetadata) -> Self {
+        self.replayed_metadata = metadata;
+        self
+    }
+
+    /// Sets the minimum size, in bytes of the message, for compressing a replay; `usize::MAX` for never. Defaults to 1
+    /// KiB.
+    ///
+    /// The encoding is the first one that the caller accepts (`grpc-accept-encoding`) and whose feature is enabled
+    /// (`gzip`, `zstd`, `deflate`). A message that would not shrink stays uncompressed. This is independent of the
+    /// first caller, whose response is compressed by the handler's own server.
+    pub fn compress_replays_from(mut self, bytes: usize) -> Self {
+        self.compress_replays_from = bytes;
+        self
+    }
+
+    /// Sets the size of the replay cache, in bytes of memory; 0 turns it off. Defaults to 8 MiB.
+    ///
+    /// The layer caches a replay from the store if the replay does not normally change while its record lives: its
+    /// status is `completed` or `failed`, or it is a final error ([`FinalErrors`](crate::policy::FinalErrors)). From
+    /// then on the same call (user, scope, key, procedure and request) gets it without a round trip, even if the store is
+    /// unavailable, until the record expires or [`replay_cache_max_age`](Self::replay_cache_max_age) has passed.
+    ///
+    /// The size counts messages, metadata and bookkeeping. It is an estimate, usually too high. Rarely used replays are
+    /// evicted. A replay larger than a sixteenth of the cache is not cached.
+    pub fn replay_cache_bytes(mut self, bytes: usize) -> Self {
+        self.replay_cache_bytes = bytes;
+        self
+    }
+
+    /// Sets how long the layer replays from its cache before it asks the store again; zero for never. A replay is never
+    /// cached for longer than its record lives. Defaults to 1 minute.
+    ///
+    /// Within this time the layer can miss two kinds of changes: a record that was changed or deleted by hand, and a
+    /// final status that is no longer final, because a failed job was restarted or the resource got newer work.
+    pub fn replay_cache_max_age(mut self, max_age: Duration) -> Self {
+        self.replay_cache_max_age = max_age;
+        self
+    }
+
+    /// Sets how the layer finds out the status of created resources. Defaults to the status that the store's claim
+    /// returns, if its resource types are [tracked](crate::store::ResourceType::tracked).
+    pub fn status_resolver(mut self, resolver: impl StatusResolver) -> Self {
+        self.status_resolver = Some(Box::new(resolver));
+        self
+    }
+
+    /// Sets the time that the [status resolver](Self::status_resolver) may take for one replay. After that the replay
+    /// reports `processing`, with a warning in the log. Defaults to 250 milliseconds.
+    pub fn status_timeout(mut self, timeout: Duration) -> Self {
+        self.status_timeout = timeout;
+        self
+    }
+}

@@ -1,0 +1,24 @@
+//! Spans: the hash of a key, and the link to the first call.
+
+use super::IdempotencyLayerBuilder;
+
+impl IdempotencyLayerBuilder {
+    /// Adds a hash of the key to the [spans](crate::telemetry) of each call, in the field `key`. Only who has the secret can find a
+    /// call by its key: [`telemetry::key_hash`](crate::telemetry::key_hash) computes the same. All servers should have the same secret.
+    /// Defaults to none: spans do not tell the key.
+    ///
+    /// The secret needs at least 16 bytes, which have to be random: who can guess it, can test guesses of keys.
+    pub fn log_key_hashes_with(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.spans.secret = Some(secret.into().into());
+        self
+    }
+
+    /// Sets a function that is told the `traceparent` of the first call (W3C Trace Context) when its replay is given, in the span
+    /// `idempotency.replay`. It can link that span with the trace of the first call: `docs/operations.md` shows it for
+    /// OpenTelemetry. It is not asked if the span is not enabled, and must not panic. Defaults to none: the span has the
+    /// `traceparent` in the field `first_call.traceparent`.
+    pub fn link_replays(mut self, link: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.spans.link = Some(Box::new(link));
+        self
+    }
+}
