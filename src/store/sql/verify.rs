@@ -12,6 +12,7 @@ use super::{
 use crate::{
     status::IdKind,
     store::{ResourceTypes, StoreError},
+    telemetry,
 };
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
@@ -36,6 +37,7 @@ pub(super) async fn verify(connections: &Connections<impl Driver>, types: &Resou
         schema.table_name().into(),
         kinds.as_slice().into(),
         tracked.as_slice().into(),
+        connections.driver().reads_messages().into(),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
@@ -58,14 +60,15 @@ fn kind(kind: IdKind) -> &'static str {
 }
 
 fn found(rows: &[impl Row]) -> Result<(), VerifyError> {
-    let problems = rows.iter().map(problem).collect::<Result<Vec<_>, _>>()?;
+    let problems = rows.iter().filter_map(|row| problem(row).transpose()).collect::<Result<Vec<_>, _>>()?;
     if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
 }
 
-fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
+/// Returns `None` for what is only worth a warning.
+fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
-    Ok(match column::<&str>(row, "problem")? {
+    Ok(Some(match column::<&str>(row, "problem")? {
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
@@ -75,9 +78,13 @@ fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
+        "translated_messages" => {
+            telemetry::translated_messages(&subject);
+            return Ok(None);
+        }
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
-    })
+    }))
 }
 
 /// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy

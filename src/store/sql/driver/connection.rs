@@ -100,6 +100,12 @@ pub trait Connection: Send + Sync + Sized + 'static {
         std::future::ready(())
     }
 
+    /// Returns whether the client library has noticed that a statement of the transaction has lost against another one. By
+    /// default it has not: for a library that does not tell.
+    fn is_in_conflict(&mut self) -> bool {
+        false
+    }
+
     /// Returns whether the connection is known to be closed.
     fn is_closed(&self) -> bool;
 
