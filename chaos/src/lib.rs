@@ -37,6 +37,8 @@ mod error;
 mod fault;
 mod faults;
 mod fleet;
+#[cfg(any(feature = "diesel", feature = "sea-orm"))]
+mod handlers;
 mod journal;
 mod last;
 mod mode;

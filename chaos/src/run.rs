@@ -36,7 +36,10 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if !args.report.is_dir() {
         return Err(format!("--report {} is not a directory", args.report.display()).into());
     }
-    if let Some(why) = args.driver.missing(args.pgbouncer) {
+    if let Some(why) = args.driver.missing() {
+        return Err(why.into());
+    }
+    if let Some(why) = args.driver.missing_behind_pgbouncer(args.mode.each()).filter(|_| args.pgbouncer) {
         return Err(why.into());
     }
     let seed = args.seed.unwrap_or_else(rand_seed);

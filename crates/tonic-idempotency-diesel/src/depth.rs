@@ -1,7 +1,9 @@
 //! What diesel knows of a connection's transaction: how many it counts, of which all but the first are savepoints.
 
 use diesel::{
-    connection::{InTransactionStatus, TransactionDepthChange, TransactionManagerStatus, ValidTransactionManagerStatus},
+    connection::{
+        InTransactionStatus, TransactionDepthChange, TransactionManagerStatus, ValidTransactionManagerStatus,
+    },
     result::Error,
 };
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
@@ -18,7 +20,9 @@ pub(crate) fn status(connection: &mut AsyncPgConnection) -> &mut TransactionMana
 pub(crate) fn begins(connection: &mut AsyncPgConnection) -> Result<(), Error> {
     match status(connection) {
         TransactionManagerStatus::InError => Err(Error::BrokenTransactionManager),
-        TransactionManagerStatus::Valid(valid) if valid.transaction_depth().is_some() => Err(Error::AlreadyInTransaction),
+        TransactionManagerStatus::Valid(valid) if valid.transaction_depth().is_some() => {
+            Err(Error::AlreadyInTransaction)
+        }
         TransactionManagerStatus::Valid(valid) => valid.change_transaction_depth(TransactionDepthChange::IncreaseDepth),
     }
 }

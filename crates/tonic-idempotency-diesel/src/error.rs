@@ -86,13 +86,12 @@ fn begins_with_one_of(text: &str, beginnings: &[&str]) -> bool {
 pub(crate) fn kind_of_login(error: &PoolError) -> AcquireErrorKind {
     match error {
         PoolError::ConnectionError(ConnectionError::BadConnection(message)) => kind_without_answer(message),
-        PoolError::ConnectionError(ConnectionError::CouldntSetupConfiguration(error)) | PoolError::QueryError(error) => {
-            match (answer(error), error) {
-                (Answer::Error { code, .. }, _) => AcquireErrorKind::Login(code.unwrap_or_default().to_owned()),
-                (_, Error::DatabaseError(_, information)) => kind_without_answer(information.message()),
-                _ => AcquireErrorKind::Misconfigured,
-            }
-        }
+        PoolError::ConnectionError(ConnectionError::CouldntSetupConfiguration(error))
+        | PoolError::QueryError(error) => match (answer(error), error) {
+            (Answer::Error { code, .. }, _) => AcquireErrorKind::Login(code.unwrap_or_default().to_owned()),
+            (_, Error::DatabaseError(_, information)) => kind_without_answer(information.message()),
+            _ => AcquireErrorKind::Misconfigured,
+        },
         PoolError::ConnectionError(_) => AcquireErrorKind::Misconfigured,
     }
 }

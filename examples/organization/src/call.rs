@@ -50,7 +50,7 @@ impl Call {
     }
 
     /// The context of what a reconciler does for a call whose process died.
-    pub(crate) fn of_abandoned(abandoned: &Abandoned) -> Self {
+    pub fn of_abandoned(abandoned: &Abandoned) -> Self {
         Self {
             caller: Caller::of_owner(abandoned.owner.clone()),
             delay: Duration::ZERO,

@@ -50,6 +50,8 @@ pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGA
 pub use call::{Call, step};
 pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
 pub use driver::{ApiDatabase, Driver};
+#[cfg(feature = "sqlx")]
+pub use on_sqlx::sqlx_pool;
 pub use resource_types::resource_types;
 pub use run::{Error, run, run_on};
 pub use server::Guard;

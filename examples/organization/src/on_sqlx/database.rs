@@ -136,7 +136,7 @@ impl DerefMut for Writes {
 /// # Errors
 ///
 /// The URL is invalid.
-pub(super) fn pool(database: &ApiDatabase) -> Result<PgPool, Error> {
+pub fn sqlx_pool(database: &ApiDatabase) -> Result<PgPool, Error> {
     let mut options = tonic_idempotency_sqlx::options(&database.url)?.username(LOGIN_ROLE);
     if database.is_pooled {
         options = options.statement_cache_capacity(0).extra_float_digits(None);

@@ -17,6 +17,7 @@ use tonic::service::Routes;
 use tonic_idempotency_sqlx::SqlxStore;
 use uuid::Uuid;
 
+pub use self::database::sqlx_pool;
 use self::{
     api_keys::ApiKeys,
     clusters::Clusters,
@@ -51,7 +52,7 @@ impl Driver for Sqlx {
 
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error> {
         // Two pools, so that slow handlers, each on a connection, do not keep the store from its own.
-        let pools = [database::pool(database)?, database::pool(database)?];
+        let pools = [sqlx_pool(database)?, sqlx_pool(database)?];
         let [store_pool, handler_pool] = pools.clone();
         let store = SqlxStore::new(store_pool, resource_types());
         Ok(Self { database: Database::new(handler_pool, commit_delay), pools, store })
