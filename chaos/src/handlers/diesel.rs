@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use diesel::{ExpressionMethods as _, OptionalExtension as _, QueryDsl as _, sql_types::Text};
+use diesel::{
+    ConnectionError, ConnectionResult, ExpressionMethods as _, OptionalExtension as _, QueryDsl as _,
+    result::{DatabaseErrorKind, Error},
+    sql_types::Text,
+};
 use diesel_async::{
     AnsiTransactionManager, AsyncPgConnection, RunQueryDsl as _, SimpleAsyncConnection as _, TransactionManager as _,
     pooled_connection::{
@@ -21,7 +25,7 @@ use tonic_idempotency_diesel::{DieselStore, Transaction, TransactionConnection, 
 use uuid::Uuid;
 
 use super::{Database, MOST_CONNECTIONS, Row, services::Handlers};
-use crate::error::Error;
+use crate::error;
 
 /// How long a call waits for a connection.
 const WAIT: Duration = Duration::from_secs(30);
@@ -75,7 +79,7 @@ impl Driver for Diesel {
     type Store = tonic_idempotency_diesel::Diesel;
     type InvitesReconciler = Handlers<Handler>;
 
-    fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error> {
+    fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, error::Error> {
         let pools = Pools([pool(database)?, pool(database)?]);
         let [store_pool, handler_pool] = pools.0.clone();
         let store = DieselStore::new(store_pool, resource_types());
@@ -108,7 +112,7 @@ impl fmt::Debug for Pools {
     }
 }
 
-fn pool(database: &ApiDatabase) -> Result<Pool<AsyncPgConnection>, Error> {
+fn pool(database: &ApiDatabase) -> Result<Pool<AsyncPgConnection>, error::Error> {
     let mut config: Config = database.url.parse()?;
     config.user(LOGIN_ROLE).connect_timeout(CONNECT).tcp_user_timeout(SILENCE);
     config.keepalives_idle(SILENCE).keepalives_interval(SILENCE / 3).keepalives_retries(3);
@@ -123,13 +127,23 @@ fn pool(database: &ApiDatabase) -> Result<Pool<AsyncPgConnection>, Error> {
     Ok(pool.build()?)
 }
 
-async fn connect(config: Config) -> diesel::ConnectionResult<AsyncPgConnection> {
-    let connected = config.connect(NoTls).await;
-    let (client, connection) = connected.map_err(|error| diesel::ConnectionError::BadConnection(error.to_string()))?;
+async fn connect(config: Config) -> ConnectionResult<AsyncPgConnection> {
+    let (client, connection) = config.connect(NoTls).await.map_err(refused)?;
     let mut connection = AsyncPgConnection::try_from_client_and_connection(client, connection).await?;
     let set_role = format!("SET ROLE {API_ROLE}");
-    connection.batch_execute(&set_role).await.map_err(diesel::ConnectionError::CouldntSetupConfiguration)?;
+    connection.batch_execute(&set_role).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
     Ok(connection)
+}
+
+/// Keeps the server's message: a server that starts or stops is told by it.
+fn refused(error: tokio_postgres::Error) -> ConnectionError {
+    match error.as_db_error() {
+        Some(answer) => {
+            let message = Box::new(answer.message().to_owned());
+            ConnectionError::CouldntSetupConfiguration(Error::DatabaseError(DatabaseErrorKind::Unknown, message))
+        }
+        None => ConnectionError::BadConnection(error.to_string()),
+    }
 }
 
 /// The database of the handlers.
