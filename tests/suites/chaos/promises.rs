@@ -32,11 +32,12 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
 
 #[tokio::test]
 async fn are_kept_behind_pgbouncer_while_everything_fails() {
-    for flags in [
-        &["--mode", "transactional", "--pgbouncer"][..],
-        &["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"],
-    ] {
-        let Some(ended) = run(&[&SHORT[..], flags].concat()).await else { return };
+    let transactional = [&SHORT[..], &["--mode", "transactional", "--pgbouncer"]].concat();
+    let proceed = ["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"];
+    let reserved = [&SHORT[..], &proceed].concat();
+    let (transactional, reserved) = tokio::join!(run(&transactional), run(&reserved));
+    for ended in [transactional, reserved] {
+        let Some(ended) = ended else { return };
         all_promises_were_kept(&ended);
         for fault in BOUNCER_FAULTS {
             assert!(ended.number(fault) > 0, "{}", ended.said());
