@@ -161,7 +161,7 @@ impl fmt::Debug for Handler {
 pub(crate) enum Writes {
     OfCall(TransactionConnection),
     /// The pool closes a connection that returns with an open transaction.
-    OfHandler(Object<AsyncPgConnection>),
+    OfHandler(Box<Object<AsyncPgConnection>>),
 }
 
 impl Database for Handler {
@@ -179,7 +179,7 @@ impl Database for Handler {
             .execute(&mut connection)
             .await
             .map_err(TransactionError::from)?;
-        Ok(Writes::OfHandler(connection))
+        Ok(Writes::OfHandler(Box::new(connection)))
     }
 
     async fn insert(writes: &mut Writes, row: Row<'_>) -> Result<Uuid, Status> {
@@ -239,7 +239,7 @@ impl Database for Handler {
 
     async fn end(writes: Writes) -> Result<(), Status> {
         if let Writes::OfHandler(mut connection) = writes {
-            AnsiTransactionManager::commit_transaction(&mut *connection).await.map_err(TransactionError::from)?;
+            AnsiTransactionManager::commit_transaction(&mut **connection).await.map_err(TransactionError::from)?;
         }
         Ok(())
     }

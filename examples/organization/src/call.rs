@@ -52,7 +52,7 @@ impl Call {
     /// The context of what a reconciler does for a call whose process died.
     pub fn of_abandoned(abandoned: &Abandoned) -> Self {
         Self {
-            caller: Caller::of_owner(abandoned.owner.clone()),
+            caller: Caller::of_owner(abandoned.owner),
             delay: Duration::ZERO,
             execution: Execution::default(),
             extensions: Extensions::default(),
