@@ -83,14 +83,26 @@ impl SqlxConnection {
     }
 
     /// Rolls back, whatever sqlx knows of the transaction, in one round trip if it does.
+    ///
+    /// Nothing is sent behind the ROLLBACK before its answer is there: if a client leaves between two answers outside of a transaction,
+    /// PgBouncer before version 1.21 gives its server, and with it the second answer, to another client.
     async fn rolled_back(&mut self) -> Result<(), DriverError> {
-        // sqlx sends these with the next statement, and does not know of a transaction whose BEGIN was given up.
-        let depth = self.depth();
-        for _ in 0..depth {
+        if self.depth() == 0 {
+            // sqlx does not know of a transaction whose BEGIN was given up.
+            self.settle().await?;
+            return self.send("ROLLBACK").await;
+        }
+        // It sends the inner ones with the next statement.
+        for _ in 1..self.depth() {
             Manager::start_rollback(self);
         }
-        self.settle().await?;
-        if depth > 0 { Ok(()) } else { self.send("ROLLBACK").await }
+        loop {
+            match Manager::rollback(self).await.map_err(|error| self.failed(error)) {
+                // Of a statement that was given up: the ROLLBACK was not sent.
+                Err(error) if error.code().is_some() && !error.is_connection_lost() => {}
+                rolled_back => return rolled_back,
+            }
+        }
     }
 
     /// Runs a statement with its parameters. Without a cache of statements, only inside of a transaction.
