@@ -7,7 +7,7 @@ use organization::DriverArg;
 
 use crate::{error::Error, mode::Mode};
 
-/// A driver: of the sample, or of the [handlers](crate::handlers) of this program.
+/// A driver: of the sample, or of the handlers of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Driver {
     /// diesel-async, with deadpool.
