@@ -203,6 +203,7 @@ pub(crate) fn swept(deleted: u64) {
 }
 
 /// The messages of the server are in the language of this locale, and the driver tells errors by English ones.
+#[cfg(feature = "sql")]
 pub(crate) fn translated_messages(locale: &str) {
     tracing::warn!(
         lc_messages = locale,
