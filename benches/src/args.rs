@@ -27,6 +27,8 @@ pub(crate) enum Part {
     Hostile,
     Layer,
     Database,
+    #[cfg(feature = "drivers")]
+    Drivers,
     Growth,
 }
 
@@ -53,6 +55,8 @@ impl Part {
             Self::Hostile => "hostile",
             Self::Layer => "layer",
             Self::Database => "database",
+            #[cfg(feature = "drivers")]
+            Self::Drivers => "drivers",
             Self::Growth => "growth",
         }
     }

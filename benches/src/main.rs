@@ -6,11 +6,14 @@
 //! | `hostile` | messages that are made to be costly |
 //! | `layer` | the layer alone, without a database |
 //! | `database` | claim, complete and replay on PostgreSQL |
+//! | `drivers` | the same with each driver (feature `drivers`) |
 //! | `growth` | large tables, and calls during a sweep |
 
 mod args;
 mod context;
 mod database;
+#[cfg(feature = "drivers")]
+mod drivers;
 mod format;
 mod growth;
 mod hash;
@@ -46,7 +49,12 @@ async fn main() -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.is_whole() && cfg!(debug_assertions) {
-        return Err("a debug build says nothing about speed: use cargo run --release -p benchmarks".into());
+        return Err(
+            "a debug build says nothing about speed: use cargo run --release -p benchmarks --features drivers".into()
+        );
+    }
+    if args.is_whole() && !cfg!(feature = "drivers") {
+        return Err("docs/benchmarks.md has a section on drivers: add --features drivers".into());
     }
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let setting = Setting::now(root);
@@ -77,6 +85,8 @@ async fn main() -> Result<ExitCode, Error> {
 async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
     match part {
         Part::Database => database::measure(context).await,
+        #[cfg(feature = "drivers")]
+        Part::Drivers => drivers::measure(context).await,
         Part::Growth => growth::measure(context).await,
         Part::Hash => hash::measure(context).await,
         Part::Hostile => hostile::measure(context).await,

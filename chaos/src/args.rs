@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
-use crate::{fault::FaultSet, mode::Mode, sabotage::Sabotage};
+use crate::{driver::Driver, fault::FaultSet, mode::Mode, sabotage::Sabotage};
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
 /// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
@@ -32,6 +32,11 @@ pub struct Args {
     /// database.
     #[arg(long, value_enum, default_value_t = Modes::Both)]
     pub(crate) mode: Modes,
+
+    /// The client library of PostgreSQL that the servers use. All but the default need the program built with the feature of the
+    /// same name, or with `drivers`, which is all of them.
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = Driver::TokioPostgres)]
+    pub(crate) driver: Driver,
 
     /// The number of server processes.
     #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = value_parser!(u32).range(1..=16))]
@@ -89,6 +94,9 @@ pub enum Command {
     /// One of the harness's servers: the sample with these flags, controlled through its standard input.
     #[command(hide = true)]
     Serve {
+        /// The driver.
+        #[arg(long, value_enum, default_value_t = Driver::TokioPostgres)]
+        driver: Driver,
         /// The sample's flags.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         flags: Vec<String>,
@@ -185,14 +193,15 @@ mod tests {
         assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
         assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
-        assert!(!args.pgbouncer && !args.serializable);
+        assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!(args.seed, None);
     }
 
     #[test]
     fn a_server_takes_the_flags_of_the_sample() {
-        let args = Args::parse_from(["chaos", "serve", "--lease", "2s"]);
-        assert!(matches!(args.command, Some(Command::Serve { flags }) if flags == ["--lease", "2s"]));
+        let args = Args::parse_from(["chaos", "serve", "--driver", "sqlx", "--lease", "2s"]);
+        let Some(Command::Serve { driver, flags }) = args.command else { panic!("{:?}", args.command) };
+        assert!(driver == Driver::Sqlx && flags == ["--lease", "2s"]);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use uuid::Uuid;
 
-use crate::{fault::FaultKind, operation::Variant, outcome::Outcome};
+use crate::{fault::FaultKind, operation::Variant, outcome::Outcome, step::Step};
 
 /// Everything that the harness did and saw, with times. Times count from the journal's creation.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Entries {
     pub(crate) given_up: HashSet<u32>,
     /// The last lines that servers logged, from warnings up.
     pub(crate) lines: VecDeque<Line>,
+    /// The steps that calls passed on servers.
+    pub(crate) passed: BTreeSet<Step>,
     /// Calls that waited too long while another user had all transactions of their server.
     pub(crate) starved: Vec<Starved>,
     /// The unprotected runs that servers reported.

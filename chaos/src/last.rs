@@ -51,7 +51,7 @@ impl Last<'_> {
     /// The server does not start.
     pub(crate) async fn retries(&self) -> Result<(), Error> {
         let setting = Setting {
-            flags: self.plan.flags(self.mode),
+            arguments: self.plan.server(self.mode),
             lease: self.plan.lease,
             journal: Arc::clone(self.journal),
             orders: Arc::new(Orders::default()),

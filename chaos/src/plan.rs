@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     args::{Args, LeasePolicy, StorePolicy},
     auditor::Rules,
+    driver::Driver,
     fault::FaultSet,
     mode::Mode,
     operation::Operation,
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) clients: u32,
+    pub(crate) driver: Driver,
     pub(crate) faults: FaultSet,
     pub(crate) lease: Duration,
     pub(crate) on_lease_ended: LeasePolicy,
@@ -41,6 +43,7 @@ impl Plan {
         let operations = (0..args.operations).map(|number| Operation::new(seed, number, &args.faults));
         Self {
             clients: args.clients,
+            driver: args.driver,
             faults: args.faults.clone(),
             lease: args.lease,
             on_lease_ended: args.on_lease_ended,
@@ -71,8 +74,13 @@ impl Plan {
         }
     }
 
-    /// The flags of the sample.
-    pub(crate) fn flags(&self, mode: Mode) -> Vec<String> {
+    /// The arguments of a server: its driver, and the flags of the sample.
+    pub(crate) fn server(&self, mode: Mode) -> Vec<String> {
+        let driver = ["--driver".to_owned(), self.driver.to_string()];
+        driver.into_iter().chain(self.flags(mode)).collect()
+    }
+
+    fn flags(&self, mode: Mode) -> Vec<String> {
         let mut flags = vec!["--listen", "127.0.0.1:0", "--mode", mode.as_str()];
         flags.extend(["--on-store-unavailable", self.on_store_unavailable(mode).as_str()]);
         let lease = humantime::format_duration(self.lease).to_string();

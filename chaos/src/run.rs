@@ -12,6 +12,7 @@ use crate::{
     error::Error,
     plan::Plan,
     report::{LEGEND, Table, write_stories},
+    step::Step,
     trial::Trial,
 };
 
@@ -35,6 +36,12 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if !args.report.is_dir() {
         return Err(format!("--report {} is not a directory", args.report.display()).into());
     }
+    if let Some(why) = args.driver.missing() {
+        return Err(why.into());
+    }
+    if let Some(why) = args.driver.missing_behind_pgbouncer(args.mode.each()).filter(|_| args.pgbouncer) {
+        return Err(why.into());
+    }
     let seed = args.seed.unwrap_or_else(rand_seed);
     let plan = Plan::new(args, seed);
     let mut kept = true;
@@ -47,9 +54,19 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
             let path = write_stories(&plan, &trial, &args.report)?;
             say(&format!("The stories are in {}. To repeat the run: `--seed {seed}`.\n", path.display()));
         }
+        all_passed(&trial.tally.missed)?;
     }
     say(LEGEND);
     Ok(if kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A step that no call passed was not tested, whatever else was.
+fn all_passed(missed: &[Step]) -> Result<(), Error> {
+    if missed.is_empty() {
+        return Ok(());
+    }
+    let missed: Vec<_> = missed.iter().map(|step| step.as_str()).collect();
+    Err(format!("no call passed {}, so that nothing was tested there", missed.join(", ")).into())
 }
 
 fn rand_seed() -> u64 {

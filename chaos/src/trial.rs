@@ -70,7 +70,7 @@ impl Trial {
         let evidence =
             Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
         let verdict = judge(&evidence);
-        Ok(Self { mode, tally: Tally::new(&entries), took, verdict, entries })
+        Ok(Self { mode, tally: Tally::new(&entries, mode), took, verdict, entries })
     }
 }
 
@@ -82,7 +82,7 @@ async fn faults_and_work(
     journal: &Arc<Journal>,
 ) -> Result<Duration, Error> {
     let setting = Setting {
-        flags: plan.flags(mode),
+        arguments: plan.server(mode),
         lease: plan.lease,
         journal: Arc::clone(journal),
         orders: Arc::new(Orders::default()),

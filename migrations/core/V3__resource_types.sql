@@ -72,7 +72,8 @@ BEGIN
             v_set := tenant.idempotency_act_as(p_user, p_user);
 
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
-                RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
+                RAISE EXCEPTION 'no resource type has the column %%', p_resource_column
+                    USING ERRCODE = 'undefined_column', HINT = '42703';
             END IF;
             UPDATE tenant.idempotency_keys
             SET response_bytes      = p_response,
@@ -114,7 +115,7 @@ BEGIN
     -- commit: inserts the complete record. Replaces the row that tenant.idempotency_begin took over or found expired, if it
     -- has not changed. If the call must not take effect, raises an error, so that the COMMIT that follows rolls back: TI001
     -- if another call has recorded or reserved the key, TI002 if this is not the transaction that tenant.idempotency_begin
-    -- ran in.
+    -- ran in. The hint is the SQLSTATE again, for client libraries that do not tell it.
     EXECUTE format(
         $function$
         CREATE OR REPLACE FUNCTION tenant.idempotency_commit(
@@ -141,11 +142,12 @@ BEGIN
             v_set text; -- an assignment costs less than PERFORM
         BEGIN
             IF p_resource_column <> ALL (ARRAY[''%s]) THEN
-                RAISE EXCEPTION 'no resource type has the column %%', p_resource_column USING ERRCODE = 'undefined_column';
+                RAISE EXCEPTION 'no resource type has the column %%', p_resource_column
+                    USING ERRCODE = 'undefined_column', HINT = '42703';
             END IF;
             IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
                 RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
-                    USING ERRCODE = 'TI002';
+                    USING ERRCODE = 'TI002', HINT = 'TI002';
             END IF;
             v_set := set_config('idempotency.owner', p_user::text, true);
 
@@ -181,7 +183,7 @@ BEGIN
             END LOOP;
 
             RAISE EXCEPTION 'another call with this idempotency key was recorded or has reserved the key'
-                USING ERRCODE = 'TI001';
+                USING ERRCODE = 'TI001', HINT = 'TI001';
         END
         $commit$
         $function$,

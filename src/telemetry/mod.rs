@@ -202,6 +202,15 @@ pub(crate) fn swept(deleted: u64) {
     tracing::info!(deleted, "deleted expired idempotency records");
 }
 
+/// The messages of the server are in the language of this locale, and the driver tells errors by English ones.
+#[cfg(feature = "sql")]
+pub(crate) fn translated_messages(locale: &str) {
+    tracing::warn!(
+        lc_messages = locale,
+        "the driver tells errors by their English messages; set lc_messages = 'C' for its role, or transient errors are refused for good"
+    );
+}
+
 /// Counts an outcome that waits to be recorded, until [`outcome_waits_no_more`].
 pub(crate) fn outcome_waits() {
     gauge!("idempotency_outcomes_waiting").increment(1.0);

@@ -129,6 +129,15 @@ impl Database {
         client
     }
 
+    /// A proxy in front of the server, and the URL of the database through it, with the superuser's role.
+    pub async fn through_proxy(&self) -> (Proxy, String) {
+        let (proxy, _) = Self::proxy(self.url()).await;
+        let (user, rest) = self.url().rsplit_once('@').expect("a user");
+        let (_, name) = rest.split_once('/').expect("the name of a database");
+        let url = format!("{user}@{}/{name}", proxy.address());
+        (proxy, url)
+    }
+
     /// A proxy in front of the server, and a pool that connects through it only.
     pub async fn pool_through_proxy(&self, size: usize) -> (Proxy, Pool) {
         let (proxy, config) = Self::proxy(self.url()).await;
@@ -158,33 +167,52 @@ impl Database {
         (proxy, config)
     }
 
-    /// A PgBouncer in transaction mode in front of the server, and a pool that connects through it only, as
-    /// [`API_LOGIN`].
+    /// A PgBouncer in transaction mode in front of the server, for [`API_LOGIN`].
     ///
     /// # Panics
     ///
     /// PgBouncer [cannot run](PgBouncer::missing) here. Check that first, and skip the test.
-    pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
-        self.pool_through_bouncer_of(self.url().parse().expect("an address"), size).await
+    pub async fn behind_bouncer(&self, settings: &[&str]) -> PgBouncer {
+        self.bouncer_of(self.url().parse().expect("an address"), settings).await
     }
 
     /// The same, with a proxy between PgBouncer and the server.
     ///
     /// # Panics
     ///
-    /// As [`pool_through_bouncer`](Self::pool_through_bouncer).
-    pub async fn pool_through_bouncer_and_proxy(&self, size: usize) -> (PgBouncer, Proxy, Pool) {
+    /// As [`behind_bouncer`](Self::behind_bouncer).
+    pub async fn behind_bouncer_and_proxy(&self, settings: &[&str]) -> (PgBouncer, Proxy) {
         let (proxy, config) = Self::proxy(self.url()).await;
-        let (bouncer, pool) = self.pool_through_bouncer_of(config, size).await;
+        (self.bouncer_of(config, settings).await, proxy)
+    }
+
+    /// A PgBouncer in transaction mode in front of the server, and a pool that connects through it only, as
+    /// [`API_LOGIN`].
+    ///
+    /// # Panics
+    ///
+    /// As [`behind_bouncer`](Self::behind_bouncer).
+    pub async fn pool_through_bouncer(&self, size: usize) -> (PgBouncer, Pool) {
+        let bouncer = self.behind_bouncer(&[]).await;
+        let pool = pool_through(&bouncer, size);
+        (bouncer, pool)
+    }
+
+    /// The same, with a proxy between PgBouncer and the server.
+    ///
+    /// # Panics
+    ///
+    /// As [`behind_bouncer`](Self::behind_bouncer).
+    pub async fn pool_through_bouncer_and_proxy(&self, size: usize) -> (PgBouncer, Proxy, Pool) {
+        let (bouncer, proxy) = self.behind_bouncer_and_proxy(&[]).await;
+        let pool = pool_through(&bouncer, size);
         (bouncer, proxy, pool)
     }
 
-    async fn pool_through_bouncer_of(&self, mut server: Config, size: usize) -> (PgBouncer, Pool) {
+    async fn bouncer_of(&self, mut server: Config, settings: &[&str]) -> PgBouncer {
         self.make_login(server.get_password()).await;
         server.user(API_LOGIN);
-        let bouncer = PgBouncer::start(&server).await.expect("a PgBouncer");
-        let pool = pool(bouncer.url().parse().expect("an address"), size, String::new());
-        (bouncer, pool)
+        PgBouncer::start_with(&server, settings).await.expect("a PgBouncer")
     }
 
     /// Creates [`API_LOGIN`] with the password of the server's own role, whose holder has all rights anyway.
@@ -287,8 +315,13 @@ fn pool_of_api(config: Config, size: usize, setup: &str) -> Pool {
     pool(config, size, format!("SET ROLE {API_ROLE}; {setup}"))
 }
 
+/// A pool of connections through PgBouncer.
+fn pool_through(bouncer: &PgBouncer, size: usize) -> Pool {
+    pool(bouncer.url().parse().expect("an address"), size, String::new())
+}
+
 /// A pool of connections that run `setup` first.
-fn pool(config: Config, size: usize, setup: String) -> Pool {
+pub fn pool(config: Config, size: usize, setup: String) -> Pool {
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     Pool::builder(Manager::from_config(config, NoTls, recycling))
         .max_size(size)

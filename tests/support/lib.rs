@@ -8,12 +8,12 @@ mod program;
 pub mod shop;
 mod until;
 
-pub use database::{API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, rows_read, uuid_of};
+pub use database::{API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, pool, rows_read, uuid_of};
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;
 
-/// Compiles the code of the documents. `drivers/sqlx` compiles that of the README.
+/// Compiles the code of the documents. The package `page-tests` compiles that of the README and of `docs/drivers.md`.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../docs/by-id.md")]
@@ -32,6 +32,8 @@ mod documents {
     mod modes {}
     #[doc = include_str!("../../docs/operations.md")]
     mod operations {}
+    #[doc = include_str!("../../docs/replays.md")]
+    mod replays {}
     #[doc = include_str!("../../docs/settings.md")]
     mod settings {}
 }

@@ -9,13 +9,14 @@ use std::{
 };
 
 /// The program of one of the workspace's examples, built if necessary: a single `cargo test --test sample` does not
-/// build examples. It has the profile of this test, and the features of `cargo run --example` in the workspace's root.
+/// build examples. It has the profile of this test, and the features of `cargo run --example` in the workspace's root with
+/// `--features` of these.
 ///
 /// # Panics
 ///
 /// It does not build.
-pub fn example(name: &str) -> PathBuf {
-    built("--example", name)
+pub fn example(name: &str, features: &str) -> PathBuf {
+    built("--example", name, features)
 }
 
 /// Does the same for one of the workspace's binaries.
@@ -23,24 +24,24 @@ pub fn example(name: &str) -> PathBuf {
 /// # Panics
 ///
 /// It does not build.
-pub fn binary(name: &str) -> PathBuf {
-    built("--bin", name)
+pub fn binary(name: &str, features: &str) -> PathBuf {
+    built("--bin", name, features)
 }
 
-fn built(kind: &'static str, name: &str) -> PathBuf {
+fn built(kind: &'static str, name: &str, features: &str) -> PathBuf {
     static PROGRAMS: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
     let programs = programs.get_or_insert_default();
-    programs.entry(name.to_owned()).or_insert_with(|| build(kind, name)).clone()
+    programs.entry(name.to_owned()).or_insert_with(|| build(kind, name, features)).clone()
 }
 
-fn build(kind: &str, name: &str) -> PathBuf {
+fn build(kind: &str, name: &str, features: &str) -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     // target/debug/deps/sample-0123456789abcdef
     let profile = test.ancestors().nth(2).expect("the directory of the profile");
     let profile_name = profile.file_name().and_then(|name| name.to_str()).expect("the name of the profile");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", kind, name])
+        .args(["build", "--quiet", kind, name, "--features", features])
         .args(["--profile", if profile_name == "debug" { "dev" } else { profile_name }])
         .arg("--target-dir")
         .arg(profile.parent().expect("the target directory"))

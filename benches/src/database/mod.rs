@@ -17,8 +17,8 @@ mod go_interceptor;
 mod handler;
 pub(crate) mod load;
 mod primary_key;
-mod proto;
-mod turns;
+pub(crate) mod proto;
+pub(crate) mod turns;
 mod usage;
 pub(crate) mod world;
 

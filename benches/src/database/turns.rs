@@ -11,22 +11,22 @@ use crate::{Error, spread::Spread};
 
 /// A contender, its client and its load.
 #[derive(Clone, Debug)]
-pub(crate) struct Entrant<C> {
-    pub(crate) contender: Contender,
+pub(crate) struct Entrant<C, K = Contender> {
+    pub(crate) contender: K,
     pub(crate) client: C,
     pub(crate) load: Load,
 }
 
 /// The figures of each round, by contender.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    figures: Vec<(Contender, Vec<Figures>)>,
+pub(crate) struct Turns<K = Contender> {
+    figures: Vec<(K, Vec<Figures>)>,
 }
 
-impl Turns {
+impl<K: Copy + PartialEq> Turns<K> {
     /// Measures each entrant once in each round, for the given time. Every other round goes through them in reverse.
     pub(crate) async fn taken(
-        entrants: &[Entrant<impl Client>],
+        entrants: &[Entrant<impl Client, K>],
         rounds: usize,
         time: Duration,
         server: &ServerProcesses,
@@ -42,29 +42,34 @@ impl Turns {
         Ok(Self { figures })
     }
 
-    pub(crate) fn contenders(&self) -> impl Iterator<Item = Contender> {
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = K> {
         self.figures.iter().map(|(contender, _)| *contender)
     }
 
     /// Returns the spread of one figure over the rounds.
-    pub(crate) fn spread(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Spread {
+    pub(crate) fn spread(&self, contender: K, figure: impl Fn(&Figures) -> f64) -> Spread {
         Spread::of(self.all(contender, figure))
     }
 
     /// Returns the ratio of a contender's throughput to another's, round by round.
-    pub(crate) fn throughput_ratio(&self, contender: Contender, to: Contender) -> Spread {
+    pub(crate) fn throughput_ratio(&self, contender: K, to: K) -> Spread {
+        Spread::of(self.throughput_ratios(contender, to))
+    }
+
+    /// Returns the ratio of a contender's throughput to another's in each round.
+    pub(crate) fn throughput_ratios(&self, contender: K, to: K) -> Vec<f64> {
         let throughput = |of| self.all(of, |figures| figures.throughput);
-        Spread::of_ratios(&throughput(contender), &throughput(to))
+        throughput(contender).into_iter().zip(throughput(to)).map(|(of, to)| of / to).collect()
     }
 
     /// Returns how far a contender's median latency is above another's, round by round, in the given unit.
-    pub(crate) fn latency_above(&self, contender: Contender, other: Contender, unit: Duration) -> Spread {
+    pub(crate) fn latency_above(&self, contender: K, other: K, unit: Duration) -> Spread {
         let latency = |of| self.all(of, |figures| figures.p50.as_secs_f64());
         let above = latency(contender).into_iter().zip(latency(other)).map(|(of, other)| of - other);
         Spread::of(above.map(|seconds| seconds / unit.as_secs_f64()))
     }
 
-    fn all(&self, contender: Contender, figure: impl Fn(&Figures) -> f64) -> Vec<f64> {
+    fn all(&self, contender: K, figure: impl Fn(&Figures) -> f64) -> Vec<f64> {
         let of = self.figures.iter().find(|(other, _)| *other == contender);
         let (_, rounds) = of.expect("the contender was measured");
         rounds.iter().map(figure).collect()

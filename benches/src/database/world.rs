@@ -140,9 +140,14 @@ impl World {
 
     /// Creates a pool of connections as the API's own role, with the database reached at this address.
     pub(crate) fn pool(&self, database: SocketAddr) -> Result<Pool, Error> {
+        organization::pool(&self.url(database)?)
+    }
+
+    /// The URL of the database as the role that the API logs in as, with the database reached at this address.
+    pub(crate) fn url(&self, database: SocketAddr) -> Result<String, Error> {
         let config: Config = self.server.url().parse()?;
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
-        organization::pool(&format!("postgres://postgres:{password}@{database}/postgres"))
+        Ok(format!("postgres://organization_login:{password}@{database}/postgres"))
     }
 }
 
@@ -171,7 +176,8 @@ pub(crate) fn user(key: Uuid) -> Uuid {
     if key.as_u128().is_multiple_of(2) { ALICE } else { BOB }
 }
 
-fn authenticated<S>(service: S) -> Routes
+/// Puts the authentication of both users around a service.
+pub(crate) fn authenticated<S>(service: S) -> Routes
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
         + NamedService

@@ -41,7 +41,8 @@ impl Setting {
 
 fn command() -> String {
     let profile = if cfg!(debug_assertions) { "" } else { " --release" };
-    let mut command = format!("cargo run{profile} -p benchmarks");
+    let features = if cfg!(feature = "drivers") { " --features drivers" } else { "" };
+    let mut command = format!("cargo run{profile} -p benchmarks{features}");
     let args: Vec<_> = std::env::args().skip(1).collect();
     if !args.is_empty() {
         command += " -- ";

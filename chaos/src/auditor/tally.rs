@@ -8,7 +8,9 @@ use std::{
 use crate::{
     fault::FaultKind,
     journal::{Entries, Purpose},
+    mode::Mode,
     outcome::{Outcome, Reason},
+    step::Step,
 };
 
 /// The counts of what happened.
@@ -37,10 +39,12 @@ pub(crate) struct Tally {
     pub(crate) broken_connections: usize,
     pub(crate) timeouts: usize,
     pub(crate) hang_ups: usize,
+    /// The steps that no call passed, so that no fault at them was tested.
+    pub(crate) missed: Vec<Step>,
 }
 
 impl Tally {
-    pub(crate) fn new(entries: &Entries) -> Self {
+    pub(crate) fn new(entries: &Entries, mode: Mode) -> Self {
         let mut tally = Self {
             blackouts: entries.blackouts.iter().map(|blackout| blackout.ended - blackout.begun).sum(),
             calls: entries.attempts.len(),
@@ -48,6 +52,7 @@ impl Tally {
             failed_starts: entries.failed_starts,
             takeovers: entries.takeovers,
             given_up: entries.given_up.len(),
+            missed: Step::of(mode).into_iter().filter(|step| !entries.passed.contains(step)).collect(),
             ..Self::default()
         };
         for fault in &entries.faults {
@@ -86,5 +91,18 @@ impl Tally {
             Outcome::TimedOut => &mut self.timeouts,
         };
         *counter += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_steps_of_the_mode_that_no_call_passed() {
+        let mut entries = Entries::default();
+        entries.passed.extend(Step::of(Mode::Transactional));
+        assert_eq!(Tally::new(&entries, Mode::Transactional).missed, []);
+        assert_eq!(Tally::new(&entries, Mode::Reserved).missed, [Step::HandlerCommitted]);
     }
 }

@@ -31,8 +31,8 @@ const STOP: Duration = Duration::from_secs(20);
 /// Everything that a server process is started with.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// The flags of the sample.
-    pub(crate) flags: Vec<String>,
+    /// The arguments of `chaos serve`.
+    pub(crate) arguments: Vec<String>,
     pub(crate) lease: Duration,
     pub(crate) journal: Arc<Journal>,
     pub(crate) orders: Arc<Orders>,

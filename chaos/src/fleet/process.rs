@@ -51,7 +51,7 @@ impl Process {
     pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Ready), Error> {
         let mut child = Command::new(env::current_exe()?)
             .arg("serve")
-            .args(&setting.flags)
+            .args(&setting.arguments)
             .env("DATABASE_URL", &urls.database)
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
             .stdin(Stdio::piped())
@@ -127,7 +127,7 @@ impl Drop for Process {
     }
 }
 
-/// Notes a server's unprotected runs in the journal, and passes its other messages on.
+/// Notes a server's unprotected runs and the steps that it passes in the journal, and passes its other messages on.
 async fn listen(
     server: ServerId,
     output: impl AsyncRead + Unpin,
@@ -140,6 +140,9 @@ async fn listen(
             Some(Ok(Saying::Unprotected(Unprotected { key, cause, asked, ran }))) => {
                 let (asked, ran) = (journal.at(asked), journal.at(ran));
                 journal.entries().unprotected.push(UnprotectedRun { server, key, cause, asked, ran });
+            }
+            Some(Ok(Saying::Passed(step))) => {
+                journal.entries().passed.insert(step);
             }
             Some(Ok(saying)) => {
                 // Nobody listens any more to a server that is being ended.

@@ -44,6 +44,7 @@ impl Table<'_> {
         let mut row = |name: &str, value: &dyn fmt::Display| rows.push((name.to_owned(), value.to_string()));
         let Trial { tally, took, verdict, .. } = self.trial;
         let seconds = std::time::Duration::from_secs(took.as_secs().max(1));
+        row("driver", &self.plan.driver);
         row("seed", &self.plan.seed.0);
         row("operations", &self.plan.of_clients);
         row("operations of hogs and floods", &(self.plan.operations.len() - self.plan.of_clients as usize));
@@ -54,6 +55,7 @@ impl Table<'_> {
         for (kind, count) in &tally.faults {
             row(&kind.to_string(), count);
         }
+        row("steps that no call passed", &tally.missed.len());
         row("paused servers that went on after a takeover", &tally.takeovers);
         let servers = std::time::Duration::from_secs(seconds.as_secs() * u64::from(self.plan.servers));
         let blackouts = std::time::Duration::from_secs(tally.blackouts.as_secs());

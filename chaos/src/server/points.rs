@@ -1,6 +1,7 @@
 //! The hook that kills or stops the process at a step.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -22,7 +23,7 @@ use crate::step::Step;
 /// The longest wait for the instruction to resume, after the process was continued.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sees every step of every call, and kills or stops the process at the armed one.
+/// Sees every step of every call, tells the harness of the first call that passes it, and kills or stops the process at the armed one.
 ///
 /// This happens in the thread that passes the step, before that thread goes on.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +34,8 @@ pub(super) struct Points {
 #[derive(Debug, Default)]
 struct Shared {
     armed: Mutex<Option<Arm>>,
+    /// The steps that were passed before.
+    passed: Mutex<BTreeSet<Step>>,
     resumed: Mutex<bool>,
     resuming: Condvar,
 }
@@ -50,6 +53,9 @@ impl Points {
     }
 
     fn reached(&self, step: Step) {
+        if lock(&self.shared.passed).insert(step) {
+            Saying::Passed(step).say();
+        }
         let action = {
             let mut armed = lock(&self.shared.armed);
             let Some(arm) = armed.as_mut().filter(|arm| arm.step == step) else { return };

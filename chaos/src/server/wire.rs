@@ -71,6 +71,8 @@ impl FromStr for Instruction {
 /// A message of a server to the harness.
 #[derive(Clone, Debug)]
 pub(crate) enum Saying {
+    /// A call passes a step, for the first time in its life.
+    Passed(Step),
     /// It is ready.
     Ready(Ready),
     /// It has reached a step, and takes the action next.
@@ -94,6 +96,7 @@ impl Saying {
         let step = || rest.parse().map_err(|_| format!("not a step: {rest:?}").into());
         Some(match word {
             "ready" => serde_json::from_str(rest).map(Self::Ready).map_err(Into::into),
+            "passes" => step().map(Self::Passed),
             "dies" => step().map(|step| Self::Reached(Action::Die, step)),
             "unprotected" => serde_json::from_str(rest).map(Self::Unprotected).map_err(Into::into),
             "pauses" => step().map(|step| Self::Reached(Action::Pause, step)),
@@ -105,6 +108,7 @@ impl Saying {
 impl fmt::Display for Saying {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Passed(step) => write!(f, "{MARK} passes {step}"),
             Self::Ready(ready) => {
                 let ready = serde_json::to_string(ready).map_err(|_| fmt::Error)?;
                 write!(f, "{MARK} ready {ready}")
@@ -145,6 +149,8 @@ mod tests {
         let said = Saying::Reached(Action::Pause, Step::HandlerWrote).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");
         assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));
+        let heard = Saying::heard(&Saying::Passed(Step::AfterClaim).to_string());
+        assert!(matches!(heard, Some(Ok(Saying::Passed(Step::AfterClaim)))));
         let run = Unprotected { key: None, cause: "interrupted".to_owned(), asked: UNIX_EPOCH, ran: SystemTime::now() };
         let said = Saying::Unprotected(run.clone()).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");

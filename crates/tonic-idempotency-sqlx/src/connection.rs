@@ -12,7 +12,7 @@ use tokio::{runtime::Handle, time::timeout};
 use tonic_idempotency::store::driver::{Connection, DriverError, Row as _, Statement, Value};
 use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
-use crate::{driver::Sqlx, error::driver_error, literal::with_literals, row::SqlxRow, statement::bound};
+use crate::{driver::Sqlx, error::explained, literal::with_literals, row::SqlxRow, statement::bound};
 
 type Manager = <Postgres as Database>::TransactionManager;
 
@@ -59,6 +59,12 @@ impl SqlxConnection {
         }
     }
 
+    /// Returns whether a prepared statement is kept for the next time. If not, a statement of the handler must not be
+    /// [persistent](sqlx::query::Query::persistent): nothing would ever close it.
+    pub fn has_statement_cache(&self) -> bool {
+        self.driver.has_statement_cache()
+    }
+
     /// Executes statements by the protocol of simple queries.
     async fn send(&mut self, sql: &str) -> Result<(), DriverError> {
         let sent = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut **self).await;
@@ -77,19 +83,31 @@ impl SqlxConnection {
     }
 
     /// Rolls back, whatever sqlx knows of the transaction, in one round trip if it does.
+    ///
+    /// Nothing is sent behind the ROLLBACK before its answer is there: if a client leaves between two answers outside of a transaction,
+    /// PgBouncer before version 1.21 gives its server, and with it the second answer, to another client.
     async fn rolled_back(&mut self) -> Result<(), DriverError> {
-        // sqlx sends these with the next statement, and does not know of a transaction whose BEGIN was given up.
-        let depth = self.depth();
-        for _ in 0..depth {
+        if self.depth() == 0 {
+            // sqlx does not know of a transaction whose BEGIN was given up.
+            self.settle().await?;
+            return self.send("ROLLBACK").await;
+        }
+        // It sends the inner ones with the next statement.
+        for _ in 1..self.depth() {
             Manager::start_rollback(self);
         }
-        self.settle().await?;
-        if depth > 0 { Ok(()) } else { self.send("ROLLBACK").await }
+        loop {
+            match Manager::rollback(self).await.map_err(|error| self.failed(error)) {
+                // Of a statement that was given up: the ROLLBACK was not sent.
+                Err(error) if error.code().is_some() && !error.is_connection_lost() => {}
+                rolled_back => return rolled_back,
+            }
+        }
     }
 
     /// Runs a statement with its parameters. Without a cache of statements, only inside of a transaction.
     async fn run(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
-        let rows = bound(statement, self.driver.has_statement_cache()).fetch_all(&mut **self).await;
+        let rows = bound(statement, self.has_statement_cache()).fetch_all(&mut **self).await;
         self.read(rows)
     }
 
@@ -108,7 +126,7 @@ impl SqlxConnection {
 
     /// Notes what an error says about the connection.
     fn failed(&mut self, error: sqlx::Error) -> DriverError {
-        let error = driver_error(error);
+        let error = explained(error);
         self.is_lost |= error.is_connection_lost();
         self.is_spoilt |= error.is_stale();
         error
@@ -144,7 +162,7 @@ impl Connection for SqlxConnection {
     }
 
     async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<SqlxRow>, DriverError> {
-        if self.driver.has_statement_cache() || self.depth() > 0 {
+        if self.has_statement_cache() || self.depth() > 0 {
             self.run(statement).await
         } else {
             self.run_with_literals(statement).await
@@ -174,7 +192,9 @@ impl Connection for SqlxConnection {
         }
         match record {
             Some(record) => drop(self.run(record).await?),
-            None => self.send("SELECT 1").await?,
+            // Fails in a transaction that has failed, and outside of one: also if sqlx has rolled it back, as it does when a
+            // `begin` of the handler fails.
+            None => self.send("SAVEPOINT idempotency_end").await?,
         }
         if self.depth() == 1 {
             return Manager::commit(self).await.map_err(|error| self.failed(error));

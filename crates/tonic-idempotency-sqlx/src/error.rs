@@ -1,6 +1,6 @@
 //! What an error of sqlx says.
 
-use std::error::Error as StdError;
+use std::{error::Error as StdError, sync::Arc};
 
 use sqlx::{
     Error,
@@ -16,23 +16,35 @@ use crate::TransactionError;
 /// The SQLSTATE of BEGIN in an open transaction.
 const OPEN_TRANSACTION: &str = "25001";
 
-pub(crate) fn driver_error(error: Error) -> DriverError {
-    match &error {
-        Error::Database(_) => match answer(&error) {
+/// Says what an error of sqlx means to the store, for a driver on top of this one. `source` is the error that the
+/// [`DriverError`] keeps.
+pub fn driver_error(error: &Error, source: impl Into<Box<dyn StdError + Send + Sync>>) -> DriverError {
+    match error {
+        Error::Database(_) => match answer(error) {
             Some(answer) => {
-                let (code, message) = (answer.code().to_owned(), answer.message().to_owned());
                 let is_fatal = matches!(answer.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-                DriverError::answered(code, message, is_fatal, error)
+                DriverError::answered(answer.code().to_owned(), answer.message(), is_fatal, source)
             }
-            None => DriverError::unanswered(error),
+            None => DriverError::unanswered(source),
         },
         // sqlx counts a transaction that is open already; or BEGIN succeeded, and none is open.
         Error::BeginFailed | Error::InvalidSavePointStatement => {
-            DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, error)
+            DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, source)
         }
-        Error::Io(_) | Error::Protocol(_) | Error::Tls(_) | Error::WorkerCrashed => DriverError::lost(error),
-        _ => DriverError::unanswered(error),
+        Error::Io(_) | Error::Protocol(_) | Error::Tls(_) | Error::WorkerCrashed => DriverError::lost(source),
+        _ => DriverError::unanswered(source),
     }
+}
+
+/// As [`driver_error`], with the error itself as the source.
+pub(crate) fn explained(error: Error) -> DriverError {
+    let error = Arc::new(error);
+    driver_error(&error, Arc::clone(&error))
+}
+
+/// Returns the error of [`explained`].
+pub(crate) fn sqlx_error(error: &DriverError) -> Option<&Error> {
+    error.downcast_ref::<Arc<Error>>().map(Arc::as_ref)
 }
 
 pub(crate) fn acquire_error(error: Error) -> AcquireError {

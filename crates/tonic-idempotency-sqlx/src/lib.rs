@@ -38,6 +38,7 @@
 //! | [`Transaction`], [`TransactionConnection`], [`TransactionError`] | the handler's side |
 //! | [`OwnedTransaction`] | a transaction without a call |
 //! | [`options`] | reads the URL of a database, and says so if it is not one |
+//! | [`SqlxConnection`], [`SqlxRow`], [`driver_error`] | for the authors of drivers on top of this one |
 //!
 //! # Features of sqlx
 //!
@@ -64,7 +65,8 @@
 //! parameter that PgBouncer refuses by default). The store then sends its own statements in a form that needs one server only: those
 //! outside of a transaction with literals, so that responses of reserved procedures may be in the log of the server if it logs
 //! statements. In the handler, prepare nothing that outlives the transaction: `sqlx::query(…).persistent(false)`. A PgBouncer from
-//! version 1.21 on that tracks prepared statements (`max_prepared_statements`) needs neither.
+//! version 1.21 on that tracks prepared statements (`max_prepared_statements`) needs neither. Reserved procedures need that version in any
+//! case: an older one can give an answer to another client.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -80,6 +82,7 @@ mod transaction;
 pub use self::{
     connection::SqlxConnection,
     driver::{Sqlx, SqlxStore},
+    error::driver_error,
     options::{OptionsError, options},
     row::SqlxRow,
     transaction::{OwnedTransaction, Transaction, TransactionConnection, TransactionError},

@@ -1,9 +1,9 @@
-//! The context of a create call: its user, its key and its transaction.
+//! The context of a call that writes: its user and its key, and the steps that it passes.
 
 use std::time::Duration;
 
-use tonic::{Request, Status, metadata::MetadataMap};
-use tonic_idempotency::{Execution, IdempotencyKey, Transaction};
+use tonic::{Extensions, Request, Status, metadata::MetadataMap};
+use tonic_idempotency::{Execution, IdempotencyKey, policy::Abandoned};
 use uuid::Uuid;
 
 use crate::auth::Caller;
@@ -15,18 +15,22 @@ const HANDLER_DELAY: &str = "sample-handler-delay-ms";
 /// The maximum of [`HANDLER_DELAY`].
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
-/// The context of a create call.
+/// The response header by which the layer marks replays.
+pub(crate) const REPLAYED: &str = "idempotent-replayed";
+
+/// The context of a call that writes.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) caller: Caller,
-    /// The time to wait before the commit: [`HANDLER_DELAY`].
-    pub(crate) delay: Duration,
+pub struct Call {
+    /// The user.
+    pub caller: Caller,
+    /// The time to wait before the commit, as the request asks for.
+    pub delay: Duration,
     /// The handle by which the handler reports to the idempotency layer.
-    pub(crate) execution: Execution,
+    pub execution: Execution,
+    /// What the idempotency layer has put into the request: the driver's transaction, in transactional mode.
+    pub extensions: Extensions,
     /// The idempotency key as it is stored, if the call has one.
-    pub(crate) key: Option<Uuid>,
-    /// The transaction for the handler's writes; `None` in reserved mode.
-    pub(crate) transaction: Option<Transaction>,
+    pub key: Option<Uuid>,
 }
 
 impl Call {
@@ -34,16 +38,32 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// `UNAUTHENTICATED` if the request did not pass [`Authentication`](crate::auth::Authentication).
-    pub(crate) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+    /// `UNAUTHENTICATED` if the request did not pass the sample's authentication.
+    pub fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         Ok(Self {
             caller: Caller::of(request)?,
             delay: delay(request.metadata()),
             execution: Execution::from_request(request),
+            extensions: request.extensions().clone(),
             key: request.extensions().get::<IdempotencyKey>().map(|key| *key.id().as_uuid()),
-            transaction: Transaction::from_request(request).ok(),
         })
     }
+
+    /// The context of what a reconciler does for a call whose process died.
+    pub fn of_abandoned(abandoned: &Abandoned) -> Self {
+        Self {
+            caller: Caller::of_owner(abandoned.owner),
+            delay: Duration::ZERO,
+            execution: Execution::default(),
+            extensions: Extensions::default(),
+            key: Some(*abandoned.key.as_uuid()),
+        }
+    }
+}
+
+/// Traces a step of a handler, as the layer does for its own steps with the target `tonic_idempotency::step`.
+pub fn step(step: &'static str) {
+    tracing::trace!(target: "organization::step", step);
 }
 
 /// Returns the requested delay, limited to [`LONGEST_DELAY`]; zero if it is missing or invalid.

@@ -10,14 +10,19 @@ use tokio_postgres::{
 use tonic::Status;
 use uuid::Uuid;
 
-use crate::{auth::Caller, call::Call, failure, run::Error};
+use crate::{
+    auth::Caller,
+    call::{Call, step},
+    failure,
+    run::Error,
+};
 
 /// The role of the API. It is not a superuser and does not own any table, so row-level security applies to it.
-pub(crate) const API_ROLE: &str = "organization_api";
+pub const API_ROLE: &str = "organization_api";
 
 /// The role that the API logs in as. It can do nothing but become [`API_ROLE`]: a statement that resets the role does not
 /// make a superuser.
-pub(crate) const LOGIN_ROLE: &str = "organization_login";
+pub const LOGIN_ROLE: &str = "organization_login";
 
 /// The maximum number of connections in a pool.
 const MOST_CONNECTIONS: usize = 16;
@@ -69,8 +74,8 @@ impl Database {
         parameters: Parameters<'_>,
     ) -> Result<Uuid, Status> {
         step("handler_started");
-        let id = match &call.transaction {
-            Some(transaction) => self.insert(call, transaction, insert, parameters).await?,
+        let id = match transaction_of(call) {
+            Some(transaction) => self.insert(call, &transaction, insert, parameters).await?,
             None => self.insert_and_commit(call, insert, parameters).await?,
         };
         tracing::info!(resource = insert.resource, %id, user = %call.caller.user, "created");
@@ -117,7 +122,7 @@ impl Database {
 
     /// Runs an idempotent statement, in the call's transaction or else in one of its own. Returns the number of changed rows.
     pub(crate) async fn execute(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<u64, Status> {
-        let Some(transaction) = &call.transaction else {
+        let Some(transaction) = transaction_of(call) else {
             let mut connection = self.connection().await?;
             let executed = async {
                 let transaction = begin(&mut connection, call.caller).await?;
@@ -132,7 +137,7 @@ impl Database {
 
     /// Returns the rows of `sql` that the caller is allowed to see, with the writes of the call's transaction.
     pub(crate) async fn query(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Status> {
-        match &call.transaction {
+        match transaction_of(call) {
             Some(transaction) => transaction.query_typed(sql, parameters).await.map_err(failure::of_transaction),
             None => self.select(call.caller, sql, parameters).await,
         }
@@ -160,9 +165,9 @@ impl Database {
     }
 }
 
-/// Traces a step of the handler, as the layer does for its own steps with the target `tonic_idempotency::step`.
-fn step(step: &'static str) {
-    tracing::trace!(target: "organization::step", step);
+/// The transaction for the handler's writes; `None` in reserved mode.
+fn transaction_of(call: &Call) -> Option<tonic_idempotency::Transaction> {
+    tonic_idempotency::Transaction::from_extensions(&call.extensions).ok()
 }
 
 impl fmt::Debug for Database {

@@ -1,7 +1,9 @@
 //! The statuses for failed statements and connections. The caller gets a short message, the log the cause.
 
+use std::fmt;
+
 use deadpool_postgres::PoolError;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tonic::{Code, Status};
 use tonic_idempotency::store::{TransactionError, TransactionErrorKind};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -20,33 +22,36 @@ pub(crate) fn of_statement(error: &tokio_postgres::Error) -> Status {
         tracing::error!(error = %chain(error), "a statement failed");
         return Status::internal("a database statement failed");
     };
-    of_refusal(refused)
+    of_refusal(refused.code().code(), refused.constraint(), refused)
 }
 
 /// Converts an error in the call's transaction. All errors except a refused statement are converted by the layer.
 pub(crate) fn of_transaction(error: TransactionError) -> Status {
     match error.as_db_error() {
-        Some(refused) if error.kind() == TransactionErrorKind::Refused => of_refusal(refused),
+        Some(refused) if error.kind() == TransactionErrorKind::Refused => {
+            of_refusal(refused.code().code(), refused.constraint(), refused)
+        }
         _ => error.into(),
     }
 }
 
-fn of_refusal(refused: &DbError) -> Status {
+/// Converts the server's refusal of a statement, by its SQLSTATE and the name of the violated constraint.
+pub(crate) fn of_refusal(code: &str, constraint: Option<&str>, error: &dyn fmt::Display) -> Status {
     // The name of the constraint, such as `projects_fk_cluster`, tells which resource is missing.
-    if refused.code() == &SqlState::FOREIGN_KEY_VIOLATION
-        && let Some((_, missing)) = refused.constraint().and_then(|name| name.rsplit_once("_fk_"))
+    if code == SqlState::FOREIGN_KEY_VIOLATION.code()
+        && let Some((_, missing)) = constraint.and_then(|name| name.rsplit_once("_fk_"))
     {
         return not_found(missing);
     }
-    if refused.code() == &SqlState::INSUFFICIENT_PRIVILEGE {
-        tracing::warn!(error = %refused, "a statement was refused");
+    if code == SqlState::INSUFFICIENT_PRIVILEGE.code() {
+        tracing::warn!(%error, "a statement was refused");
         return Status::permission_denied("the user is not allowed to do this");
     }
-    if is_shutdown(refused.code()) {
-        tracing::warn!(error = %refused, "the database is shutting down");
+    if is_shutdown(code) {
+        tracing::warn!(%error, "the database is shutting down");
         return Status::unavailable("the database is unavailable; try again");
     }
-    tracing::error!(error = %refused, "a statement failed");
+    tracing::error!(%error, "a statement failed");
     Status::internal("a database statement failed")
 }
 
@@ -57,8 +62,10 @@ pub(crate) fn not_found(what: &str) -> Status {
     Status::with_error_details(Code::NotFound, description, details)
 }
 
-fn is_shutdown(code: &SqlState) -> bool {
-    [&SqlState::ADMIN_SHUTDOWN, &SqlState::CRASH_SHUTDOWN, &SqlState::CANNOT_CONNECT_NOW].contains(&code)
+fn is_shutdown(code: &str) -> bool {
+    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW]
+        .iter()
+        .any(|shutdown| shutdown.code() == code)
 }
 
 /// Formats an error and its causes in one line.

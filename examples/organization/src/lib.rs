@@ -7,24 +7,32 @@
 //! | `server` | **how the idempotency layer is added to the services** |
 //! | `protocols` | **how one port serves every protocol**, and web pages |
 //! | `services` | the handlers |
-//! | `call` | the context of a create call: its user, its key, its transaction |
+//! | `on_sqlx` | the same handlers, and their database access, with sqlx (feature `sqlx`) |
+//! | `call` | the context of a call that writes: its user and its key, and the steps that it passes |
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | the handlers' database access, validation and error statuses |
+//! | `driver`, `on_tokio_postgres` | what there is once for each client library of PostgreSQL |
+//! | `api_token` | the tokens of API keys |
 //! | [`migrations`], `resource_types` | the sample's own tables, and the resource types whose creation is recorded |
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground`, `hosts` | the page at `/`, and the hosts that it answers for |
 //! | `args`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
+mod api_token;
 mod args;
 mod auth;
 mod bootstrap;
 mod call;
 mod database;
+mod driver;
 mod failure;
 mod fields;
 mod hosts;
 pub mod migrations;
+#[cfg(feature = "sqlx")]
+mod on_sqlx;
+mod on_tokio_postgres;
 mod outbox;
 mod playground;
 mod protocols;
@@ -36,12 +44,17 @@ mod services;
 mod signals;
 mod tour;
 
-pub use args::{Args, LeasePolicyArg, ModeArg, StorePolicyArg};
+pub use args::{Args, DriverArg, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION, bootstrap};
-pub use database::{Database, pool};
+pub use call::{Call, step};
+pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
+pub use driver::{ApiDatabase, Driver};
+#[cfg(feature = "sqlx")]
+pub use on_sqlx::sqlx_pool;
 pub use resource_types::resource_types;
-pub use run::{Error, run};
+pub use run::{Error, run, run_on};
+pub use server::Guard;
 pub use services::Projects;
 
 /// The package `organization.v1`.

@@ -7,9 +7,12 @@ use tokio::{net::TcpListener, time};
 
 use crate::{
     ALICE, Args, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION,
+    args::DriverArg,
     auth::Issuer,
     bootstrap,
+    driver::{ApiDatabase, Driver},
     hosts::Hosts,
+    on_tokio_postgres::TokioPostgres,
     outbox::Worker,
     playground,
     ready::{Ready, ReadyFile, Tokens},
@@ -29,8 +32,24 @@ const GRACE: Duration = Duration::from_secs(15);
 ///
 /// # Errors
 ///
-/// The address is in use, no database was found, or the database cannot be migrated.
+/// The address is in use, no database was found, the database cannot be migrated, or the program was built without the
+/// driver.
 pub async fn run(args: Args) -> Result<(), Error> {
+    match args.driver {
+        DriverArg::TokioPostgres => run_on::<TokioPostgres>(args).await,
+        #[cfg(feature = "sqlx")]
+        DriverArg::Sqlx => run_on::<crate::on_sqlx::Sqlx>(args).await,
+        #[cfg(not(feature = "sqlx"))]
+        DriverArg::Sqlx => Err("this program was built without sqlx: build it with `--features sqlx`".into()),
+    }
+}
+
+/// Does the same as [`run`] on another driver, whatever the arguments say.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn run_on<D: Driver>(args: Args) -> Result<(), Error> {
     let signals = Signals::listen()?;
     let listener = listen(&args.listen).await?;
     tracing::info!("looking for a PostgreSQL server");
@@ -40,7 +59,7 @@ pub async fn run(args: Args) -> Result<(), Error> {
         () = signals.first() => return Ok(()),
     };
     let served = tokio::select! {
-        served = serve(&args, listener, &server, &signals) => served,
+        served = serve::<D>(&args, listener, &server, &signals) => served,
         () = signals.second() => Ok(()),
     };
     server.stop().await;
@@ -62,7 +81,7 @@ fn sources() -> Vec<Source> {
 }
 
 /// Serves until the first signal. Then stops accepting calls, waits for running calls, and stops the background tasks.
-async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Signals) -> Result<(), Error> {
+async fn serve<D: Driver>(args: &Args, listener: TcpListener, server: &Server, signals: &Signals) -> Result<(), Error> {
     tokio::select! {
         ready = bootstrap::bootstrap(server.url()) => ready?,
         () = signals.first() => return Ok(()),
@@ -70,8 +89,8 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
     let issuer = Issuer::new()?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
     let site = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
-    let api_database_url = api_database_url().unwrap_or_else(|| server.url().to_owned());
-    let service = Service::new(args, &api_database_url, issuer.authentication(), site).await?;
+    let driver = D::new(&api_database(server.url()), args.handler_delay)?;
+    let service = Service::new(args, driver, issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);
 
     let ready_file = args.ready_file.as_deref().map(|path| write_ready_file(path, &ready)).transpose()?;
@@ -86,7 +105,7 @@ async fn serve(args: &Args, listener: TcpListener, server: &Server, signals: &Si
 
 /// Waits for the first signal, and then at most [`GRACE`] for running calls.
 async fn until_stopped(
-    service: &Service,
+    service: &Service<impl Driver>,
     serving: impl Future<Output = Result<(), Error>>,
     signals: &Signals,
 ) -> Result<(), Error> {
@@ -100,9 +119,12 @@ async fn until_stopped(
     served.unwrap_or(Ok(()))
 }
 
-/// The URL of the API's own connections, if it is not the same.
-fn api_database_url() -> Option<String> {
-    env::var("API_DATABASE_URL").ok().filter(|url| !url.is_empty())
+/// The database of the API's own connections: `API_DATABASE_URL`, or else the superuser's.
+fn api_database(database_url: &str) -> ApiDatabase {
+    match env::var("API_DATABASE_URL") {
+        Ok(url) if !url.is_empty() => ApiDatabase { url, is_pooled: true },
+        _ => ApiDatabase { url: database_url.to_owned(), is_pooled: false },
+    }
 }
 
 fn ready<'a>(address: SocketAddr, database_url: &'a str, issuer: &Issuer) -> Result<Ready<'a>, Error> {

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use axum::{Router, http::Request};
-use deadpool_postgres::Pool;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time};
 use tonic::{
-    service::{Routes, interceptor::InterceptedService},
+    service::{Interceptor, Routes, interceptor::InterceptedService},
     transport::{Server, server::TcpIncoming},
 };
+use tonic_health::ServingStatus;
 use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
-    store::{PostgresStore, SessionSettings},
+    store::SessionSettings,
 };
 use tower_layer::Layer;
 use tracing::Span;
@@ -22,43 +22,41 @@ use crate::{
     Args, FILE_DESCRIPTOR_SET,
     args::{LeasePolicyArg, ModeArg, StorePolicyArg},
     auth::Authentication,
-    database::{self, Database},
+    driver::Driver,
     proto::{
-        api_key_service_server::ApiKeyServiceServer, cluster_service_server::ClusterServiceServer,
-        invite_service_server::InviteServiceServer, namespace_service_server::NamespaceServiceServer,
-        project_service_server::ProjectServiceServer,
+        api_key_service_server, cluster_service_server, invite_service_server, namespace_service_server,
+        project_service_server,
     },
     protocols,
-    resource_types::resource_types,
     run::Error,
-    services::{ApiKeys, Clusters, Invites, InvitesReconciler, Namespaces, Projects},
     signals::Signals,
 };
 
-/// The five services behind authentication and idempotency; health and reflection in front of both.
+/// The procedure that has a reconciler.
+const RECONCILED: &str = "/organization.v1.InviteService/InviteMember";
+
+/// How long connections may take to close.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// The services behind authentication and idempotency; health and reflection in front of both.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct Service<D> {
+    driver: D,
     idempotency: IdempotencyLayer,
-    pools: [Pool; 2],
     recovering: RecoveryHandle,
     routes: Routes,
     sweeping: SweeperHandle,
 }
 
-impl Service {
-    /// The services on the database at this URL, and a site beside them.
+impl<D: Driver> Service<D> {
+    /// The services of a driver, and a site beside them.
     pub(crate) async fn new(
         args: &Args,
-        api_database_url: &str,
+        driver: D,
         authentication: Authentication,
         site: Router,
     ) -> Result<Self, Error> {
-        // Two pools, so that slow handlers, each on a connection, do not keep the store from its own.
-        let pools = [database::pool(api_database_url)?, database::pool(api_database_url)?];
-        let [store_pool, handler_pool] = pools.clone();
-        let database = Database::new(handler_pool, args.handler_delay);
-
-        let store = PostgresStore::new(store_pool, resource_types());
+        let store = driver.store();
         store.verify().await?;
         let overrides = Overrides::of(args);
         let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
@@ -69,7 +67,7 @@ impl Service {
             .session_settings(|caller| {
                 SessionSettings::new().set("app.current_user_id", caller.owner().as_uuid().to_string())
             })
-            .reconciler(InvitesReconciler::PROCEDURE, InvitesReconciler::new(database.clone()))
+            .reconciler(RECONCILED, driver.invites_reconciler())
             .adjust_procedures(move |procedure| overrides.apply(procedure))
             .build()?;
         let sweeping = Sweeper::new(store).spawn();
@@ -77,14 +75,8 @@ impl Service {
 
         // A call first meets authentication, which says who it is, then idempotency, then the handler.
         let guard = Guard { authentication, idempotency: idempotency.clone() };
-        let routes = Routes::default()
-            .add_service(guard.around(ApiKeyServiceServer::new(ApiKeys::new(database.clone()))))
-            .add_service(guard.around(ClusterServiceServer::new(Clusters::new(database.clone()))))
-            .add_service(guard.around(InviteServiceServer::new(Invites::new(database.clone()))))
-            .add_service(guard.around(NamespaceServiceServer::new(Namespaces::new(database.clone()))))
-            .add_service(guard.around(ProjectServiceServer::new(Projects::new(database))));
-        let routes = protocols::all(site, add_public(routes).await?)?;
-        Ok(Self { idempotency, pools, recovering, routes, sweeping })
+        let routes = protocols::all(site, add_public(driver.services(&guard)).await?)?;
+        Ok(Self { driver, idempotency, recovering, routes, sweeping })
     }
 
     /// Serves until the first signal, and the calls that run then to their end.
@@ -112,7 +104,8 @@ impl Service {
     pub(crate) async fn stop(self) {
         self.recovering.stop().await;
         self.sweeping.stop().await;
-        self.pools.iter().for_each(Pool::close);
+        // A call that was cut off may still have a connection.
+        let _ = time::timeout(CLOSE, self.driver.close()).await;
     }
 }
 
@@ -163,7 +156,7 @@ impl Overrides {
         }
         match self.on_lease_ended {
             None => procedure,
-            Some(LeasePolicy::Reconcile) if procedure.path() != InvitesReconciler::PROCEDURE => {
+            Some(LeasePolicy::Reconcile) if procedure.path() != RECONCILED => {
                 procedure.on_lease_ended(LeasePolicy::Refuse)
             }
             Some(policy) => procedure.on_lease_ended(policy),
@@ -171,14 +164,19 @@ impl Overrides {
     }
 }
 
-/// What stands in front of a handler.
-struct Guard {
+/// What stands in front of a service: authentication, then idempotency.
+#[derive(Debug)]
+pub struct Guard {
     authentication: Authentication,
     idempotency: IdempotencyLayer,
 }
 
 impl Guard {
-    fn around<S>(&self, service: S) -> InterceptedService<<IdempotencyLayer as Layer<S>>::Service, Authentication>
+    /// Puts it around a service.
+    pub fn around<S>(
+        &self,
+        service: S,
+    ) -> InterceptedService<<IdempotencyLayer as Layer<S>>::Service, impl Interceptor + Clone + 'static>
     where
         IdempotencyLayer: Layer<S>,
     {
@@ -189,11 +187,15 @@ impl Guard {
 /// Health and reflection, which need no token.
 async fn add_public(routes: Routes) -> Result<Routes, Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<ApiKeyServiceServer<ApiKeys>>().await;
-    health.set_serving::<ClusterServiceServer<Clusters>>().await;
-    health.set_serving::<InviteServiceServer<Invites>>().await;
-    health.set_serving::<NamespaceServiceServer<Namespaces>>().await;
-    health.set_serving::<ProjectServiceServer<Projects>>().await;
+    for service in [
+        api_key_service_server::SERVICE_NAME,
+        cluster_service_server::SERVICE_NAME,
+        invite_service_server::SERVICE_NAME,
+        namespace_service_server::SERVICE_NAME,
+        project_service_server::SERVICE_NAME,
+    ] {
+        health.set_service_status(service, ServingStatus::Serving).await;
+    }
 
     let reflection = || {
         tonic_reflection::server::Builder::configure()

@@ -63,7 +63,9 @@ impl DeadpoolConnection {
         };
         let committed = async {
             let Some(record) = record else {
-                let (alive, committed) = join(self.batch_execute("SELECT 1"), self.batch_execute("COMMIT")).await;
+                // Fails in a transaction that has failed, and outside of one.
+                let alive = self.batch_execute("SAVEPOINT idempotency_end");
+                let (alive, committed) = join(alive, self.batch_execute("COMMIT")).await;
                 return alive.and(committed);
             };
             let record: Prepared<'_> = self.statements.ready(self, record).await?;

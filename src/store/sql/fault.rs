@@ -34,11 +34,15 @@ pub(super) enum Fault {
     Standby,
     /// The server has failed at it, and answers all the same. It may have been carried out, and may succeed later.
     Trouble,
+    /// The server has answered with an error that the driver cannot tell. It may have been carried out.
+    Unrecognised,
 }
 
 impl Fault {
     pub(super) fn of(error: &DriverError) -> Self {
-        let Some(code) = error.code() else { return Self::Lost };
+        let Some(code) = error.code() else {
+            return if error.is_answer() { Self::Unrecognised } else { Self::Lost };
+        };
         match code {
             _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN => Self::Lost,
             _ if error.is_conflict() => Self::Conflict,
@@ -55,12 +59,12 @@ impl Fault {
 
     /// Returns whether the statement may have been carried out.
     pub(super) fn is_lost(self) -> bool {
-        matches!(self, Self::Lost | Self::Trouble)
+        matches!(self, Self::Lost | Self::Trouble | Self::Unrecognised)
     }
 
     /// Returns whether the connection must not be used again.
     pub(super) fn spoils_connection(self) -> bool {
-        matches!(self, Self::Lost | Self::OpenTransaction | Self::Standby | Self::Trouble)
+        matches!(self, Self::Lost | Self::OpenTransaction | Self::Standby | Self::Trouble | Self::Unrecognised)
     }
 
     /// Returns whether other connections that were idle meanwhile may have the same fault.
@@ -73,7 +77,7 @@ impl Fault {
         match self {
             Self::Conflict => StoreErrorKind::Conflict,
             Self::Lost => StoreErrorKind::Interrupted,
-            Self::OpenTransaction | Self::Refused | Self::Trouble => StoreErrorKind::Refused,
+            Self::OpenTransaction | Self::Refused | Self::Trouble | Self::Unrecognised => StoreErrorKind::Refused,
             Self::Overload => StoreErrorKind::Overloaded,
             Self::Standby => StoreErrorKind::Unreachable,
         }

@@ -314,7 +314,7 @@ impl Failures {
         let again = match fault {
             _ if operation.connections.forget_if_stale(&error) => Some(made),
             Fault::Lost if self.attempts == 0 => Some(made),
-            Fault::Lost | Fault::Trouble => Some(made.without_status()),
+            Fault::Lost | Fault::Trouble | Fault::Unrecognised => Some(made.without_status()),
             Fault::OpenTransaction | Fault::Standby => Some(made),
             Fault::Overload | Fault::Refused if made.with_status => Some(made.without_status()),
             Fault::Conflict | Fault::Overload | Fault::Refused => None,

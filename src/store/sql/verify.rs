@@ -12,6 +12,7 @@ use super::{
 use crate::{
     status::IdKind,
     store::{ResourceTypes, StoreError},
+    telemetry,
 };
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
@@ -36,6 +37,7 @@ pub(super) async fn verify(connections: &Connections<impl Driver>, types: &Resou
         schema.table_name().into(),
         kinds.as_slice().into(),
         tracked.as_slice().into(),
+        connections.driver().reads_messages().into(),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
@@ -58,15 +60,22 @@ fn kind(kind: IdKind) -> &'static str {
 }
 
 fn found(rows: &[impl Row]) -> Result<(), VerifyError> {
-    let problems = rows.iter().map(problem).collect::<Result<Vec<_>, _>>()?;
+    let problems = rows.iter().filter_map(|row| problem(row).transpose()).collect::<Result<Vec<_>, _>>()?;
     if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
 }
 
-fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
+/// Returns `None` for what is only worth a warning.
+fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
     let (subject, detail): (Option<&str>, Option<&str>) = (column(row, "subject")?, column(row, "detail")?);
     let (subject, text) = (subject.unwrap_or_default().to_owned(), detail.unwrap_or_default().to_owned());
-    Ok(match column::<&str>(row, "problem")? {
+    Ok(Some(match column::<&str>(row, "problem")? {
         "exempt_role" => SetupProblem::ExemptRole { role: subject },
+        "messages" => {
+            if !is_english(&subject) {
+                telemetry::translated_messages(&subject);
+            }
+            return Ok(None);
+        }
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
@@ -77,7 +86,13 @@ fn problem(row: &impl Row) -> Result<SetupProblem, StoreError> {
         }
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
-    })
+    }))
+}
+
+/// Returns whether the messages of a server with this `lc_messages` are in English.
+fn is_english(locale: &str) -> bool {
+    let language = locale.split(['_', '-', '.', '@']).next().unwrap_or_default();
+    ["", "C", "POSIX", "en", "English"].iter().any(|english| language.eq_ignore_ascii_case(english))
 }
 
 /// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy
@@ -194,4 +209,19 @@ pub enum SetupProblem {
         /// Its column.
         column: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_english;
+
+    #[test]
+    fn the_messages_of_some_locales_are_in_english() {
+        for english in ["", "C", "C.UTF-8", "POSIX", "en_US.utf8", "en_GB", "en-US", "English_United States.1252"] {
+            assert!(is_english(english), "{english}");
+        }
+        for other in ["de_DE.UTF-8", "German_Germany.1252", "enm", "Chinese_China.936", "ca_ES"] {
+            assert!(!is_english(other), "{other}");
+        }
+    }
 }

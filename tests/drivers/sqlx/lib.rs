@@ -1,11 +1,7 @@
-//! Compiles the code of the documents. The tests are in `suite`.
+//! Compiles the code of the crate's README. The tests are in `suite`.
 
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../../README.md")]
-    mod first_page {}
     #[doc = include_str!("../../../crates/tonic-idempotency-sqlx/README.md")]
     mod readme {}
-    #[doc = include_str!("../../../docs/drivers.md")]
-    mod drivers {}
 }

@@ -1,5 +1,9 @@
 //! Runs the fault harness: the promises hold, the harness notices broken ones, and it leaves nothing behind.
 
+/// The features that the harness is built with.
+const FEATURES: &str = "";
+
 mod ends;
 mod harness;
+mod kept;
 mod promises;

@@ -1,54 +1,12 @@
 //! The promises hold under faults, and the harness notices broken ones.
 
-use crate::harness::{Ended, run};
-
-/// The rows of the table that must be 0.
-const PROMISES: [&str; 8] = [
-    "duplicates",
-    "lost acknowledged responses",
-    "wrong replays",
-    "executed though refused",
-    "unprotected runs without need",
-    "starved calls",
-    "stuck keys",
-    "unexpected answers and ends",
-];
+use crate::{
+    harness::run,
+    kept::{BOUNCER_FAULTS, all_promises_were_kept},
+};
 
 /// A run that has every fault, and is short even on a busy machine.
 const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
-
-/// Faults that happen in every run, whatever else there is.
-const FAULTS: [&str; 7] = [
-    "server killed at before_settle",
-    "PostgreSQL killed and restarted",
-    "database connections of a server silent",
-    "flood of calls that hang up",
-    "one user holds all transactions",
-    "look-up of statuses slow",
-    "outbox locked",
-];
-
-/// Faults that happen behind PgBouncer.
-const BOUNCER_FAULTS: [&str; 5] = [
-    "connection of PgBouncer cut after a COMMIT",
-    "connection of PgBouncer cut before a COMMIT",
-    "all connections of PgBouncer cut",
-    "connections of PgBouncer silent",
-    "sessions of PgBouncer terminated",
-];
-
-fn all_promises_were_kept(ended: &Ended) {
-    for promise in PROMISES {
-        assert_eq!(ended.broken(promise), 0, "{}", ended.said());
-    }
-    assert_eq!(ended.code, Some(0), "{}", ended.said());
-    assert!(ended.directory.stories().is_empty());
-    assert!(ended.directory.left().is_empty(), "{:?}", ended.directory.left());
-    for fault in FAULTS {
-        assert!(ended.number(fault) > 0, "{}", ended.said());
-    }
-    assert!(ended.number("of these, replays") > 50, "{}", ended.said());
-}
 
 #[tokio::test]
 async fn are_kept_in_transactional_mode_while_everything_fails() {
@@ -74,11 +32,12 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
 
 #[tokio::test]
 async fn are_kept_behind_pgbouncer_while_everything_fails() {
-    for flags in [
-        &["--mode", "transactional", "--pgbouncer"][..],
-        &["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"],
-    ] {
-        let Some(ended) = run(&[&SHORT[..], flags].concat()).await else { return };
+    let transactional = [&SHORT[..], &["--mode", "transactional", "--pgbouncer"]].concat();
+    let proceed = ["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"];
+    let reserved = [&SHORT[..], &proceed].concat();
+    let (transactional, reserved) = tokio::join!(run(&transactional), run(&reserved));
+    for ended in [transactional, reserved] {
+        let Some(ended) = ended else { return };
         all_promises_were_kept(&ended);
         for fault in BOUNCER_FAULTS {
             assert!(ended.number(fault) > 0, "{}", ended.said());

@@ -5,6 +5,10 @@
 //! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
 //! missing ones are skipped.
 
+/// The features that the sample is built with, and the flags that every process of it gets.
+const FEATURES: &str = "";
+const FLAGS: [&str; 0] = [];
+
 mod behaviour;
 mod buf;
 mod call;

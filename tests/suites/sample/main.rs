@@ -1,6 +1,10 @@
 //! Tests of the sample service, `cargo run --example organization`, as its users run it: the real program, on a real
 //! PostgreSQL, called with the real grpcurl, and its page in a real browser.
 
+/// The features that the sample is built with, and the flags that every process of it gets.
+const FEATURES: &str = "";
+const FLAGS: [&str; 0] = [];
+
 mod call;
 mod eventually;
 mod process;
@@ -10,6 +14,7 @@ mod browser;
 mod by_id;
 mod concurrency;
 mod disconnect;
+mod driver;
 mod hog;
 mod host;
 mod outbox;

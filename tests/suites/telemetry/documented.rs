@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tonic_idempotency::rejection::Reason;
+
 const PAGE: &str = include_str!("../../../docs/operations.md");
 const MODULE: &str = include_str!("../../../src/telemetry/mod.rs");
 const CATALOGUE: &str = include_str!("../../../src/telemetry/catalogue.rs");
@@ -37,7 +39,7 @@ fn are_the_ones_of_the_rules_with_the_names_that_prometheus_gives_them() {
             assert_eq!(metric.ends_with("_seconds"), name.ends_with("_bucket"), "{name}");
         }
         for reason in expression.split('"').filter(|text| text.starts_with("IDEMPOTENCY_")) {
-            assert!(include_str!("../../../src/rejection.rs").contains(reason), "{reason}");
+            assert!(reason.parse::<Reason>().is_ok(), "{reason}");
         }
     }
 }

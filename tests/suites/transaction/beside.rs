@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use driver_suite::patient;
 use organization::proto::CreateProjectResponse;
 use prost::Message as _;
 use tokio_postgres::{Client, types::Type};
@@ -13,7 +14,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::{Database, uuid_of};
 use uuid::Uuid;
 
-use crate::harness::{CREATE_PROJECT, Call, Service, reason, rows};
+use crate::harness::{CREATE_PROJECT, Call, PostgresStack, Service, reason, rows};
 
 /// The Go interceptor's statements on one key, run by the superuser.
 struct GoInterceptor {
@@ -77,41 +78,6 @@ async fn a_key_held_by_another_server_is_in_progress_and_then_replayed() {
     assert_eq!(rows(&go.owner).await, [0, 0, 1]);
 }
 
-/// The other server reserves after our claim: its INSERT does not take our advisory lock. Our call is rolled back.
-#[tokio::test]
-async fn a_reservation_made_by_another_server_in_the_meantime_wins() {
-    for completes in [false, true] {
-        let database = Database::new().await;
-        let probe = plain(&database).await;
-        let hash = hash(&database, &probe, "shop").await;
-        let (key, project) = (Uuid::new_v4(), Uuid::new_v4());
-        let go = Arc::new(GoInterceptor { key, user: probe.user.expect("a user"), owner: database.owner().await });
-        let other = Arc::clone(&go);
-        let service = Service::new(&database, database.pool(4), move |call: Call| {
-            let (go, hash) = (Arc::clone(&other), hash.clone());
-            async move {
-                let mine = call.insert().await?;
-                go.reserve(&hash, "0").await;
-                if completes {
-                    go.complete(project).await;
-                }
-                Ok(mine)
-            }
-        })
-        .await;
-        let service = Service { user: probe.user, key: Some(key), ..service };
-        let outcome = service.create("shop").await;
-        match completes {
-            true => {
-                let replay = outcome.expect("the other's response");
-                assert_eq!((replay.project, replay.replayed), (project, true));
-            }
-            false => assert_eq!(reason(outcome), Reason::InProgress),
-        }
-        assert_eq!(rows(&go.owner).await, [0, 0, 1], "nothing of ours is left");
-    }
-}
-
 /// A reservation was made and abandoned while our handler ran: its call may have taken effect, so ours must not.
 #[tokio::test]
 async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
@@ -133,7 +99,7 @@ async fn a_reservation_abandoned_in_the_meantime_is_not_taken_over() {
         }
     })
     .await;
-    let service = Service { user: probe.user, key: Some(key), ..service };
+    let service = service.with_user(probe.user).with_key(Some(key));
     assert_eq!(reason(service.create("shop").await), Reason::Conflict);
     assert_eq!(rows(&go.owner).await, [0, 0, 1], "nothing of ours is left");
     // A retry finds it when it claims, and takes it over as its policy says.
@@ -182,7 +148,7 @@ async fn a_reservation_that_was_left_behind_is_reconciled_by_policy() {
         })
     };
     let script = |call: Call| async move { call.insert().await };
-    let service = Service::built(&database, database.pool(4), describe, build, script).await;
+    let service = Service::built(&database, patient::<PostgresStack>(database.pool(4)), describe, build, script).await;
     let go = GoInterceptor::beside(&database, &service).await;
     go.reserve(&hash, "2 hours").await;
     for _ in 0..2 {

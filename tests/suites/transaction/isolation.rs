@@ -1,4 +1,4 @@
-//! Isolation levels, and conflicts with other transactions.
+//! Conflicts with other transactions, which the transaction sees by itself.
 
 use std::sync::Arc;
 
@@ -6,44 +6,19 @@ use futures_util::FutureExt as _;
 use tokio::sync::Barrier;
 use tonic::{Code, Status};
 use tonic_idempotency::{
+    Transaction,
     policy::{Isolation, ProcedureBuilder},
     rejection::Reason,
-    store::TransactionErrorKind,
+    store::{CallSession, StoreErrorKind, TransactionErrorKind},
 };
 use tonic_idempotency_tests::Database;
 use tonic_types::StatusExt as _;
 use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, insert, reason, rows};
+use crate::harness::{Call, Service, all_have_ended, reason, rows};
 
 /// A statement that loses a deadlock.
 const LOSE: &str = "DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";
-
-#[tokio::test]
-async fn is_the_procedures_whatever_the_default_of_the_role() {
-    for (isolation, expected) in [
-        (Isolation::ReadCommitted, "read committed"),
-        (Isolation::RepeatableRead, "repeatable read"),
-        (Isolation::Serializable, "serializable"),
-    ] {
-        let database = Database::new().await;
-        let describe = |procedure: ProcedureBuilder| procedure.isolation(isolation);
-        // The default must not matter.
-        let pool = database.pool_with(2, "SET default_transaction_isolation = 'repeatable read'");
-        let service = Service::with(&database, pool, describe, |call: Call| async move {
-            let row = call.transaction().query_one("SHOW transaction_isolation", &[]).await?;
-            insert(&call.transaction(), row.get(0)).await
-        })
-        .await;
-        for key in [service.key, None] {
-            service.with_key(key).create("shop").await.expect("a call");
-        }
-        assert!(service.create("shop").await.expect("a replay").replayed);
-        let owner = database.owner().await;
-        let names = owner.query("SELECT DISTINCT name FROM tenant.projects", &[]).await.expect("the projects");
-        assert_eq!(names.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), [expected]);
-    }
-}
 
 /// Two calls that each read what the other writes: one of them loses.
 async fn write_skew(answer: fn(Status) -> Status) {
@@ -78,11 +53,6 @@ async fn write_skew(answer: fn(Status) -> Status) {
         service.create("shop").await.expect("a response");
     }
     assert_eq!(rows(&owner).await, [2, 2, 2]);
-}
-
-#[tokio::test]
-async fn a_call_that_loses_a_conflict_is_aborted_and_can_be_retried() {
-    write_skew(|status| status).await;
 }
 
 /// The handler hides that the call can be retried; the layer still reports it.
@@ -206,4 +176,14 @@ async fn a_conflict_in_a_statement_whose_future_was_dropped_is_not_recorded_as_a
 #[tokio::test]
 async fn a_conflict_in_a_statement_whose_future_was_dropped_is_reported_although_its_handler_succeeds() {
     lose_first(false, Ok).await;
+}
+
+/// It has not said what it makes of the error.
+#[tokio::test]
+async fn a_conflict_in_a_transaction_without_a_call_is_reported_to_its_owner() {
+    let database = Database::new().await;
+    let session = CallSession { user: Some(database.user().await.id), settings: None };
+    let transaction = Transaction::begin_for(&database.pool(1), &session).await.expect("a transaction");
+    transaction.batch_execute(LOSE).await.expect_err("a conflict");
+    assert_eq!(transaction.commit().await.expect_err("a conflict").kind(), StoreErrorKind::Conflict);
 }

@@ -18,9 +18,9 @@ async fn service(database: &Database, pool: &Pool, final_errors: &[Code]) -> Ser
     let describe = |procedure: ProcedureBuilder| procedure.final_errors(final_errors.iter().copied());
     Service::built(
         database,
-        pool.clone(),
+        store,
         describe,
-        |builder| builder.store(store),
+        |builder| builder,
         |call: Call| async move {
             let project = call.insert().await?;
             if call.name == "fail" {
@@ -111,7 +111,7 @@ async fn begins_although_its_statements_are_stale() {
 async fn is_rolled_back_if_its_commit_is_stale() {
     let database = Database::new().await;
     let (owner, pool) = (database.owner().await, database.pool(1));
-    let store = PostgresStore::new(pool.clone(), organization::resource_types()).prepared_statements();
+    let store = PostgresStore::new(pool, organization::resource_types()).prepared_statements();
     let script = |call: Call| async move {
         let project = call.insert().await?;
         if call.name == "forget" {
@@ -119,7 +119,7 @@ async fn is_rolled_back_if_its_commit_is_stale() {
         }
         Ok(project)
     };
-    let service = Service::built(&database, pool, |procedure| procedure, |builder| builder.store(store), script).await;
+    let service = Service::built(&database, store, |procedure| procedure, |builder| builder, script).await;
     service.with_key(Some(Uuid::new_v4())).create("shop").await.expect("a call");
     assert_eq!(service.create("forget").await.expect_err("it is rolled back").code(), Code::Internal);
     assert_eq!(rows(&owner).await, [1, 1, 1]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::Status;
 use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
 
-use crate::error::driver_error;
+use crate::error::{explained, sqlx_error};
 
 /// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
 ///
@@ -44,7 +44,7 @@ impl TransactionError {
 
     /// Returns the error of sqlx; `None` if there was no statement.
     pub fn as_sqlx_error(&self) -> Option<&sqlx::Error> {
-        self.source.as_ref()?.downcast_ref()
+        sqlx_error(self.source.as_ref()?)
     }
 }
 
@@ -56,7 +56,7 @@ impl From<TransactionErrorKind> for TransactionError {
 
 impl From<sqlx::Error> for TransactionError {
     fn from(error: sqlx::Error) -> Self {
-        let error = driver_error(error);
+        let error = explained(error);
         Self { kind: TransactionErrorKind::from(&error), source: Some(error) }
     }
 }

@@ -1,12 +1,10 @@
 //! API keys.
 
-use std::fmt::Write;
-
-use sha2::{Digest, Sha256};
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
 
 use crate::{
+    api_token::ApiToken,
     auth::Caller,
     call::Call,
     database::{Database, Insert},
@@ -44,8 +42,7 @@ impl ApiKeyService for ApiKeys {
         let call = Call::of(&request)?;
         let request = request.into_inner();
         let name = fields::text("name", &request.name)?;
-        let token = new_token()?;
-        let hash = Sha256::digest(&token);
+        let ApiToken { token, hash } = ApiToken::new()?;
         let api_key = self
             .database
             .create(&call, &INSERT_API_KEY, &[(&name, Type::TEXT), (&hash.as_slice(), Type::BYTEA)])
@@ -62,32 +59,6 @@ impl ApiKeyService for ApiKeys {
     }
 }
 
-/// Returns a token of 256 random bits. Its prefix helps to recognise a leaked token.
-fn new_token() -> Result<String, Status> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| {
-        tracing::error!(%error, "cannot generate random numbers");
-        Status::internal("cannot generate random numbers")
-    })?;
-    Ok(secret.iter().fold("org_".to_owned(), |mut token, byte| {
-        // Writing to a String never fails.
-        let _ = write!(token, "{byte:02x}");
-        token
-    }))
-}
-
 fn to_api_key(row: &Row) -> Result<ApiKey, Status> {
     Ok(ApiKey { id: id(row, "id")?, name: column(row, "name")?, created: created(row)? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_long_and_unique() {
-        let (one, other) = (new_token().expect("a token"), new_token().expect("a token"));
-        assert_eq!(one.len(), 4 + 64);
-        assert_ne!(one, other);
-    }
 }

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status, metadata::MetadataValue};
 
 use crate::{
     auth::Caller,
-    call::Call,
+    call::{Call, REPLAYED},
     database::{Database, Insert, Parameters},
     failure, fields,
     proto::{
@@ -38,9 +38,6 @@ const INSERT_NODE: &str = "INSERT INTO tenant.nodes (id, cluster_id, machine_typ
 
 const SELECT_NODE: &str = "SELECT id, machine_type, registered FROM tenant.nodes \
      WHERE id = $1 AND cluster_id = $2 AND machine_type = $3";
-
-/// The header by which the layer marks replays.
-const REPLAYED: &str = "idempotent-replayed";
 
 const SELECT_CLUSTER: &str = "SELECT id, name, region, created FROM tenant.clusters WHERE id = $1";
 

@@ -1,13 +1,8 @@
 //! Invitations, which are sent by mail.
 
-use std::time::Duration;
-
 use tokio_postgres::{Row, types::Type};
 use tonic::{Request, Response, Status};
-use tonic_idempotency::{
-    Execution,
-    policy::{Abandoned, Reconciler, Reconciliation},
-};
+use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 use uuid::Uuid;
 
 use crate::{
@@ -55,9 +50,6 @@ pub(crate) struct InvitesReconciler {
 }
 
 impl InvitesReconciler {
-    /// The reconciled procedure.
-    pub(crate) const PROCEDURE: &str = "/organization.v1.InviteService/InviteMember";
-
     pub(crate) fn new(database: Database) -> Self {
         Self { database }
     }
@@ -68,17 +60,14 @@ impl Reconciler for InvitesReconciler {
         &self,
         abandoned: Abandoned,
     ) -> Result<Reconciliation, Box<dyn std::error::Error + Send + Sync>> {
-        let caller = Caller::of_owner(abandoned.owner);
-        let key = abandoned.key.as_uuid();
-        let parameters: Parameters<'_> = &[(&caller.user, Type::UUID), (key, Type::UUID)];
-        let found = self.database.select(caller, SELECT_INVITATION_OF_KEY, parameters).await?;
+        let call = Call::of_abandoned(&abandoned);
+        let parameters: Parameters<'_> = &[(&call.caller.user, Type::UUID), (&call.key, Type::UUID)];
+        let found = self.database.select(call.caller, SELECT_INVITATION_OF_KEY, parameters).await?;
         let Some(invitation) = found.first() else {
             return Ok(Reconciliation::NotExecuted);
         };
         let (id, email): (Uuid, String) = (invitation.try_get("id")?, invitation.try_get("email")?);
         // The process may have died before it sent the mail.
-        let call =
-            Call { caller, delay: Duration::ZERO, execution: Execution::default(), key: Some(*key), transaction: None };
         self.database.execute(&call, SEND_MAIL, &[(&id, Type::UUID), (&email, Type::TEXT)]).await?;
         Ok(Reconciliation::completed(&InviteMemberResponse { invitation_id: id.to_string() }))
     }

@@ -14,10 +14,9 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
     TransactionError,
-    levels::Level,
     session::{TransactionSession, Watched},
 };
-use crate::store::TransactionErrorKind;
+use crate::store::{TransactionErrorKind, driver::Level};
 
 /// A sink for the data of a `COPY … FROM STDIN` in a [`Transaction`](crate::Transaction), as
 /// [`tokio_postgres::CopyInSink`].

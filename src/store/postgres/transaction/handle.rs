@@ -12,10 +12,9 @@ use tonic::Request;
 
 use super::{
     CopyInSink, CopyOutStream, Savepoint, TransactionError,
-    levels::Level,
     session::{Entered, TransactionSession},
 };
-use crate::store::TransactionErrorKind;
+use crate::store::{TransactionErrorKind, driver::Level};
 
 /// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
 /// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost

@@ -3,7 +3,6 @@
 mod copy;
 mod error;
 mod handle;
-mod levels;
 mod owned;
 mod savepoint;
 mod session;

@@ -22,13 +22,10 @@ use tokio_postgres::Error;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{
-    Transaction, TransactionError,
-    levels::{Level, Levels},
-};
+use super::{Transaction, TransactionError};
 use crate::store::{
     TransactionErrorKind,
-    driver::{Connection as _, InTransaction, Session},
+    driver::{Connection as _, InTransaction, Level, Levels, Session},
     postgres::Deadpool,
 };
 

@@ -66,7 +66,7 @@ pub trait Connection: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// [`DriverError`] of the first part that failed. In a transaction that has failed there must be an error, although
-    /// COMMIT succeeds there, and rolls back.
+    /// COMMIT succeeds there, and rolls back; and outside of a transaction, which the handler has ended then.
     fn commit(
         &mut self,
         roll_back: Option<&str>,
@@ -78,7 +78,8 @@ pub trait Connection: Send + Sync + Sized + 'static {
             }
             match record {
                 Some(record) => drop(self.query(record).await?),
-                None => self.execute("SELECT 1").await?,
+                // Fails there.
+                None => self.execute("SAVEPOINT idempotency_end").await?,
             }
             self.execute("COMMIT").await
         }
@@ -97,6 +98,12 @@ pub trait Connection: Send + Sync + Sized + 'static {
     /// seconds. By default it does nothing.
     fn cancel(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
+    }
+
+    /// Returns whether the client library has noticed that a statement of the transaction has lost against another one. By
+    /// default it has not: for a library that does not tell.
+    fn is_in_conflict(&mut self) -> bool {
+        false
     }
 
     /// Returns whether the connection is known to be closed.

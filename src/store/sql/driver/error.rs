@@ -16,7 +16,8 @@ pub struct DriverError {
 
 /// An error that the server has answered with.
 struct Answer {
-    code: Cow<'static, str>,
+    /// `None` if the driver does not know it.
+    code: Option<Cow<'static, str>>,
     message: String,
     is_fatal: bool,
 }
@@ -30,7 +31,14 @@ impl DriverError {
         is_fatal: bool,
         error: impl Into<BoxError>,
     ) -> Self {
-        let answer = Answer { code: code.into(), message: message.into(), is_fatal };
+        let answer = Answer { code: Some(code.into()), message: message.into(), is_fatal };
+        Self { answer: Some(answer), is_lost: false, source: error.into() }
+    }
+
+    /// An error that the server has answered with, and whose SQLSTATE the driver cannot tell. As it may stand for a lost answer,
+    /// the store looks whether the statement was carried out, and does not use the connection again.
+    pub fn unrecognised(message: impl Into<String>, error: impl Into<BoxError>) -> Self {
+        let answer = Answer { code: None, message: message.into(), is_fatal: false };
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
@@ -44,9 +52,14 @@ impl DriverError {
         Self { answer: None, is_lost: false, source: error.into() }
     }
 
-    /// Returns the SQLSTATE of the server's answer; `None` if there was none.
+    /// Returns the SQLSTATE of the server's answer; `None` if there was none, or the driver cannot tell.
     pub fn code(&self) -> Option<&str> {
-        self.answer.as_ref().map(|answer| &*answer.code)
+        self.answer.as_ref()?.code.as_deref()
+    }
+
+    /// Returns whether the server has answered.
+    pub(in crate::store::sql) fn is_answer(&self) -> bool {
+        self.answer.is_some()
     }
 
     /// Returns whether the connection was lost.
@@ -55,7 +68,8 @@ impl DriverError {
     pub fn is_connection_lost(&self) -> bool {
         match &self.answer {
             None => self.is_lost,
-            Some(Answer { code, is_fatal, .. }) => *is_fatal || class(code) == "08" || code.starts_with("57P0"),
+            Some(Answer { is_fatal: true, .. }) => true,
+            Some(_) => self.code().is_some_and(|code| class(code) == "08" || code.starts_with("57P0")),
         }
     }
 
@@ -90,7 +104,8 @@ pub(in crate::store::sql) fn class(code: &str) -> &str {
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.answer {
-            Some(Answer { code, message, .. }) => write!(f, "{message} (SQLSTATE {code})"),
+            Some(Answer { code: Some(code), message, .. }) => write!(f, "{message} (SQLSTATE {code})"),
+            Some(Answer { code: None, message, .. }) => f.write_str(message),
             None => self.source.fmt(f),
         }
     }

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Driver, InTransaction, Session};
+use super::{Connection as _, Driver, InTransaction, Session};
 use crate::store::TransactionErrorKind;
 
 /// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
@@ -68,6 +68,11 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
         }
     }
 
+    fn connection_is_in_conflict(&self) -> bool {
+        let connection = self.connection.try_lock();
+        connection.is_ok_and(|mut connection| connection.as_mut().is_some_and(|connection| connection.is_in_conflict()))
+    }
+
     /// Ends the session when the handle that has the connection has dropped it.
     async fn interrupt(self: Arc<Self>) {
         drop(self.connection.lock().await.take());
@@ -102,7 +107,8 @@ impl<D: Driver<Session = Self>> Session for Exclusive<D> {
             }
             cause = error.source();
         }
-        self.in_conflict.load(Ordering::Relaxed)
+        // A handler that succeeds may have rolled back to a savepoint: then the record and COMMIT decide.
+        self.in_conflict.load(Ordering::Relaxed) || answer.is_some() && self.connection_is_in_conflict()
     }
 
     fn has_unanswered(&self) -> bool {

@@ -9,13 +9,14 @@
 //! | [`Driver`] | the pool |
 //! | [`Connection`] | a connection of the pool; its rows are [`Row`]s, its parameters [`Value`]s |
 //! | [`DriverError`], [`AcquireError`] | what an error says: the store decides by it whether a statement may have been carried out |
-//! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably |
+//! | [`Session`] | a transaction, as the handler sees it; [`Exclusive`] is one for every driver whose statements borrow the connection mutably; [`Levels`] keeps track of savepoints for others |
 //!
 //! It has to pass the tests in `store::conformance` (feature `conformance`).
 
 mod connection;
 mod error;
 mod exclusive;
+mod levels;
 mod pool;
 mod session;
 mod value;
@@ -24,6 +25,7 @@ pub use self::{
     connection::{Connection, Row, Statement},
     error::{AcquireError, AcquireErrorKind, DriverError, is_conflict},
     exclusive::{Exclusive, Guard},
+    levels::{Level, Levels},
     pool::Driver,
     session::Session,
     value::Value,

@@ -19,6 +19,12 @@ pub trait Driver: Clone + fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Returns whether errors are told by their English messages: the store's `verify` warns if those of the server are in
+    /// another language. By default they are told by their SQLSTATEs.
+    fn reads_messages(&self) -> bool {
+        false
+    }
+
     /// Takes over the settings of another driver, without its pool. By default there are none.
     fn with_settings_of(self, other: &Self) -> Self {
         let _ = other;

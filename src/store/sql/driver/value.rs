@@ -20,6 +20,8 @@ pub enum Value<'a> {
     Double(Option<f64>),
     /// `integer`
     Int(Option<i32>),
+    /// NULL in a column whose type the driver does not know. Not a parameter.
+    Null,
     /// `text`
     Text(Option<&'a str>),
     /// `text[]`
@@ -37,6 +39,7 @@ impl Value<'_> {
             Self::Bytes(_) => "bytea",
             Self::Double(_) => "double precision",
             Self::Int(_) => "integer",
+            Self::Null => "unknown",
             Self::Text(_) => "text",
             Self::Texts(_) => "text[]",
             Self::Uuid(_) => "uuid",
@@ -72,7 +75,11 @@ macro_rules! conversions {
 
         impl<'a> FromValue<'a> for Option<$type> {
             fn from_value(value: Value<'a>) -> Option<Self> {
-                if let Value::$variant(value) = value { Some(value) } else { None }
+                match value {
+                    Value::$variant(value) => Some(value),
+                    Value::Null => Some(None),
+                    _ => None,
+                }
             }
         }
     )*};

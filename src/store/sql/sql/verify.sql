@@ -7,6 +7,7 @@
 --   $5  the table of keys
 --   $6  the kinds of the types' ids: integer, text or uuid
 --   $7  the names of the types whose status the function in the database knows
+--   $8  whether the driver reads messages
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -93,4 +94,7 @@ FROM routines r
 WHERE cardinality($7::text[]) > 0
   AND r.proname = 'idempotency_resource_status'
   AND pg_get_function_sqlbody(r.id) = 'RETURN NULL::text'
+UNION ALL
+SELECT 'messages', current_setting('lc_messages'), NULL
+WHERE $8
 ORDER BY 1, 2, 3

@@ -17,19 +17,20 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(2
 ///
 /// # Errors
 ///
-/// Both errors have `cause` as their source. [`Unreachable`](StoreErrorKind::Unreachable): the transaction was rolled
-/// back. [`Interrupted`](StoreErrorKind::Interrupted): the outcome is not known at the deadline.
+/// Both errors have `cause` as their source. `rolled_back` is the kind of the error if the transaction was rolled back.
+/// [`Interrupted`](StoreErrorKind::Interrupted): the outcome is not known at the deadline.
 pub(super) async fn look_up<D: Driver>(
     connections: &Connections<D>,
     reservation: &Reservation,
     deadline: Instant,
+    rolled_back: StoreErrorKind,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Result<CommitOutcome, StoreError> {
     let [mut pause, longest] = PAUSES;
     loop {
         match look(connections, reservation, deadline).await {
             Ok(Some(true)) => return Ok(CommitOutcome::Committed),
-            Ok(Some(false)) => return Err(StoreError::new(StoreErrorKind::Unreachable, cause)),
+            Ok(Some(false)) => return Err(StoreError::new(rolled_back, cause)),
             // The transaction is still open, or the database does not answer yet.
             Ok(None) | Err(_) if Instant::now() + pause < deadline => sleep(pause).await,
             Ok(None) | Err(_) => return Err(StoreError::new(StoreErrorKind::Interrupted, cause)),

@@ -144,7 +144,7 @@ impl<D: Driver> Open<D> {
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
         let sent = self.send_commit(&mut connection, completion.as_ref());
-        let lost = match timeout_at(deadline, sent).await {
+        let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
                 connection.give_back();
                 return Ok(CommitOutcome::Committed);
@@ -161,14 +161,18 @@ impl<D: Driver> Open<D> {
                     _ => Err(StoreError::new(Fault::of(&error).kind(), error)),
                 };
             }
-            Ok(Err(error)) => Chain(&error).to_string(),
-            Err(elapsed) => elapsed.to_string(),
+            // It is an answer, and a refusal if nothing was committed.
+            Ok(Err(error)) if Fault::of(&error) == Fault::Unrecognised => {
+                (StoreErrorKind::Refused, Chain(&error).to_string())
+            }
+            Ok(Err(error)) => (StoreErrorKind::Unreachable, Chain(&error).to_string()),
+            Err(elapsed) => (StoreErrorKind::Unreachable, elapsed.to_string()),
         };
         connection.close();
         match &self.claimed {
             Some(claimed) => {
                 let look_ups = &self.transactions.look_ups;
-                look_up(look_ups, &claimed.claim.reservation, look_ups.deadline(), lost).await
+                look_up(look_ups, &claimed.claim.reservation, look_ups.deadline(), rolled_back, lost).await
             }
             None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
         }

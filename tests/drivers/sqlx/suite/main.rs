@@ -1,17 +1,17 @@
-//! The driver for sqlx on a real PostgreSQL: the conformance suite of stores, and transactional mode.
+//! The driver for sqlx on a real PostgreSQL: the tests of every driver, and its own.
 
-mod atomicity;
-mod bouncer;
-mod conformance;
+mod conflicts;
 mod connections;
 mod disconnects;
-mod duplicates;
 mod errors;
 mod handle;
-mod harness;
-mod isolation;
-mod lost_answers;
-mod owned;
+mod hooks;
 mod round_trips;
 mod savepoints;
-mod session;
+mod stack;
+
+mod every_driver {
+    use crate::stack::SqlxStack;
+
+    driver_suite::driver_tests!(SqlxStack);
+}

@@ -1,13 +1,12 @@
-//! Savepoints, which are sqlx's own transactions inside of the call's.
+//! sqlx's own ways to a transaction, inside of the call's.
 
-use sqlx::{Connection as _, Executor as _, PgConnection, Postgres};
-use tonic::Status;
-use tonic_idempotency::rejection::Reason;
+use driver_suite::{Call, Service, all_have_ended, assert_clean, names, pool};
+use sqlx::{Connection as _, PgConnection, Postgres};
 use tonic_idempotency_sqlx::TransactionError;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::harness::{Call, Service, all_have_ended, assert_clean, insert, names, pool, reason, rows};
+use crate::stack::{SqlxStack, insert};
 
 /// A repository that has a transaction of its own, on whatever it is given.
 async fn insert_twice(to: impl sqlx::Acquire<'_, Database = Postgres>, name: &str) -> Result<Uuid, TransactionError> {
@@ -19,99 +18,29 @@ async fn insert_twice(to: impl sqlx::Acquire<'_, Database = Postgres>, name: &st
 }
 
 async fn steps(connection: &mut PgConnection) -> Result<Uuid, TransactionError> {
-    let mut kept = connection.begin().await?;
-    let project = insert(&mut kept, "kept").await?;
-    kept.commit().await?;
-
-    let mut undone = connection.begin().await?;
-    insert(&mut undone, "undone").await?;
-    undone.rollback().await?;
-
-    let mut failed = connection.begin().await?;
-    insert(&mut failed, "failed").await?;
-    failed.execute("SELECT 1 / 0").await.expect_err("a division by zero");
-    failed.commit().await.expect_err("it has failed");
-
-    let mut outer = connection.begin().await?;
-    insert(&mut outer, "outer").await?;
-    {
-        let mut dropped = outer.begin().await?;
-        insert(&mut dropped, "dropped").await?;
-    }
-    outer.commit().await?;
-
-    insert_twice(&mut *connection, "twice").await?;
+    let project = insert_twice(&mut *connection, "twice").await?;
     connection.transaction(|inner| Box::pin(async move { insert(inner, "in a closure").await.map(drop) })).await?;
-
-    let mut dropped = connection.begin().await?;
-    insert(&mut dropped, "dropped at the end").await?;
+    let fails = connection.transaction(|inner| {
+        Box::pin(async move {
+            insert(inner, "undone").await?;
+            Err::<(), _>(sqlx::Error::RowNotFound.into())
+        })
+    });
+    fails.await.map_err(|error: TransactionError| error.kind()).expect_err("it fails");
     Ok(project)
 }
 
 #[tokio::test]
-async fn are_kept_or_rolled_back_alone() {
+async fn are_acquired_from_the_connection_or_have_a_closure() {
     let database = Database::new().await;
-    let pool = pool(&database, 1);
-    let service =
-        Service::new(
-            &database,
-            pool.clone(),
-            |call: Call| async move { Ok(steps(&mut *call.connection().await?).await?) },
-        )
-        .await;
+    let pool = pool::<SqlxStack>(&database, 1);
+    let script = |call: Call<SqlxStack>| async move { Ok(steps(&mut *call.connection().await?).await?) };
+    let service = Service::new(&database, pool.clone(), script).await;
     let owner = database.owner().await;
-    for (key, calls) in [(service.key, 1), (None, 2)] {
-        service.with_key(key).create("shop").await.expect("a call");
-        let mut expected: Vec<_> = ["in a closure", "kept", "outer", "twice", "twice"]
-            .iter()
-            .flat_map(|name| std::iter::repeat_n(*name, calls))
-            .collect();
-        expected.sort_unstable();
-        assert_eq!(names(&owner).await, expected);
-    }
+    service.create("shop").await.expect("a call");
+    assert_eq!(names(&owner).await, ["in a closure", "twice", "twice"]);
+    service.with_key(None).create("shop").await.expect("a call");
+    assert_eq!(names(&owner).await, ["in a closure", "in a closure", "twice", "twice", "twice", "twice"]);
     all_have_ended(&owner).await;
-    assert_clean(&pool).await;
-}
-
-/// The depth that sqlx counts is that of a call, and not of another one before it on the connection.
-#[tokio::test]
-async fn one_that_is_never_dropped_is_committed_and_its_connection_replaced() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let pool = pool(&database, 1);
-    let service = Service::new(&database, pool.clone(), |call: Call| async move {
-        let mut connection = call.connection().await?;
-        let mut leaked = connection.begin().await.map_err(TransactionError::from)?;
-        let project = insert(&mut leaked, &call.name).await?;
-        std::mem::forget(leaked);
-        if call.name == "fail" { Err(Status::not_found("not now")) } else { Ok(project) }
-    })
-    .await;
-    for key in [service.key, None] {
-        service.with_key(key).create("fail").await.expect_err("it fails");
-        all_have_ended(&owner).await;
-        assert_clean(&pool).await;
-        service.with_key(key).create("shop").await.expect("a call");
-        all_have_ended(&owner).await;
-        assert_clean(&pool).await;
-    }
-    assert_eq!(names(&owner).await, ["shop", "shop"]);
-}
-
-/// A savepoint cannot be set after a failed statement.
-#[tokio::test]
-async fn one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed() {
-    let database = Database::new().await;
-    let owner = database.owner().await;
-    let service = Service::new(&database, pool(&database, 1), |call: Call| async move {
-        let mut connection = call.connection().await?;
-        let project = insert(&mut connection, &call.name).await?;
-        connection.execute("SELECT 1 / 0").await.expect_err("a division by zero");
-        connection.begin().await.map(drop).expect_err("the transaction has failed");
-        Ok(project)
-    })
-    .await;
-    assert_eq!(reason(service.create("shop").await), Reason::NotCommitted);
-    all_have_ended(&owner).await;
-    assert_eq!(rows(&owner).await, [0, 0, 0]);
+    assert_clean::<SqlxStack>(&pool).await;
 }

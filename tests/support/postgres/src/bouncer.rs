@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -77,6 +78,13 @@ impl PgBouncer {
         program().err().or_else(|| Account::for_servers().err().map(|cause| cause.to_string()))
     }
 
+    /// Whether the PgBouncer of this machine can track prepared statements, as it can from version 1.21 on: with the setting
+    /// `max_prepared_statements`, clients find theirs on every server connection.
+    pub fn tracks_prepared_statements() -> bool {
+        let version = program().ok().and_then(|program| Command::new(program).arg("--version").output().ok());
+        version.is_some_and(|version| has_tracking(&String::from_utf8_lossy(&version.stdout)))
+    }
+
     /// Starts a PgBouncer in front of the server in `server`, for its user, and waits until the database answers
     /// through it.
     ///
@@ -114,6 +122,14 @@ impl fmt::Debug for PgBouncer {
         let Self { supervisor, url } = self;
         f.debug_struct("PgBouncer").field("supervisor", supervisor).field("place", &url::place(url)).finish()
     }
+}
+
+/// Returns whether this is the version, `PgBouncer 1.21.0`, of one that can track prepared statements.
+fn has_tracking(version: &str) -> bool {
+    let version = version.split_whitespace().nth(1).and_then(|version| version.split_once('.'));
+    let Some((major, rest)) = version else { return false };
+    let minor = rest.split('.').next().unwrap_or_default();
+    matches!((major.parse::<u32>(), minor.parse::<u32>()), (Ok(major), Ok(minor)) if (major, minor) >= (1, 21))
 }
 
 /// The server behind PgBouncer, and the user.
@@ -221,6 +237,20 @@ mod tests {
 
     fn upstream(server: &str) -> Upstream {
         Upstream::new(&server.parse().expect("an address"), &[]).expect("a server")
+    }
+
+    #[test]
+    fn prepared_statements_are_tracked_from_one_version_on() {
+        for (version, tracks) in [
+            ("PgBouncer 1.18.0\nlibevent 2.1.12-stable", false),
+            ("PgBouncer 1.21.0", true),
+            ("PgBouncer 1.25.2\n", true),
+            ("PgBouncer 2.0", true),
+            ("", false),
+            ("PgBouncer", false),
+        ] {
+            assert_eq!(has_tracking(version), tracks, "{version}");
+        }
     }
 
     #[test]

@@ -1,0 +1,240 @@
+//! [`DieselConnection`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use diesel::result::Error;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use futures_util::future::join;
+use tokio::{runtime::Handle, time::timeout};
+use tokio_postgres::NoTls;
+use tonic_idempotency::store::driver::{Connection, DriverError, Statement};
+
+use crate::{
+    depth,
+    driver::Generation,
+    error::{driver_error, is_unrecognised},
+    pool::Pooled,
+    row::DieselRow,
+    statement::Bound,
+};
+
+/// The longest time that the cancellation of a statement may take.
+const CANCELLATION: Duration = Duration::from_secs(5);
+
+/// How long a rollback waits for a statement that was given up, before it has the server cancel it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The SQLSTATEs of BEGIN in an open transaction, of any statement in one that has failed, of savepoints in disorder, and of a
+/// serialization failure.
+const OPEN_TRANSACTION: &str = "25001";
+const FAILED_TRANSACTION: &str = "25P02";
+const INVALID_SAVEPOINT: &str = "3B001";
+const SERIALIZATION_FAILURE: &str = "40001";
+
+/// A connection of [`Diesel`](crate::Diesel).
+pub struct DieselConnection {
+    /// `None` once it is closed or given back.
+    connection: Option<Pooled>,
+    generation: Arc<Generation>,
+    /// Where it is given back: a pool may need a runtime for that.
+    runtime: Handle,
+    is_lost: bool,
+}
+
+impl DieselConnection {
+    /// Inside of a runtime.
+    pub(crate) fn new(connection: Pooled, generation: &Arc<Generation>) -> Self {
+        Self {
+            connection: Some(connection),
+            generation: Arc::clone(generation),
+            runtime: Handle::current(),
+            is_lost: false,
+        }
+    }
+
+    /// Runs a statement, behind another one in the same round trip if there is one, without waiting for its answer. Where the
+    /// statement is not prepared yet, the other one is sent before it is prepared.
+    async fn run(&mut self, before: Option<&str>, statement: Statement<'_>) -> Result<Vec<DieselRow>, DriverError> {
+        let generation = self.generation.load(Ordering::Relaxed);
+        let bound = Bound::new(statement, generation);
+        let shared: &AsyncPgConnection = self;
+        let rows = bound.load(shared);
+        let rows = match before {
+            Some(before) => {
+                let (before, rows) = join(send(shared, before), rows).await;
+                before.and(rows)
+            }
+            None => rows.await,
+        };
+        let error = match rows {
+            Ok(rows) => return Ok(rows),
+            Err(error) => self.failed(error).await,
+        };
+        if error.is_stale() {
+            // Only the first one that finds it out.
+            let _ = self.generation.compare_exchange(
+                generation,
+                generation.wrapping_add(1),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        Err(error)
+    }
+
+    /// As [`commit`](Connection::commit). COMMIT is sent after the answer of the record: diesel may have to prepare that first,
+    /// and COMMIT would overtake it.
+    async fn committed(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
+        if roll_back.is_none() && depth::has_inner(self) {
+            // diesel has counted wrong from then on, and may have told the handler that what it did was kept.
+            let message = "a transaction of diesel inside of the call's was given up before its end";
+            return Err(DriverError::answered(INVALID_SAVEPOINT, message, false, Error::BrokenTransactionManager));
+        }
+        if let Some(record) = record {
+            self.run(roll_back, record).await?;
+            return self.execute("COMMIT").await;
+        }
+        if let Some(roll_back) = roll_back {
+            self.execute(roll_back).await?;
+        }
+        // The savepoint cannot be set in a transaction that has failed, nor outside of one. COMMIT is not executed then.
+        self.execute("SAVEPOINT idempotency_end; COMMIT").await
+    }
+
+    /// Finds out what an error says, and whether the connection was lost with it.
+    async fn failed(&mut self, error: Error) -> DriverError {
+        let is_lost = is_unrecognised(&error) && send(self, "").await.is_err();
+        let error = if is_lost { DriverError::lost(error) } else { driver_error(error) };
+        self.is_lost |= error.is_connection_lost();
+        error
+    }
+}
+
+/// Executes statements by the protocol of simple queries.
+async fn send(mut connection: &AsyncPgConnection, sql: &str) -> Result<(), Error> {
+    connection.batch_execute(sql).await
+}
+
+impl Connection for DieselConnection {
+    type Row = DieselRow;
+
+    async fn execute(&mut self, sql: &str) -> Result<(), DriverError> {
+        match send(self, sql).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
+    async fn query(&mut self, statement: Statement<'_>) -> Result<Vec<DieselRow>, DriverError> {
+        self.run(None, statement).await
+    }
+
+    async fn begin(
+        &mut self,
+        begin: &str,
+        first: Statement<'_>,
+        savepoint: Option<&str>,
+    ) -> Result<Vec<DieselRow>, DriverError> {
+        // Before it is sent, so that a future that is dropped leaves a connection that the pool does not give to anyone.
+        let counted = depth::begins(self);
+        counted.map_err(|error| {
+            DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, error)
+        })?;
+        let rows = self.run(Some(begin), first).await?;
+        if let Some(savepoint) = savepoint {
+            self.execute(savepoint).await?;
+        }
+        Ok(rows)
+    }
+
+    async fn commit(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
+        match self.committed(roll_back, record).await {
+            Ok(()) => {
+                depth::has_ended(self);
+                Ok(())
+            }
+            Err(error) if error.code() == Some(FAILED_TRANSACTION) && self.is_in_conflict() => {
+                let message = "a statement of the handler could not be serialized";
+                Err(DriverError::answered(SERIALIZATION_FAILURE, message, false, error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A statement that was given up is cancelled if it does not end soon.
+    async fn roll_back(&mut self) -> Result<(), DriverError> {
+        let rolled_back = {
+            let mut rolling_back = pin!(send(self, "ROLLBACK"));
+            match timeout(PATIENCE, &mut rolling_back).await {
+                Ok(rolled_back) => rolled_back,
+                Err(_) => {
+                    self.cancel().await;
+                    rolling_back.await
+                }
+            }
+        };
+        match rolled_back {
+            Ok(()) => {
+                depth::has_ended(self);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
+    /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
+    async fn cancel(&self) {
+        let token = self.cancel_token();
+        if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
+            tracing::debug!(%error, "a statement cannot be cancelled");
+        }
+    }
+
+    fn is_in_conflict(&mut self) -> bool {
+        depth::is_in_conflict(self)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_lost
+    }
+
+    fn close(mut self) {
+        if let Some(connection) = self.connection.take() {
+            let _entered = self.runtime.enter();
+            connection.close();
+        }
+    }
+}
+
+impl Deref for DieselConnection {
+    type Target = AsyncPgConnection;
+
+    fn deref(&self) -> &AsyncPgConnection {
+        self.connection.as_ref().expect("only `close` and `drop` take it out, and both end this")
+    }
+}
+
+impl DerefMut for DieselConnection {
+    fn deref_mut(&mut self) -> &mut AsyncPgConnection {
+        self.connection.as_mut().expect("only `close` and `drop` take it out, and both end this")
+    }
+}
+
+impl Drop for DieselConnection {
+    fn drop(&mut self) {
+        let _entered = self.runtime.enter();
+        drop(self.connection.take());
+    }
+}
+
+impl fmt::Debug for DieselConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DieselConnection").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! What an error of diesel, or of a pool, says.
+
+use std::error::Error as StdError;
+
+use diesel::{
+    ConnectionError,
+    result::{DatabaseErrorKind, Error},
+};
+use diesel_async::pooled_connection::PoolError;
+use tonic_idempotency::store::{
+    TransactionErrorKind,
+    driver::{self, AcquireError, AcquireErrorKind, DriverError},
+};
+
+use crate::{
+    TransactionError,
+    sqlstate::{is_fatal, sqlstate, sqlstate_of_login},
+};
+
+/// How the errors of tokio-postgres begin that say that there is no connection.
+const NO_CONNECTION: [&str; 5] = [
+    "channel closed",
+    "connection closed",
+    "error communicating with the server",
+    "error connecting to server",
+    "timeout waiting for server",
+];
+
+/// How the errors of tokio-postgres begin after which the connection is as good as before.
+const OF_VALUES: [&str; 2] = ["error deserializing column", "error serializing parameter"];
+
+pub(crate) fn driver_error(error: Error) -> DriverError {
+    match answer(&error) {
+        Answer::Error { code: Some(code), message } => {
+            let (fatal, message) = (is_fatal(message), message.to_owned());
+            DriverError::answered(code, message, fatal, error)
+        }
+        Answer::Error { code: None, message } => DriverError::unrecognised(message.to_owned(), error),
+        Answer::Lost => DriverError::lost(error),
+        Answer::None => DriverError::unanswered(error),
+    }
+}
+
+/// Returns whether the server has answered with an error whose SQLSTATE cannot be told.
+pub(crate) fn is_unrecognised(error: &Error) -> bool {
+    matches!(answer(error), Answer::Error { code: None, .. })
+}
+
+/// Returns whether an error says that a statement has lost against another transaction.
+pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return matches!(answer(error), Answer::Error { code: Some(code), .. } if driver::is_conflict(code));
+    }
+    if let Some(error) = error.downcast_ref::<TransactionError>() {
+        return error.kind() == TransactionErrorKind::Conflict;
+    }
+    error.downcast_ref().is_some_and(DriverError::is_conflict)
+}
+
+/// What the server has answered.
+enum Answer<'a> {
+    Error { code: Option<&'static str>, message: &'a str },
+    Lost,
+    None,
+}
+
+fn answer(error: &Error) -> Answer<'_> {
+    match error {
+        Error::DatabaseError(DatabaseErrorKind::ClosedConnection, _) => Answer::Lost,
+        Error::DatabaseError(DatabaseErrorKind::UnableToSendCommand, information) => {
+            if begins_with_one_of(information.message(), &OF_VALUES) { Answer::None } else { Answer::Lost }
+        }
+        Error::DatabaseError(kind, information) => {
+            Answer::Error { code: sqlstate(kind, &**information), message: information.message() }
+        }
+        Error::RollbackErrorOnCommit { commit_error, .. } => answer(commit_error),
+        _ => Answer::None,
+    }
+}
+
+fn begins_with_one_of(text: &str, beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|beginning| text.starts_with(beginning))
+}
+
+/// The error of a pool that has tried to make a connection.
+pub(crate) fn kind_of_login(error: &PoolError) -> AcquireErrorKind {
+    match error {
+        PoolError::ConnectionError(ConnectionError::BadConnection(message)) => kind_without_answer(message),
+        PoolError::ConnectionError(ConnectionError::CouldntSetupConfiguration(error))
+        | PoolError::QueryError(error) => match (answer(error), error) {
+            (Answer::Error { code, message }, _) => {
+                let code = sqlstate_of_login(message).or(code);
+                AcquireErrorKind::Login(code.unwrap_or_default().to_owned())
+            }
+            (_, Error::DatabaseError(_, information)) => kind_without_answer(information.message()),
+            _ => AcquireErrorKind::Misconfigured,
+        },
+        PoolError::ConnectionError(_) => AcquireErrorKind::Misconfigured,
+    }
+}
+
+fn kind_without_answer(message: &str) -> AcquireErrorKind {
+    if begins_with_one_of(message, &NO_CONNECTION) {
+        AcquireErrorKind::Unreachable
+    } else {
+        AcquireErrorKind::Misconfigured
+    }
+}
+
+#[cfg(feature = "bb8")]
+pub(crate) fn of_bb8(error: diesel_async::pooled_connection::bb8::RunError) -> AcquireError {
+    use diesel_async::pooled_connection::bb8::RunError;
+
+    let kind = match &error {
+        RunError::User(error) => kind_of_login(error),
+        // Also if none could be made in time: the store asks whether the pool is exhausted.
+        RunError::TimedOut => AcquireErrorKind::NoneFree,
+    };
+    AcquireError::new(kind, error)
+}
+
+#[cfg(feature = "deadpool")]
+pub(crate) fn of_deadpool(error: diesel_async::pooled_connection::deadpool::PoolError) -> AcquireError {
+    use deadpool::managed::{HookError, PoolError, TimeoutType};
+
+    let kind = match &error {
+        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => kind_of_login(error),
+        PoolError::Closed | PoolError::Timeout(TimeoutType::Create | TimeoutType::Recycle) => {
+            AcquireErrorKind::Unreachable
+        }
+        PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(HookError::Message(_)) => {
+            AcquireErrorKind::Misconfigured
+        }
+        PoolError::Timeout(TimeoutType::Wait) => AcquireErrorKind::NoneFree,
+    };
+    AcquireError::new(kind, error)
+}

@@ -1,0 +1,134 @@
+//! The pools, and their connections.
+
+use std::{
+    ops::{Deref, DerefMut},
+    time::Instant,
+};
+
+#[cfg(feature = "bb8")]
+use std::sync::{Arc, Mutex, PoisonError};
+
+use diesel_async::AsyncPgConnection;
+#[cfg(feature = "bb8")]
+use diesel_async::pooled_connection::bb8;
+#[cfg(feature = "deadpool")]
+use diesel_async::pooled_connection::deadpool;
+#[cfg(feature = "bb8")]
+use futures_util::FutureExt as _;
+use tonic_idempotency::store::driver::AcquireError;
+
+use crate::error;
+
+/// A pool of the application.
+#[derive(Clone)]
+pub(crate) enum Pool {
+    /// With the time when its idle connections were last closed.
+    #[cfg(feature = "bb8")]
+    Bb8(bb8::Pool<AsyncPgConnection>, Arc<Mutex<Option<Instant>>>),
+    #[cfg(feature = "deadpool")]
+    Deadpool(deadpool::Pool<AsyncPgConnection>),
+}
+
+impl Pool {
+    pub(crate) async fn get(&self) -> Result<Pooled, AcquireError> {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, _) => pool.get_owned().await.map(Pooled::Bb8).map_err(error::of_bb8),
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => pool.get().await.map(Pooled::Deadpool).map_err(error::of_deadpool),
+        }
+    }
+
+    pub(crate) fn max_connections(&self) -> usize {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, _) => usize::try_from(pool.config().max_size).unwrap_or(usize::MAX),
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => pool.status().max_size,
+        }
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, _) => {
+                let state = pool.state();
+                state.idle_connections == 0 && state.connections >= pool.config().max_size
+            }
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => {
+                let status = pool.status();
+                status.available == 0 && status.size >= status.max_size
+            }
+        }
+    }
+
+    /// bb8 does not tell when a connection was last used: it closes those that are idle, but not twice for one time; and none if it
+    /// tests each before it hands it out.
+    pub(crate) fn distrust(&self, since: Instant) -> usize {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, distrusted) => {
+                let mut distrusted = distrusted.lock().unwrap_or_else(PoisonError::into_inner);
+                if distrusted.is_some_and(|last| last >= since) {
+                    return 0;
+                }
+                *distrusted = Some(Instant::now());
+                let at_once = || pool.get_owned().now_or_never()?.ok();
+                let idle = (0..pool.state().idle_connections).map_while(|_| at_once());
+                idle.map(|connection| Pooled::Bb8(connection).close()).count()
+            }
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => {
+                pool.retain(|_, metrics| metrics.recycled.unwrap_or(metrics.created) >= since).removed.len()
+            }
+        }
+    }
+}
+
+/// A connection of a pool, to which it returns when it is dropped.
+pub(crate) enum Pooled {
+    #[cfg(feature = "bb8")]
+    Bb8(bb8::PooledConnection<'static, AsyncPgConnection>),
+    #[cfg(feature = "deadpool")]
+    Deadpool(deadpool::Object<AsyncPgConnection>),
+}
+
+impl Pooled {
+    /// Closes the connection, which does not return to its pool.
+    pub(crate) fn close(self) {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(mut connection) => {
+                // The pool closes what is broken.
+                crate::depth::status(&mut connection).set_in_error();
+            }
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(connection) => drop(deadpool::Object::take(connection)),
+        }
+    }
+}
+
+impl Deref for Pooled {
+    type Target = AsyncPgConnection;
+
+    fn deref(&self) -> &AsyncPgConnection {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(connection) => connection,
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(connection) => connection,
+        }
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut AsyncPgConnection {
+        match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(connection) => connection,
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(connection) => connection,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! [`TransactionConnection`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use diesel_async::AsyncPgConnection;
+use tonic_idempotency::store::driver::Guard;
+
+use crate::driver::Diesel;
+
+/// The connection of a [`Transaction`](crate::Transaction), which is an [`AsyncPgConnection`] by `&mut *connection`. Drop it before the
+/// handler answers, as a local variable is: the layer cannot commit as long as it lives, and refuses the call.
+///
+/// `connection.transaction(async |connection| …)` is a savepoint, and nests. If its future is dropped before its end, the call is refused,
+/// as diesel does not know what it has left then.
+pub struct TransactionConnection {
+    guard: Guard<Diesel>,
+}
+
+impl TransactionConnection {
+    pub(super) fn new(guard: Guard<Diesel>) -> Self {
+        Self { guard }
+    }
+}
+
+impl Deref for TransactionConnection {
+    type Target = AsyncPgConnection;
+
+    fn deref(&self) -> &AsyncPgConnection {
+        &self.guard
+    }
+}
+
+impl DerefMut for TransactionConnection {
+    fn deref_mut(&mut self) -> &mut AsyncPgConnection {
+        &mut self.guard
+    }
+}
+
+impl AsMut<AsyncPgConnection> for TransactionConnection {
+    fn as_mut(&mut self) -> &mut AsyncPgConnection {
+        self
+    }
+}
+
+impl fmt::Debug for TransactionConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionConnection").finish_non_exhaustive()
+    }
+}

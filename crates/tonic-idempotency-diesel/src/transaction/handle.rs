@@ -1,0 +1,159 @@
+//! [`Transaction`].
+
+use std::{fmt, sync::Arc};
+
+use diesel::result::Error;
+use http::Extensions;
+use tonic::Request;
+use tonic_idempotency::store::{
+    CallSession, StoreError,
+    driver::{Exclusive, Owned},
+};
+
+use super::{TransactionConnection, TransactionError};
+use crate::driver::Diesel;
+
+/// A transaction that its owner commits. Dropping it rolls back.
+pub type OwnedTransaction = Owned<Transaction>;
+
+/// The transaction of a call to a transactional procedure. The handler's writes, the record of the key and the id of
+/// the created resource are committed together after the handler has returned, or not at all. An error, a panic, a lost
+/// connection or a crash leaves nothing behind.
+///
+/// ```
+/// use diesel::prelude::*;
+/// use diesel_async::RunQueryDsl;
+/// use tonic::{Request, Response, Status};
+/// use tonic_idempotency_diesel::{Transaction, TransactionError};
+///
+/// diesel::table! {
+///     orders {
+///         id -> Uuid,
+///         name -> Text,
+///     }
+/// }
+///
+/// # struct CreateOrderRequest { name: String }
+/// # struct CreateOrderResponse { order_id: String }
+/// async fn create_order(request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderResponse>, Status> {
+///     let mut connection = Transaction::from_request(&request)?.connection().await?; // instead of a pool
+///     let insert = diesel::insert_into(orders::table).values(orders::name.eq(request.into_inner().name)).returning(orders::id);
+///     let order: uuid::Uuid = insert.get_result(&mut connection).await.map_err(TransactionError::from)?;
+///     Ok(Response::new(CreateOrderResponse { order_id: order.to_string() })) // no COMMIT: the layer commits
+/// }
+/// ```
+///
+/// - **Row-level security.** The setting `app.current_user_id` holds the call's user for this transaction, if the user's id
+///   is a UUID. `session_settings` of the layer's builder sets others, such as the tenant.
+/// - **Clones** are handles of the same transaction. One at a time has its [`connection`](Self::connection).
+/// - **Conflicts.** A call that has lost against another one (a serialization failure or a deadlock) is rolled back, and the client
+///   is told to retry with `ABORTED`. The layer learns of each serialization failure; of a deadlock if the handler answers with the
+///   error as the source of its [`Status`](tonic::Status), as [`TransactionError`] does, or [notes](Self::note) it.
+/// - **Neither `COMMIT` nor `ROLLBACK`.** The layer ends the transaction. If the handler does, or answers with success after a
+///   failed statement, the call is refused with `INTERNAL`.
+/// - **Without a key**, a call to a transactional procedure gets a transaction too, but no record.
+#[derive(Clone)]
+pub struct Transaction {
+    session: Arc<Exclusive<Diesel>>,
+}
+
+impl Transaction {
+    /// Returns the transaction of the call that the request belongs to.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](tonic_idempotency::store::TransactionErrorKind::Missing) if the procedure is not transactional, or the store of the
+    /// layer is not a [`DieselStore`](crate::DieselStore).
+    pub fn from_request<T>(request: &Request<T>) -> Result<Self, TransactionError> {
+        Self::from_extensions(request.extensions())
+    }
+
+    /// Returns the transaction of a call whose handler has no tonic request. The extensions are those of its
+    /// `http::Request`, or of the `RequestContext` of `connectrpc`.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_request`](Self::from_request).
+    pub fn from_extensions(extensions: &Extensions) -> Result<Self, TransactionError> {
+        Ok(Self { session: Exclusive::from_extensions(extensions)? })
+    }
+
+    /// Waits until no other handle has the connection, and takes it until the guard is dropped. A task that has it, and asks for
+    /// it again, waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Ended`](tonic_idempotency::store::TransactionErrorKind::Ended) if the call has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing has happened. If the future of a statement is dropped before the answer has come, the
+    /// server may execute the statement all the same; if it fails, the call is refused.
+    pub async fn connection(&self) -> Result<TransactionConnection, TransactionError> {
+        Ok(TransactionConnection::new(self.session.lock().await?))
+    }
+
+    /// Notes that the call has lost against another one, if this error says so: it is rolled back, and the client is told to retry,
+    /// whatever the handler answers. For a handler whose [`Status`](tonic::Status) does not have the error as its source. Not for an
+    /// error in a savepoint that is rolled back.
+    ///
+    /// ```
+    /// use tonic::Status;
+    /// use tonic_idempotency_diesel::Transaction;
+    ///
+    /// fn internal(transaction: &Transaction, error: diesel::result::Error) -> Status {
+    ///     transaction.note(&error);
+    ///     Status::internal("something is wrong")
+    /// }
+    /// ```
+    pub fn note(&self, error: &Error) {
+        self.session.note(error);
+    }
+
+    /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
+    /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
+    /// in the schema with the default name.
+    ///
+    /// ```no_run
+    /// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
+    /// use tonic::{Request, Response, Status};
+    /// use tonic_idempotency_diesel::Transaction;
+    ///
+    /// # struct Orders;
+    /// # impl Orders { async fn create_order(&self, r: Request<String>) -> Result<Response<String>, Status> { Ok(Response::new(r.into_inner())) } }
+    /// async fn nightly(orders: &Orders, pool: &Pool<AsyncPgConnection>) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = Transaction::begin(pool.clone()).await?;
+    ///     let mut request = Request::new("standing order".to_owned());
+    ///     transaction.hand_out(request.extensions_mut());
+    ///     orders.create_order(request).await?;
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the database cannot be asked, or refuses. Nothing was done then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no transaction is left open.
+    pub async fn begin(pool: impl Into<Diesel>) -> Result<OwnedTransaction, StoreError> {
+        Self::begin_for(pool, &CallSession::default()).await
+    }
+
+    /// As [`begin`](Self::begin), for this user and with these settings, which row-level security sees.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    pub async fn begin_for(pool: impl Into<Diesel>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Owned::begin(pool.into(), session, Self::from_extensions).await
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").finish_non_exhaustive()
+    }
+}

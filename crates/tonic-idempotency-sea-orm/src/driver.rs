@@ -1,0 +1,106 @@
+//! [`SeaOrm`], and the store on it.
+
+use std::{error::Error, time::Instant};
+
+use sea_orm::{DatabaseConnection, DatabaseConnectionType};
+use tonic_idempotency::store::{
+    SqlStore,
+    driver::{AcquireError, Driver, DriverError},
+};
+use tonic_idempotency_sqlx::{Sqlx, SqlxConnection};
+
+use crate::{error::is_conflict, session::SeaOrmSession};
+
+/// The store on sea-orm.
+pub type SeaOrmStore = SqlStore<SeaOrm>;
+
+/// The driver for sea-orm: the one for sqlx, on the pool of a [`DatabaseConnection`].
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use sea_orm::Database;
+/// use tonic_idempotency::store::ResourceTypes;
+/// use tonic_idempotency_sea_orm::{SeaOrm, SeaOrmStore};
+///
+/// # async fn make() -> Result<(), Box<dyn std::error::Error>> {
+/// let database = Database::connect("postgres://my_api@localhost/my_app").await?;
+///
+/// // Default.
+/// let store = SeaOrmStore::new(SeaOrm::new(&database)?, ResourceTypes::none());
+/// // Customised: the pool has a hook that sets a connection up each time.
+/// let hooked = SeaOrm::new(&database)?.run_before_acquire();
+/// let hooked = SeaOrmStore::new(hooked, ResourceTypes::none()).timeout(Duration::from_secs(10));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It shares the pool with the application. If a clone of the `DatabaseConnection` is closed, the pool is closed for all: the store
+/// cannot be asked from then on. A `DatabaseConnection` that replaces another one is not seen.
+#[derive(Clone, Debug)]
+pub struct SeaOrm {
+    sqlx: Sqlx,
+}
+
+impl SeaOrm {
+    /// Takes the pool of a connection.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPostgres`] if the connection is not a pool of connections to PostgreSQL: one to another database, a mock, a proxy, or
+    /// none.
+    pub fn new(database: &DatabaseConnection) -> Result<Self, NotPostgres> {
+        match &database.inner {
+            DatabaseConnectionType::SqlxPostgresPoolConnection(_) => {
+                Ok(Self { sqlx: database.get_postgres_connection_pool().clone().into() })
+            }
+            other => Err(NotPostgres { connection: format!("{other:?}") }),
+        }
+    }
+
+    /// Takes connections with the hook `map_sqlx_postgres_before_acquire` of sea-orm's `ConnectOptions`, and with sqlx's ping, a round
+    /// trip; see [`Sqlx::run_before_acquire`]. Defaults to off.
+    pub fn run_before_acquire(self) -> Self {
+        Self { sqlx: self.sqlx.run_before_acquire() }
+    }
+}
+
+impl Driver for SeaOrm {
+    type Connection = SqlxConnection;
+    type Session = SeaOrmSession;
+
+    fn is_conflict(error: &(dyn Error + 'static)) -> bool {
+        is_conflict(error)
+    }
+
+    fn with_settings_of(self, other: &Self) -> Self {
+        Self { sqlx: self.sqlx.with_settings_of(&other.sqlx) }
+    }
+
+    async fn acquire(&self) -> Result<SqlxConnection, AcquireError> {
+        self.sqlx.acquire().await
+    }
+
+    fn max_connections(&self) -> usize {
+        self.sqlx.max_connections()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.sqlx.is_exhausted()
+    }
+
+    fn distrust(&self, since: Instant) -> usize {
+        self.sqlx.distrust(since)
+    }
+
+    fn forget_if_stale(&self, error: &DriverError) -> bool {
+        self.sqlx.forget_if_stale(error)
+    }
+}
+
+/// The error of a [`DatabaseConnection`] that is not a pool of connections to PostgreSQL.
+#[derive(Debug, thiserror::Error)]
+#[error("the store needs a DatabaseConnection to PostgreSQL, and this one is: {connection}")]
+pub struct NotPostgres {
+    /// The name of sea-orm's variant.
+    connection: String,
+}

@@ -1,0 +1,90 @@
+//! [`TransactionError`].
+
+use std::sync::Arc;
+
+use sea_orm::{DbErr, TransactionError as ClosureError};
+use tonic::Status;
+use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
+use tonic_idempotency_sqlx::driver_error;
+
+use crate::error::{kind_of_ended, sqlx_error};
+
+/// The error of a [`Transaction`](crate::Transaction), or of a statement in it.
+///
+/// It is made from a [`DbErr`] by `?`, and turns into a [`Status`] by `?`, by the table of [`TransactionErrorKind`]: the client
+/// learns nothing about the database. A handler can answer with a better status if it looks at the error first, for a violated
+/// constraint, say:
+///
+/// ```
+/// use tonic::Status;
+/// use tonic_idempotency_sea_orm::TransactionError;
+///
+/// fn explained(error: TransactionError) -> Status {
+///     match error.code() {
+///         Some("23505") => Status::already_exists("the name is taken"),
+///         _ => error.into(),
+///     }
+/// }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct TransactionError {
+    kind: TransactionErrorKind,
+    source: Option<DriverError>,
+}
+
+impl TransactionError {
+    /// Returns the kind of the error.
+    pub fn kind(&self) -> TransactionErrorKind {
+        self.kind
+    }
+
+    /// Returns the SQLSTATE of the server's answer; `None` if the error does not come from the server.
+    pub fn code(&self) -> Option<&str> {
+        self.source.as_ref()?.code()
+    }
+
+    /// Returns the error of sea-orm; `None` if there was no statement.
+    pub fn as_db_err(&self) -> Option<&DbErr> {
+        self.source.as_ref()?.downcast_ref()
+    }
+}
+
+impl From<TransactionErrorKind> for TransactionError {
+    fn from(kind: TransactionErrorKind) -> Self {
+        Self { kind, source: None }
+    }
+}
+
+impl From<DbErr> for TransactionError {
+    fn from(error: DbErr) -> Self {
+        if let Some(kind) = kind_of_ended(&error) {
+            return kind.into();
+        }
+        let source = match sqlx_error(&error).map(Arc::clone) {
+            Some(of_sqlx) => driver_error(&of_sqlx, error),
+            None => DriverError::unanswered(error),
+        };
+        Self { kind: TransactionErrorKind::from(&source), source: Some(source) }
+    }
+}
+
+/// The error of a closure in a transaction, or of that transaction.
+impl<E: Into<Self>> From<ClosureError<E>> for TransactionError {
+    fn from(error: ClosureError<E>) -> Self {
+        match error {
+            ClosureError::Connection(error) => error.into(),
+            ClosureError::Transaction(error) => error.into(),
+        }
+    }
+}
+
+impl From<TransactionError> for Status {
+    fn from(error: TransactionError) -> Self {
+        let cause = error.source.as_ref().map(tracing::field::display);
+        tracing::warn!(%error, cause, "a statement of a transactional handler failed");
+        let mut status = error.kind.status();
+        status.set_source(Arc::new(error));
+        status
+    }
+}

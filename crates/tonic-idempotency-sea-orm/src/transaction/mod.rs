@@ -1,0 +1,16 @@
+//! The handler's [`Transaction`].
+
+mod connection;
+mod error;
+mod handle;
+mod savepoint;
+#[cfg(feature = "stream")]
+mod stream;
+
+#[cfg(feature = "stream")]
+pub use self::stream::RowStream;
+pub use self::{
+    error::TransactionError,
+    handle::{OwnedTransaction, Transaction},
+    savepoint::Savepoint,
+};

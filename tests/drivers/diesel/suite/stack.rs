@@ -1,0 +1,234 @@
+//! diesel-async, as an application uses it, with a pool of deadpool or bb8.
+
+use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
+
+use diesel::{
+    ConnectionError, QueryResult, QueryableByName,
+    deserialize::{self, FromSql},
+    pg::Pg,
+    row::{self, Field as _, NamedRow},
+    sql_query,
+    sql_types::{Nullable, Text},
+};
+use diesel_async::{
+    AsyncConnection as _, AsyncPgConnection, RunQueryDsl as _, SimpleAsyncConnection as _,
+    pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, bb8, deadpool},
+};
+use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use http::Extensions;
+use tokio::sync::Notify;
+use tonic_idempotency::store::{CallSession, StoreError, TransactionErrorKind};
+use tonic_idempotency_diesel::{Diesel, OwnedTransaction, Transaction, TransactionConnection, TransactionError};
+use uuid::Uuid;
+
+pub(crate) type Deadpool = deadpool::Pool<AsyncPgConnection>;
+pub(crate) type Bb8 = bb8::Pool<AsyncPgConnection>;
+
+/// diesel-async with a pool.
+pub(crate) struct DieselStack<P>(PhantomData<P>);
+
+pub(crate) type DeadpoolStack = DieselStack<Deadpool>;
+pub(crate) type Bb8Stack = DieselStack<Bb8>;
+
+/// A pool of diesel-async.
+pub(crate) trait Pool: Clone + Into<Diesel> + Send + Sync + 'static {
+    const LEFT_OUT: &'static [(&'static str, &'static str)];
+
+    fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self;
+
+    fn connections(&self) -> Connections;
+}
+
+impl Pool for Deadpool {
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[
+        (
+            "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
+            "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
+        ),
+        (
+            "savepoints::are_rolled_back_if_dropped",
+            "diesel rolls nothing back: the call is refused, as `savepoints` shows",
+        ),
+        (
+            "savepoints::one_that_is_never_dropped_is_committed_with_the_call",
+            "it cannot be told from one that was dropped: the call is refused, as `savepoints` shows",
+        ),
+        (
+            "savepoints::one_whose_commit_fails_is_rolled_back",
+            "diesel leaves the call's transaction failed: the call is refused, as `savepoints` shows",
+        ),
+    ];
+
+    fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self {
+        Self::builder(manager).max_size(size).build().expect("a pool")
+    }
+
+    fn connections(&self) -> Connections {
+        let status = self.status();
+        Connections { open: status.size, idle: status.available }
+    }
+}
+
+impl Pool for Bb8 {
+    const LEFT_OUT: &'static [(&'static str, &'static str)] =
+        &[("errors::of_a_login_are_told_apart", "bb8 does not say why it has no connection")];
+
+    fn build(manager: AsyncDieselConnectionManager<AsyncPgConnection>, size: usize) -> Self {
+        let size = u32::try_from(size).expect("a few");
+        Self::builder().max_size(size).connection_timeout(Duration::from_secs(2)).build_unchecked(manager)
+    }
+
+    fn connections(&self) -> Connections {
+        let state = self.state();
+        let count = |count| usize::try_from(count).expect("a few");
+        Connections { open: count(state.connections), idle: count(state.idle_connections) }
+    }
+}
+
+impl<P: Pool> Stack for DieselStack<P> {
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = P::LEFT_OUT;
+    const IS_EXCLUSIVE: bool = true;
+    const NEEDS_TRACKING: bool = true;
+
+    type Driver = Diesel;
+    type Pool = P;
+    type Transaction = Transaction;
+    type Connection = TransactionConnection;
+    type Error = TransactionError;
+
+    fn pool(PoolOptions { url, max_connections, setup, is_pooled: _ }: PoolOptions) -> P {
+        pool(&url, max_connections, move |connection| {
+            let setup = setup.clone();
+            Box::pin(async move { connection.batch_execute(&setup).await })
+        })
+    }
+
+    fn connections(pool: &P) -> Connections {
+        pool.connections()
+    }
+
+    async fn begin(pool: &P, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_for(pool.clone(), session).await
+    }
+
+    fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {
+        Transaction::from_extensions(extensions)
+    }
+
+    async fn connection(transaction: &Transaction) -> Result<TransactionConnection, TransactionError> {
+        transaction.connection().await
+    }
+
+    fn note(transaction: &Transaction, error: &TransactionError) {
+        transaction.note(error.as_diesel_error().expect("the error of a statement"));
+    }
+
+    fn kind(error: &TransactionError) -> TransactionErrorKind {
+        error.kind()
+    }
+
+    async fn insert(connection: &mut TransactionConnection, name: &str) -> Result<Uuid, TransactionError> {
+        insert(connection, name).await
+    }
+
+    async fn execute(connection: &mut TransactionConnection, sql: &str) -> Result<(), TransactionError> {
+        Ok(connection.batch_execute(sql).await?)
+    }
+
+    async fn select(connection: &mut TransactionConnection, sql: &str) -> Result<Option<String>, TransactionError> {
+        /// The only column, whatever its name.
+        struct Selected(Option<String>);
+
+        impl QueryableByName<Pg> for Selected {
+            fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+                let field = row::Row::get(row, 0).ok_or("there is no column")?;
+                FromSql::<Nullable<Text>, Pg>::from_nullable_sql(field.value()).map(Self)
+            }
+        }
+
+        Ok(sql_query(sql).get_result::<Selected>(connection).await?.0)
+    }
+
+    async fn nested(connection: &mut TransactionConnection, steps: &[Step], end: End) -> Result<(), TransactionError> {
+        nested(connection, steps, end).await
+    }
+}
+
+type SetUp<'a> = Pin<Box<dyn Future<Output = QueryResult<()>> + Send + 'a>>;
+
+/// A pool whose connections are set up by a function.
+pub(crate) fn pool<P: Pool>(
+    url: &str,
+    size: usize,
+    set_up: impl Fn(&mut AsyncPgConnection) -> SetUp<'_> + Send + Sync + 'static,
+) -> P {
+    let set_up = Arc::new(set_up);
+    let mut config = ManagerConfig::default();
+    config.recycling_method = RecyclingMethod::Fast;
+    config.custom_setup = Box::new(move |url| {
+        let set_up = Arc::clone(&set_up);
+        Box::pin(async move {
+            let mut connection = AsyncPgConnection::establish(url).await?;
+            set_up(&mut connection).await.map_err(ConnectionError::CouldntSetupConfiguration)?;
+            Ok(connection)
+        })
+    });
+    P::build(AsyncDieselConnectionManager::new_with_config(url, config), size)
+}
+
+/// Inserts a project with this name, as a repository does that knows nothing of calls.
+pub(crate) async fn insert(connection: &mut AsyncPgConnection, name: &str) -> Result<Uuid, TransactionError> {
+    #[derive(QueryableByName)]
+    struct Inserted {
+        #[diesel(sql_type = diesel::sql_types::Uuid)]
+        id: Uuid,
+    }
+
+    Ok(sql_query(INSERT).bind::<Text, _>(name).get_result::<Inserted>(connection).await?.id)
+}
+
+fn nested<'a>(
+    connection: &'a mut AsyncPgConnection,
+    steps: &'a [Step],
+    end: End,
+) -> Pin<Box<dyn Future<Output = Result<(), TransactionError>> + Send + 'a>> {
+    Box::pin(async move {
+        let taken = &Notify::new();
+        let transaction = connection.transaction(async |connection| {
+            for step in steps {
+                take(connection, step).await?;
+            }
+            taken.notify_one();
+            match end {
+                End::Commit => Ok(()),
+                End::RollBack => Err(diesel::result::Error::RollbackTransaction.into()),
+                End::Drop | End::Leak => std::future::pending().await,
+            }
+        });
+        match end {
+            End::Commit => transaction.await,
+            End::RollBack => match transaction.await {
+                Err(error) if is_roll_back(&error) => Ok(()),
+                ended => ended,
+            },
+            End::Drop | End::Leak => tokio::select! {
+                ended = transaction => ended,
+                () = taken.notified() => Ok(()),
+            },
+        }
+    })
+}
+
+async fn take(connection: &mut AsyncPgConnection, step: &Step) -> Result<(), TransactionError> {
+    match step {
+        Step::Insert(name) => drop(insert(connection, name).await?),
+        Step::Fail => drop(connection.batch_execute("SELECT 1 / 0").await),
+        Step::Lose => drop(connection.batch_execute(DEADLOCK).await),
+        Step::Nested(steps, end) => drop(nested(connection, steps, *end).await),
+    }
+    Ok(())
+}
+
+fn is_roll_back(error: &TransactionError) -> bool {
+    matches!(error.as_diesel_error(), Some(diesel::result::Error::RollbackTransaction))
+}

@@ -1,0 +1,84 @@
+//! What the store makes of the errors of the library.
+
+use std::time::Duration;
+
+use tonic_idempotency::store::{ClaimOutcome, SetupProblem, Store as _, StoreErrorKind, VerifyError};
+use tonic_idempotency_tests::Database;
+
+use crate::{
+    Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
+    pool_through_proxy, store,
+};
+
+async fn kind<S: Stack>(url: String) -> StoreErrorKind {
+    let store = store::<S>(pool_at::<S>(url, 1, "")).timeout(Duration::from_secs(2));
+    store.sweep(1).await.expect_err("no connection").kind()
+}
+
+pub async fn of_a_login_are_told_apart<S: Stack>() {
+    let database = Database::new().await;
+    let (scheme, rest) = database.url().split_once("://").expect("a URL");
+    let (login, rest) = rest.rsplit_once('@').expect("a user");
+    let (address, name) = rest.split_once('/').expect("the name of a database");
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let password = login.split_once(':').map(|(_, password)| format!(":{password}")).unwrap_or_default();
+    assert_eq!(kind::<S>(format!("{scheme}://{login}@{address}/nowhere")).await, StoreErrorKind::Refused);
+    assert_eq!(kind::<S>(format!("{scheme}://nobody{password}@{address}/{name}")).await, StoreErrorKind::Refused);
+    // Even if the pool of one connection counts the one that it tries to make.
+    assert_eq!(kind::<S>(format!("{scheme}://{login}@{host}:1/{name}")).await, StoreErrorKind::Unreachable);
+}
+
+/// The server forgets the statements that the connection has prepared.
+pub async fn of_stale_statements_are_not_seen<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let store = patient::<S>(pool.clone());
+    for forgotten in [false, false, true] {
+        if forgotten {
+            execute_on_one::<S>(&pool, "DEALLOCATE ALL").await;
+        }
+        let claimed = store.claim(&new_claim()).await.expect("the store answers");
+        assert!(matches!(claimed, ClaimOutcome::Acquired));
+    }
+    let records = owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the count");
+    assert_eq!(records.get::<_, i64>(0), 3);
+}
+
+/// An operation is repeated on another connection.
+pub async fn of_lost_connections_are_not_seen<S: Stack>() {
+    let database = Database::new().await;
+    let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
+    let store = patient::<S>(pool.clone());
+    store.sweep(1).await.expect("the store answers");
+    all_are_back::<S>(&pool).await;
+    proxy.cut_connections();
+    let claimed = store.claim(&new_claim()).await.expect("the store answers");
+    assert!(matches!(claimed, ClaimOutcome::Acquired));
+}
+
+/// A connection that falls silent does not hold up the operation.
+pub async fn of_silent_connections_are_not_seen<S: Stack>() {
+    let database = Database::new().await;
+    let (proxy, pool) = pool_through_proxy::<S>(&database, 4).await;
+    let store = patient::<S>(pool.clone()).timeout(Duration::from_secs(10));
+    store.sweep(1).await.expect("the store answers");
+    all_are_back::<S>(&pool).await;
+    proxy.silence_connections();
+    let claimed = store.claim(&new_claim()).await.expect("the store answers");
+    assert!(matches!(claimed, ClaimOutcome::Acquired));
+}
+
+/// Each statement of the check is one of several on its connection, with a transaction that the library does not know of.
+pub async fn of_the_set_up_are_found_by_verify<S: Stack>() {
+    let database = Database::new().await;
+    // These connections log in as a superuser.
+    let found = patient::<S>(pool::<S>(&database, 1)).verify().await.expect_err("an exempt role");
+    let VerifyError::Problems(problems) = found else { panic!("{found:?}") };
+    assert!(matches!(&problems[..], [SetupProblem::ExemptRole { .. }]), "{problems:?}");
+
+    let Some((_database, bouncer)) = behind_bouncer::<S>().await else { return };
+    let pool = pool_through::<S>(&bouncer, 1);
+    patient::<S>(pool.clone()).verify().await.expect("nothing is wrong");
+    assert_clean::<S>(&pool).await;
+}

@@ -1,0 +1,60 @@
+//! The tests that every driver of the store in PostgreSQL must pass, beside those of its own.
+//!
+//! A driver implements [`Stack`], and [`driver_tests!`] defines the tests, each in its module. `tests/drivers/sqlx` is an
+//! example. The tests need PostgreSQL and PgBouncer, as `tests/README.md` says.
+//!
+//! | module | its tests are about |
+//! |---|---|
+//! | `conformance_on_a_server`, `conformance_behind_pgbouncer` | the store: the conformance suite |
+//! | [`atomicity`] | effects and records, committed together or not at all |
+//! | [`bouncer`] | transactional mode behind PgBouncer |
+//! | [`connections`] | one connection for each call, clean when it returns |
+//! | [`cuts`] | connections that are cut or fall silent at any moment |
+//! | [`disconnects`] | clients that hang up |
+//! | [`duplicates`] | calls with one key at once |
+//! | [`errors`] | what the store makes of the library's errors |
+//! | [`handle`] | the handler's handle |
+//! | [`isolation`] | isolation levels, conflicts |
+//! | [`lost_answers`] | a COMMIT whose answer is lost |
+//! | [`owned`] | transactions without a call |
+//! | [`reserved`] | reserved mode, and stores that cannot be asked |
+//! | [`savepoints`] | nested transactions |
+//! | [`session`] | users and settings |
+//! | [`without_key`] | calls without a key or without a user |
+
+mod conformance;
+mod database;
+mod pool;
+mod run;
+mod service;
+mod stack;
+
+macro_rules! modules {
+    ($($module:ident)*) => {
+        $(
+            #[expect(missing_docs, reason = "the name of a test says what it tests")]
+            pub mod $module;
+        )*
+    };
+}
+
+modules!(atomicity bouncer connections cuts disconnects duplicates errors handle isolation lost_answers owned reserved savepoints session without_key);
+
+#[doc(hidden)]
+pub use tonic_idempotency::store::conformance::conformance_tests;
+
+#[doc(hidden)]
+pub use self::run::{assert_known, run};
+pub use self::{
+    conformance::{BehindPgBouncer, OnAServer},
+    database::{
+        DEADLOCK, INSERT, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
+    },
+    pool::{
+        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim,
+        execute_on_one, fill, in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with,
+        store, take, text,
+    },
+    service::{CREATE_PROJECT, Call, Seen, Service, reason, status},
+    stack::{Connections, End, PoolOptions, Stack, Step},
+};

@@ -1,0 +1,183 @@
+//! Transactions inside of the call's, which are savepoints.
+
+use tonic::Status;
+use tonic_idempotency::rejection::Reason;
+use tonic_idempotency_tests::Database;
+
+use crate::{
+    Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, rows, status,
+};
+
+fn insert(name: &str) -> Step {
+    Step::Insert(name.to_owned())
+}
+
+/// A nested transaction: its steps, and its end.
+type Nested = (fn() -> Vec<Step>, End);
+
+/// The names that are left of calls with and without a key whose handler takes these steps, each in a nested transaction of its own.
+async fn left<S: Stack>(nested: &'static [Nested]) -> Vec<String> {
+    let database = Database::new().await;
+    let (owner, pool) = (database.owner().await, pool::<S>(&database, 1));
+    let service = Service::new(&database, pool.clone(), move |call: Call<S>| async move {
+        for (steps, end) in nested {
+            let steps = steps();
+            let taken = call.nested(&steps, *end).await;
+            if *end == End::Commit && steps.contains(&Step::Fail) {
+                taken.expect_err("it has failed");
+            } else {
+                taken.map_err(status)?;
+            }
+        }
+        call.insert().await
+    })
+    .await;
+    service.create("shop").await.expect("a call");
+    let names = names(&owner).await;
+    all_have_ended(&owner).await;
+    assert_clean::<S>(&pool).await;
+    owner.batch_execute("DELETE FROM tenant.projects").await.expect("an empty table");
+    service.with_key(None).create("shop").await.expect("a call");
+    assert_eq!(crate::names(&owner).await, names, "without a key as with one");
+    assert_clean::<S>(&pool).await;
+    names
+}
+
+pub async fn are_kept_or_rolled_back_alone<S: Stack>() {
+    let left = left::<S>(&[
+        (|| vec![insert("kept"), insert("kept")], End::Commit),
+        (|| vec![insert("undone")], End::RollBack),
+        (|| vec![insert("failed"), Step::Fail], End::RollBack),
+        (
+            || {
+                vec![
+                    insert("outer"),
+                    Step::Nested(vec![insert("inner"), Step::Nested(vec![insert("innermost")], End::Commit)], End::Commit),
+                    Step::Nested(vec![insert("undone"), Step::Fail], End::RollBack),
+                    insert("outer"),
+                ]
+            },
+            End::Commit,
+        ),
+        (|| vec![Step::Nested(vec![insert("undone with the outer one")], End::Commit)], End::RollBack),
+    ]);
+    assert_eq!(left.await, ["inner", "innermost", "kept", "kept", "outer", "outer", "shop"]);
+}
+
+pub async fn one_whose_commit_fails_is_rolled_back<S: Stack>() {
+    let left = left::<S>(&[(|| vec![insert("failed"), Step::Fail], End::Commit)]);
+    assert_eq!(left.await, ["shop"]);
+}
+
+pub async fn are_rolled_back_if_dropped<S: Stack>() {
+    let left = left::<S>(&[
+        (|| vec![insert("dropped")], End::Drop),
+        (|| vec![insert("kept"), Step::Nested(vec![insert("dropped")], End::Drop), insert("kept")], End::Commit),
+        (|| vec![Step::Nested(vec![insert("dropped")], End::Commit), Step::Fail], End::Drop),
+        (|| vec![insert("dropped at the end")], End::Drop),
+    ]);
+    assert_eq!(left.await, ["kept", "kept", "shop"]);
+}
+
+/// The depth that a library counts is that of a call, and not of another one before it on the connection.
+pub async fn one_that_is_never_dropped_is_committed_with_the_call<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        let project = call.insert().await?;
+        call.nested(&[insert("leaked")], End::Leak).await.map_err(status)?;
+        if call.name == "fail" { Err(Status::not_found("not now")) } else { Ok(project) }
+    })
+    .await;
+    for key in [service.key, None] {
+        service.with_key(key).create("fail").await.expect_err("it fails");
+        all_have_ended(&owner).await;
+        assert_clean::<S>(&pool).await;
+        service.with_key(key).create("shop").await.expect("a call");
+        all_have_ended(&owner).await;
+        assert_clean::<S>(&pool).await;
+    }
+    assert_eq!(names(&owner).await, ["leaked", "leaked", "shop", "shop"]);
+}
+
+/// A savepoint cannot be set after a failed statement.
+pub async fn one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let service = Service::new(&database, pool::<S>(&database, 1), |call: Call<S>| async move {
+        let project = call.insert().await?;
+        call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        call.nested(&[], End::Commit).await.expect_err("the transaction has failed");
+        Ok(project)
+    })
+    .await;
+    for key in [service.key, None] {
+        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+}
+
+/// Random trees of nested transactions leave the rows that a simple model of savepoints predicts.
+pub async fn random_trees_leave_what_the_model_says<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let pool = pool::<S>(&database, 1);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        let project = call.insert().await?;
+        for step in tree(&call.name) {
+            match step {
+                Step::Insert(name) => drop(call.insert_as(&name).await?),
+                Step::Nested(steps, end) => drop(call.nested(&steps, end).await),
+                Step::Fail | Step::Lose => unreachable!("not at the top"),
+            }
+        }
+        Ok(project)
+    })
+    .await;
+    for seed in 0..60 {
+        let seed = seed.to_string();
+        let mut expected = kept(&tree(&seed));
+        expected.push(seed.clone());
+        expected.sort_unstable();
+        for service in [service.with_new_key(), service.with_key(None)] {
+            service.create(&seed).await.expect("a call");
+            assert_eq!(names(&owner).await, expected, "{:#?}", tree(&seed));
+            owner.batch_execute("DELETE FROM tenant.projects").await.expect("an empty table");
+        }
+    }
+    assert_clean::<S>(&pool).await;
+}
+
+/// A random tree, which is the same for the same seed.
+fn tree(seed: &str) -> Vec<Step> {
+    let mut random = fastrand::Rng::with_seed(seed.parse().expect("a number"));
+    (0..4).map(|_| step(&mut random, 3)).collect()
+}
+
+fn step(random: &mut fastrand::Rng, depth: usize) -> Step {
+    if depth == 0 || random.bool() {
+        return Step::Insert(format!("{:016x}", random.u64(..)));
+    }
+    let mut steps: Vec<_> = (0..random.usize(0..4)).map(|_| step(random, depth - 1)).collect();
+    // Nothing but the end can follow.
+    if random.u8(..4) == 0 {
+        steps.push(Step::Fail);
+        return Step::Nested(steps, End::RollBack);
+    }
+    Step::Nested(steps, *random.choice(&[End::Commit, End::Commit, End::RollBack]).expect("some"))
+}
+
+/// The names that these steps leave.
+fn kept(steps: &[Step]) -> Vec<String> {
+    let mut names = Vec::new();
+    for step in steps {
+        match step {
+            Step::Insert(name) => names.push(name.clone()),
+            Step::Nested(steps, End::Commit) => names.extend(kept(steps)),
+            _ => {}
+        }
+    }
+    names
+}

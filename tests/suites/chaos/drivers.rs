@@ -1,0 +1,42 @@
+//! The promises hold with each driver.
+
+use crate::{
+    harness::run,
+    kept::{BOUNCER_FAULTS, all_promises_were_kept},
+};
+
+/// A run that has every fault.
+const SHORT: [&str; 8] = ["--operations", "150", "--seed", "1", "--servers", "2", "--clients", "8"];
+
+/// Carries out one run in each of the modes, one after the other.
+async fn keeps_promises(driver: &str, modes: &[&str], flags: &[&str], faults: &[&str]) {
+    for mode in modes {
+        let flags = [&SHORT[..], &["--driver", driver, "--mode", mode], flags].concat();
+        let Some(ended) = run(&flags).await else { return };
+        all_promises_were_kept(&ended);
+        assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
+        for fault in faults {
+            assert!(ended.number(fault) > 0, "{}", ended.said());
+        }
+    }
+}
+
+#[tokio::test]
+async fn keep_all_promises_on_diesel_while_everything_fails() {
+    keeps_promises("diesel", &["transactional", "reserved"], &[], &[]).await;
+}
+
+#[tokio::test]
+async fn keep_all_promises_on_sea_orm_while_everything_fails() {
+    keeps_promises("sea-orm", &["transactional", "reserved"], &[], &[]).await;
+}
+
+#[tokio::test]
+async fn keep_all_promises_on_sqlx_while_everything_fails() {
+    keeps_promises("sqlx", &["transactional", "reserved"], &[], &[]).await;
+}
+
+#[tokio::test]
+async fn keep_all_promises_on_sqlx_behind_pgbouncer_while_everything_fails() {
+    keeps_promises("sqlx", &["transactional"], &["--pgbouncer"], &BOUNCER_FAULTS).await;
+}

@@ -1,0 +1,50 @@
+//! The verdict of a run in which every promise was kept.
+
+use crate::harness::Ended;
+
+/// The rows of the table that must be 0.
+const PROMISES: [&str; 8] = [
+    "duplicates",
+    "lost acknowledged responses",
+    "wrong replays",
+    "executed though refused",
+    "unprotected runs without need",
+    "starved calls",
+    "stuck keys",
+    "unexpected answers and ends",
+];
+
+/// Faults that happen in every run, whatever else there is.
+const FAULTS: [&str; 7] = [
+    "server killed at before_settle",
+    "PostgreSQL killed and restarted",
+    "database connections of a server silent",
+    "flood of calls that hang up",
+    "one user holds all transactions",
+    "look-up of statuses slow",
+    "outbox locked",
+];
+
+/// Faults that happen behind PgBouncer.
+pub(crate) const BOUNCER_FAULTS: [&str; 5] = [
+    "connection of PgBouncer cut after a COMMIT",
+    "connection of PgBouncer cut before a COMMIT",
+    "all connections of PgBouncer cut",
+    "connections of PgBouncer silent",
+    "sessions of PgBouncer terminated",
+];
+
+/// Asserts that all promises were kept, and that the faults that are in every run happened.
+#[track_caller]
+pub(crate) fn all_promises_were_kept(ended: &Ended) {
+    for promise in PROMISES {
+        assert_eq!(ended.broken(promise), 0, "{}", ended.said());
+    }
+    assert_eq!(ended.code, Some(0), "{}", ended.said());
+    assert!(ended.directory.stories().is_empty());
+    assert!(ended.directory.left().is_empty(), "{:?}", ended.directory.left());
+    for fault in FAULTS {
+        assert!(ended.number(fault) > 0, "{}", ended.said());
+    }
+    assert!(ended.number("of these, replays") > 50, "{}", ended.said());
+}

@@ -1,0 +1,100 @@
+//! tokio-postgres with deadpool, as an application uses them.
+
+use std::pin::Pin;
+
+use deadpool_postgres::Pool;
+use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
+use http::Extensions;
+use tokio_postgres::types::Type;
+use tonic_idempotency::{
+    Transaction,
+    store::{CallSession, Deadpool, OwnedTransaction, StoreError, TransactionError, TransactionErrorKind},
+};
+use uuid::Uuid;
+
+pub(crate) struct PostgresStack;
+
+impl Stack for PostgresStack {
+    const LEFT_OUT: &'static [(&'static str, &'static str)] = &[(
+        "bouncer::a_client_that_hangs_up_has_its_statement_cancelled",
+        "tokio-postgres does not wait for the end of its request to cancel, and PgBouncer drops a request whose client has gone",
+    )];
+    const IS_EXCLUSIVE: bool = false;
+
+    type Driver = Deadpool;
+    type Pool = Pool;
+    type Transaction = Transaction;
+    type Connection = Transaction;
+    type Error = TransactionError;
+
+    fn pool(PoolOptions { url, max_connections, setup, .. }: PoolOptions) -> Pool {
+        tonic_idempotency_tests::pool(url.parse().expect("a URL"), max_connections, setup)
+    }
+
+    fn connections(pool: &Pool) -> Connections {
+        let status = pool.status();
+        Connections { open: status.size, idle: status.available }
+    }
+
+    async fn begin(pool: &Pool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_for(pool, session).await
+    }
+
+    fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {
+        Transaction::from_extensions(extensions)
+    }
+
+    async fn connection(transaction: &Transaction) -> Result<Transaction, TransactionError> {
+        Ok(transaction.clone())
+    }
+
+    fn kind(error: &TransactionError) -> TransactionErrorKind {
+        error.kind()
+    }
+
+    async fn insert(transaction: &mut Transaction, name: &str) -> Result<Uuid, TransactionError> {
+        insert(transaction, name).await
+    }
+
+    async fn execute(transaction: &mut Transaction, sql: &str) -> Result<(), TransactionError> {
+        transaction.batch_execute(sql).await
+    }
+
+    async fn select(transaction: &mut Transaction, sql: &str) -> Result<Option<String>, TransactionError> {
+        Ok(transaction.query_typed_one(sql, &[]).await?.get(0))
+    }
+
+    async fn nested(transaction: &mut Transaction, steps: &[Step], end: End) -> Result<(), TransactionError> {
+        nested(transaction, steps, end).await
+    }
+}
+
+/// Inserts a project with this name.
+pub(crate) async fn insert(transaction: &Transaction, name: &str) -> Result<Uuid, TransactionError> {
+    Ok(transaction.query_typed_one(INSERT, &[(&name, Type::TEXT)]).await?.get("id"))
+}
+
+fn nested<'a>(
+    transaction: &'a Transaction,
+    steps: &'a [Step],
+    end: End,
+) -> Pin<Box<dyn Future<Output = Result<(), TransactionError>> + Send + 'a>> {
+    Box::pin(async move {
+        let savepoint = transaction.savepoint().await?;
+        for step in steps {
+            match step {
+                Step::Insert(name) => drop(insert(&savepoint, name).await?),
+                Step::Fail => drop(savepoint.batch_execute("SELECT 1 / 0").await),
+                Step::Lose => drop(savepoint.batch_execute(DEADLOCK).await),
+                Step::Nested(steps, end) => drop(nested(&savepoint, steps, *end).await),
+            }
+        }
+        match end {
+            End::Commit => savepoint.commit().await?,
+            End::RollBack => savepoint.roll_back().await?,
+            End::Drop => drop(savepoint),
+            End::Leak => std::mem::forget(savepoint),
+        }
+        Ok(())
+    })
+}
