@@ -5,7 +5,6 @@ use super::{
     connection::Connections,
     driver::{Driver, Statement, Value},
     operation::{Attempt, Operation},
-    query::only_row,
     row::claim_outcome,
 };
 use crate::{
@@ -33,10 +32,10 @@ pub(super) async fn claim<D: Driver>(connections: &Connections<D>, claim: &Claim
             claim.session.user.into(),
             settings(&claim.session).into(),
         ];
-        Ok((operation.query(attempt, Statement { sql: &connections.sql().claim, parameters }).await?, attempt))
+        Ok((operation.query_one(attempt, Statement { sql: &connections.sql().claim, parameters }).await?, attempt))
     };
-    let (rows, attempt) = operation.run(ask, |_| true).await?;
-    claim_outcome(claim, &only_row(rows)?, attempt.with_status)
+    let (row, attempt) = operation.run(ask, |_| true).await?;
+    claim_outcome(claim, &row, attempt.with_status)
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
@@ -49,10 +48,10 @@ pub(super) async fn look<D: Driver>(
     let ask = |attempt| async move {
         let begin = Begin::new(claim, options, attempt);
         let statement = Statement { sql: &connections.sql().begin, parameters: &begin.parameters() };
-        Ok((operation.query(attempt, statement).await?, attempt))
+        Ok((operation.query_one(attempt, statement).await?, attempt))
     };
-    let (rows, attempt) = operation.run(ask, |_| true).await?;
-    claim_outcome(claim, &only_row(rows)?, attempt.with_status)
+    let (row, attempt) = operation.run(ask, |_| true).await?;
+    claim_outcome(claim, &row, attempt.with_status)
 }
 
 /// The arguments of `tenant.idempotency_begin`.

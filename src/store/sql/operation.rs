@@ -24,7 +24,7 @@ use super::{
     driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
     progress::{Progress, Waiting},
-    query::RowOf,
+    query::{RowOf, only_row},
 };
 use crate::store::{Claim, StoreError, StoreErrorKind};
 
@@ -231,6 +231,18 @@ impl<'a, D: Driver> Operation<'a, D> {
             Ok(rows) => {
                 drop(asked.into_connection());
                 Ok(rows)
+            }
+            Err(error) => Err(asked.failed(error)),
+        }
+    }
+
+    /// Runs a statement that has one row as an attempt.
+    pub(super) async fn query_one(&self, attempt: Attempt, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
+        let mut asked = self.connect(attempt, Reset::Nothing).await?;
+        match asked.query(statement).await.and_then(only_row) {
+            Ok(row) => {
+                drop(asked.into_connection());
+                Ok(row)
             }
             Err(error) => Err(asked.failed(error)),
         }

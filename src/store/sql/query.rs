@@ -4,10 +4,10 @@ use tokio::time::Instant;
 
 use super::{
     connection::Connections,
-    driver::{Connection, Driver, Statement, Value},
+    driver::{Connection, Driver, DriverError, Statement, Value},
     operation::Operation,
 };
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::StoreError;
 
 /// A row of a driver.
 pub(super) type RowOf<D> = <<D as Driver>::Connection as Connection>::Row;
@@ -26,23 +26,28 @@ impl<D: Driver> Connections<D> {
         sql: &str,
         parameters: &[Value<'_>],
     ) -> Result<RowOf<D>, StoreError> {
-        only_row(self.ask(Operation::until(self, deadline), Statement { sql, parameters }).await?)
+        let operation = &Operation::until(self, deadline);
+        operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
     }
 
-    /// Returns the rows of a statement that may take long: it is repeated only if its answer is lost.
+    /// As [`query_one`](Self::query_one), of a statement that may take long: it is repeated only if its answer is lost.
+    pub(super) async fn query_one_long(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
+        let operation = &Operation::new(self).one_at_a_time();
+        operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
+    }
+
+    /// As [`query_one_long`](Self::query_one_long), of a statement that has any number of rows.
     pub(super) async fn query_long(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<RowOf<D>>, StoreError> {
-        self.ask(Operation::new(self).one_at_a_time(), Statement { sql, parameters }).await
-    }
-
-    async fn ask(&self, operation: Operation<'_, D>, statement: Statement<'_>) -> Result<Vec<RowOf<D>>, StoreError> {
-        let operation = &operation;
-        operation.run(|attempt| operation.query(attempt, statement), |_| true).await
+        let operation = &Operation::new(self).one_at_a_time();
+        operation.run(|attempt| operation.query(attempt, Statement { sql, parameters }), |_| true).await
     }
 }
 
-pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, StoreError> {
+/// Returns the row of a statement that has one. Another number of rows is another statement's answer, as a pooler that mixes answers
+/// up gives it. The statement's own answer is lost then: it would be taken for that of the next.
+pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, DriverError> {
     match <[R; 1]>::try_from(rows) {
         Ok([row]) => Ok(row),
-        Err(rows) => Err(StoreError::new(StoreErrorKind::Corrupt, format!("expected one row, got {}", rows.len()))),
+        Err(rows) => Err(DriverError::lost(format!("the answer to another statement: it has {} rows", rows.len()))),
     }
 }

@@ -9,7 +9,6 @@ use super::{
     driver::Driver,
     fault::sql_state,
     permits::Permits,
-    query::only_row,
     row::{abandoned_key, column, corrupt, parse_status},
     transaction::{Open, Transactions},
     verify::{VerifyError, verify},
@@ -316,8 +315,7 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
-        let rows = self.connections.query_long(&self.connections.sql().sweep, &[batch.into()]).await?;
-        let row = only_row(rows)?;
+        let row = self.connections.query_one_long(&self.connections.sql().sweep, &[batch.into()]).await?;
         let deleted: i64 = column(&row, "deleted")?;
         u64::try_from(deleted).map_err(corrupt)
     }

@@ -3,7 +3,7 @@
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
 use tcp_proxy::{Cut, Direction, Moment};
-use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store, StoreErrorKind};
+use tonic_idempotency::store::{BeginOutcome, ClaimOutcome, PostgresStore, Store, StoreErrorKind, TransactionOptions};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
@@ -100,6 +100,39 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         let report = report_of(&database, &format!("RAISE EXCEPTION 'no' USING ERRCODE = '{code}'")).await;
         assert_eq!(report, Report { kind, may_have_happened, tried_again }, "{code}");
     }
+}
+
+/// Has the first call of a function return no row, as an answer to another statement may have none.
+const NO_ROW_AT_FIRST: &str = "
+    CREATE SEQUENCE attempts; GRANT USAGE ON SEQUENCE attempts TO public;
+    CREATE SEQUENCE connections; GRANT USAGE ON SEQUENCE connections TO public;
+    DO $$
+    DECLARE
+        v_function regprocedure := (SELECT oid FROM pg_proc WHERE proname = 'idempotency_begin');
+        v_arguments text := pg_get_function_arguments(v_function);
+        v_inputs text := (SELECT string_agg('$' || n, ', ') FROM generate_series(1, 13) n);
+    BEGIN
+        EXECUTE format('ALTER FUNCTION %s RENAME TO begin_of_before', v_function);
+        EXECUTE format(
+            'CREATE FUNCTION tenant.idempotency_begin(%s) RETURNS SETOF record LANGUAGE plpgsql AS %L', v_arguments,
+            format('BEGIN IF nextval(''public.attempts'') > 1 THEN RETURN QUERY SELECT * FROM tenant.begin_of_before(%s); END IF; END', v_inputs));
+    END $$";
+
+/// Behind a pooler that mixes answers up, the next answer on such a connection would be the one to this statement.
+#[tokio::test]
+async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_closed() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner.batch_execute(NO_ROW_AT_FIRST).await.expect("the function is replaced");
+    let pool = database.pool_with(1, "SELECT nextval('public.connections')");
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    let begun = patient(pool).begin(&claim, TransactionOptions::default()).await.expect("the store asks again");
+    let BeginOutcome::Open { transaction, taken_over: false } = begun else { panic!("expected a transaction") };
+    transaction.roll_back().await;
+    let count = async |sequence| -> i64 {
+        owner.query_one(&format!("SELECT last_value FROM {sequence}"), &[]).await.expect("a count").get(0)
+    };
+    assert_eq!((count("attempts").await, count("connections").await), (2, 2));
 }
 
 /// A FATAL ends the connection, whatever its code.

@@ -93,12 +93,12 @@ impl<D: Driver> Open<D> {
         let begin = |attempt: Attempt| async move {
             let first = Begin::new(claim, options, attempt);
             let parameters = &first.parameters();
-            let (asked, rows) = start(operation, attempt, options, Statement { sql, parameters }).await?;
-            Ok((asked, rows, attempt))
+            let (asked, row) = start(operation, attempt, options, Statement { sql, parameters }).await?;
+            Ok((asked, row, attempt))
         };
-        let (asked, rows, attempt) = operation.run(begin, |(_, rows, _)| !may_be_held_by_another_attempt(rows)).await?;
+        let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let taken_over = match only_row(rows).and_then(|row| claim_outcome(claim, &row, attempt.with_status)) {
+        let taken_over = match claim_outcome(claim, &row, attempt.with_status) {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
@@ -287,7 +287,7 @@ async fn start<'a, D: Driver>(
     attempt: Attempt,
     options: TransactionOptions,
     first: Statement<'_>,
-) -> Result<(Asked<'a, D>, Vec<RowOf<D>>), Failure> {
+) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
     let mut asked = operation.connect(attempt, Reset::RollBack).await?;
     // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
     let begin = match options.isolation {
@@ -295,14 +295,13 @@ async fn start<'a, D: Driver>(
         Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
         Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
     };
-    match asked.begin(begin, first, options.savepoint.then_some(SAVEPOINT)).await {
-        Ok(rows) => Ok((asked, rows)),
+    match asked.begin(begin, first, options.savepoint.then_some(SAVEPOINT)).await.and_then(only_row) {
+        Ok(row) => Ok((asked, row)),
         Err(error) => Err(asked.failed(error)),
     }
 }
 
 /// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
-fn may_be_held_by_another_attempt(rows: &[impl Row]) -> bool {
-    let state = rows.first().and_then(|row| column::<&str>(row, "state").ok());
-    state.is_some_and(|state| state.starts_with("running"))
+fn may_be_held_by_another_attempt(row: &impl Row) -> bool {
+    column::<&str>(row, "state").is_ok_and(|state| state.starts_with("running"))
 }
