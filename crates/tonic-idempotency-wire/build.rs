@@ -1,4 +1,4 @@
-//! Compiles `idempotency/v1/procedure.proto`, and passes its path to the build scripts of the crates for servers and clients.
+//! Compiles the protos of `idempotency.v1`, and passes their path to the build scripts of the crates for servers and clients.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -12,10 +12,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut compiler = protox::Compiler::new([&include])?;
     compiler.include_imports(true).include_source_info(true);
-    compiler.open_file("idempotency/v1/procedure.proto")?;
+    compiler.open_files(["idempotency/v1/operation.proto", "idempotency/v1/procedure.proto"])?;
 
     // protox itself encodes the descriptors: a round trip through prost-types loses custom options.
     fs::write(out.join("idempotency.fds"), compiler.encode_file_descriptor_set())?;
-    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    tonic_prost_build::configure().build_transport(false).compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

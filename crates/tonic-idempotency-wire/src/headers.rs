@@ -10,3 +10,6 @@ pub const STATUS: &str = "idempotency-status";
 
 /// The response header, `true` on a replay, which is absent otherwise.
 pub const REPLAYED: &str = "idempotent-replayed";
+
+/// The response header with the number of seconds for which the key still protects.
+pub const EXPIRES: &str = "idempotency-expires";

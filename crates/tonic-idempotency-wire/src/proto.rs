@@ -1,10 +1,10 @@
-//! The proto option `(idempotency.v1.procedure)`, which opts a procedure in.
+//! The proto option `(idempotency.v1.procedure)`, which opts a procedure in, and the service that tells what became of a call.
 //!
 //! Import `idempotency/v1/procedure.proto`. The build script of a crate that depends on `tonic-idempotency` finds the directory that it
 //! is in by the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`, and one that depends on `tonic-idempotency-client` by
 //! `DEP_TONIC_IDEMPOTENCY_CLIENT_PROTO`.
 
-/// The descriptors of `idempotency/v1/procedure.proto` and its imports, as an encoded
+/// The descriptors of `idempotency/v1/procedure.proto`, `idempotency/v1/operation.proto` and their imports, as an encoded
 /// `google.protobuf.FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/idempotency.fds"));
 
