@@ -111,7 +111,8 @@ pub(crate) async fn open(store: &PostgresStore, claim: &Claim) -> Box<dyn tonic_
 /// Every form in which a caller may write a key.
 #[tokio::test]
 async fn a_key_is_the_same_in_the_database_as_in_rust() {
-    let owner = Database::new().await.owner().await;
+    let database = Database::new().await;
+    let owner = database.owner().await;
     let id = "8e03978e-40d5-43dd-bc93-6894a57f9324";
     for key in [
         id,
