@@ -147,6 +147,8 @@ macro_rules! driver_tests {
                 are_committed_by_their_owner
                 are_rolled_back_if_dropped_or_told_to
                 without_a_user_see_no_users_rows
+                are_begun_in_the_schema_of_the_store
+                are_begun_in_the_transaction_pool_of_the_store
                 do_not_commit_if_a_statement_has_failed_or_lost
             }
             reserved {
