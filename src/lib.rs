@@ -72,7 +72,7 @@
 //! > At-least-once delivery + this layer = exactly-once effect. For one user and one key, the handler's effect happens at
 //! > most once while the record lives, and every retry of a call that succeeded gets that call's response.
 //!
-//! A procedure's [`Mode`](policy::Mode) decides how far that goes. A transactional handler writes with the [`Transaction`] that
+//! A procedure's [`Mode`](policy::Mode) decides how far that goes. A transactional handler writes with the `Transaction` that
 //! it is given: the record is committed with its effect, and the promise holds whatever crashes. A reserved handler writes
 //! anywhere; if its process dies in between, the procedure's [`LeasePolicy`](policy::LeasePolicy) decides.
 //!
@@ -112,7 +112,7 @@
 //! | [`proto`] | the option `(idempotency.v1.procedure)` for `.proto` files |
 //! | [`telemetry`] | the log lines, spans and metrics |
 //!
-//! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the [`Transaction`] in the extensions of
+//! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the `Transaction` in the extensions of
 //! their request.
 //!
 //! # Protocols

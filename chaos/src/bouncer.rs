@@ -12,7 +12,7 @@ use crate::error::Error;
 const API_ROLE: &str = "organization_api";
 const LOGIN: &str = "organization_login";
 
-/// More connections than the slowest calls of one server hold, and not so many that clients do not share them; and after
+/// More connections than the slowest calls of one server hold, but few enough that clients share them; and after
 /// an outage no long wait for another try.
 const SETTINGS: [&str; 2] = ["default_pool_size = 32", "server_login_retry = 0.2"];
 

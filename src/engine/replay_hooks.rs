@@ -71,7 +71,7 @@ impl ReplayHooks {
     ) -> Option<BoxFuture<'a, Result<(), Status>>> {
         let path = call.procedure.path();
         let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
-        // Without a caller it is a recovery, which answers nobody.
+        // Without a caller it is a recovery, which gives no replay.
         let caller = call.caller.clone()?;
         let request = ReplayRequest {
             caller,

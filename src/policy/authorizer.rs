@@ -8,7 +8,7 @@ use crate::{caller::Caller, key::KeyId, status::Resource};
 ///
 /// A handler checks what its caller may do; a replay runs no handler. An authorizer is asked before each replay, also before
 /// one from memory, one of a final error, and the response of an identical call that was waited for. It is not asked before
-/// a handler runs. By default nobody is asked: the replay is of a call that the same user made in the same scope.
+/// a handler runs. By default there is no authorizer: the same user made the first call, in the same scope.
 ///
 /// Closures are authorizers, too:
 ///

@@ -214,7 +214,7 @@ pub enum LeasePolicy {
 /// | mode | the reservation | the handler's writes | after a crash in between | extra commits |
 /// |---|---|---|---|---|
 /// | `Reserved` | committed before the handler runs | anywhere | the key stays reserved until its lease ends, then [`LeasePolicy`] decides | 2 |
-/// | `Transactional` | a lock that its transaction holds | through the [`Transaction`](crate::Transaction) that the layer gives it | everything is rolled back | 0 |
+/// | `Transactional` | a lock that its transaction holds | through the `Transaction` that the layer gives it | everything is rolled back | 0 |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {

@@ -73,7 +73,7 @@ fn clear_inside(value: &mut Value, path: &str) -> Result<(), ResponseError> {
 }
 
 /// Returns the details of an error (`grpc-status-details-bin`) without the types to be redacted. Details that cannot be
-/// decoded are dropped: nobody knows what they hold.
+/// decoded are dropped: it is not known what they hold.
 fn redacted_details(status: &Status, message: bool, types: &[String]) -> Bytes {
     if status.details().is_empty() || !message && types.is_empty() {
         return Bytes::copy_from_slice(status.details());

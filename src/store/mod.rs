@@ -1,6 +1,6 @@
 //! Stores of records: the trait [`Store`], and two implementations.
 //!
-//! `PostgresStore` (feature `postgres`) keeps records in PostgreSQL. `SqlStore` (feature `sql`) is the same on any [driver](`driver`).
+//! `PostgresStore` (feature `postgres`) keeps records in PostgreSQL. `SqlStore` (feature `sql`) is the same on any driver (`driver`).
 //! [`MemoryStore`] keeps them in the process, for
 //! tests and first steps. A store of your own implements [`Store`] and has to pass the tests in `conformance` (feature
 //! `conformance`).

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
+    future::Future as _,
     ops::{Deref, DerefMut},
+    pin::pin,
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -25,6 +28,12 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// The longest time that the return to the pool may take, which asks whether the connection lives.
 const RETURN: Duration = Duration::from_secs(5);
 
+/// Begins a transaction that has failed at once.
+const BARRIER: &str = "BEGIN; ROLLBACK TO SAVEPOINT idempotency_call";
+
+/// The SQLSTATE of a statement that needs a transaction, outside of one.
+const NO_TRANSACTION: &str = "25P01";
+
 /// A connection of [`Sqlx`].
 pub struct SqlxConnection {
     /// `None` once it is closed or given back.
@@ -36,6 +45,8 @@ pub struct SqlxConnection {
     is_lost: bool,
     /// Whether it must not be used again.
     is_spoilt: bool,
+    /// Whether the [barrier](BARRIER) is up.
+    is_barred: bool,
 }
 
 /// A transaction, as other connections see it.
@@ -56,7 +67,23 @@ impl SqlxConnection {
             begun: None,
             is_lost: false,
             is_spoilt: false,
+            is_barred: false,
         }
+    }
+
+    /// Bars a handler's statements if sqlx has ended the transaction, as it does when a `begin` in it fails or is given up: each would
+    /// be committed on its own.
+    pub(crate) fn bar_if_ended(&mut self) {
+        if self.is_barred || self.depth() > 0 {
+            return;
+        }
+        self.is_barred = true;
+        tracing::warn!(
+            "sqlx has ended a call's transaction, in which a `begin` failed or was given up; the call fails"
+        );
+        // The first poll queues it behind what sqlx has queued. sqlx sends nothing else before it has all the answers.
+        let barrier = pin!(Manager::begin(self, Some(BARRIER.into_sql_str())));
+        let _ = barrier.poll(&mut Context::from_waker(Waker::noop()));
     }
 
     /// Returns whether a prepared statement is kept for the next time. If not, a statement of the handler must not be
@@ -187,13 +214,16 @@ impl Connection for SqlxConnection {
     }
 
     async fn commit(&mut self, roll_back: Option<&str>, record: Option<Statement<'_>>) -> Result<(), DriverError> {
+        if self.depth() == 0 {
+            let message = "sqlx has ended the transaction: a `begin` in it failed or was given up";
+            return Err(DriverError::answered(NO_TRANSACTION, message, false, sqlx::Error::BeginFailed));
+        }
         if let Some(roll_back) = roll_back {
             self.send(roll_back).await?;
         }
         match record {
             Some(record) => drop(self.run(record).await?),
-            // Fails in a transaction that has failed, and outside of one: also if sqlx has rolled it back, as it does when a
-            // `begin` of the handler fails.
+            // Fails in a transaction that has failed, and outside of one.
             None => self.send("SAVEPOINT idempotency_end").await?,
         }
         if self.depth() == 1 {

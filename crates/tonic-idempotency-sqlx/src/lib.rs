@@ -65,8 +65,7 @@
 //! parameter that PgBouncer refuses by default). The store then sends its own statements in a form that needs one server only: those
 //! outside of a transaction with literals, so that responses of reserved procedures may be in the log of the server if it logs
 //! statements. In the handler, prepare nothing that outlives the transaction: `sqlx::query(…).persistent(false)`. A PgBouncer from
-//! version 1.21 on that tracks prepared statements (`max_prepared_statements`) needs neither. Reserved procedures need that version in any
-//! case: an older one can give an answer to another client.
+//! version 1.21 on that tracks prepared statements (`max_prepared_statements`) needs neither.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

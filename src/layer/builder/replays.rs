@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl IdempotencyLayerBuilder {
-    /// Sets who decides whether a caller gets a replay. Defaults to nobody: the replay is of a call that the same user made
-    /// in the same scope.
+    /// Sets who decides whether a caller gets a replay. By default every caller gets it, because the
+    /// first call was made by the same user in the same scope.
     ///
     /// An authorizer [of the procedure](Self::authorize_replay_of) is asked instead of this one.
     pub fn authorize_replay(mut self, authorizer: impl ReplayAuthorizer) -> Self {

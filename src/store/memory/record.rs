@@ -86,7 +86,7 @@ impl Record {
 pub(super) enum Look {
     /// Nothing holds the key.
     Absent,
-    /// The claim itself holds the key; so many claims have held it.
+    /// The claim itself holds the key. `attempts` counts the claims that have held it.
     Held {
         attempts: u32,
     },

@@ -5,9 +5,7 @@ use std::{error::Error, fmt, ops::Deref};
 use http::Extensions;
 
 use super::{SqlStore, driver::Driver};
-use crate::store::{
-    CallSession, ResourceTypes, Store as _, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
-};
+use crate::store::{CallSession, Store as _, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions};
 
 /// A transaction that its owner commits. Dropping it rolls back.
 ///
@@ -18,7 +16,7 @@ pub struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    /// Begins a transaction without a key, for the authors of drivers. `handle` finds the handle in extensions.
+    /// Begins a transaction without a key on a store, for the authors of drivers. `handle` finds the handle in extensions.
     ///
     /// # Errors
     ///
@@ -28,7 +26,7 @@ impl<T> Owned<T> {
     ///
     /// If the future is dropped, no transaction is left open.
     pub async fn begin<D, E>(
-        driver: D,
+        store: &SqlStore<D>,
         session: &CallSession,
         handle: impl FnOnce(&Extensions) -> Result<T, E>,
     ) -> Result<Self, StoreError>
@@ -36,7 +34,6 @@ impl<T> Owned<T> {
         D: Driver,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let store = SqlStore::<D>::new(driver.clone(), ResourceTypes::none()).transaction_pool(driver);
         let open = store.begin_without_key(None, session, TransactionOptions::default()).await?;
         let mut extensions = Extensions::new();
         open.hand_out(&mut extensions);

@@ -29,7 +29,7 @@ use crate::{
 ///
 /// Each operation is one statement and one network round trip. It sets the owner of the record for that statement only, and leaves
 /// neither a transaction nor a setting on the connection. The handler of a transactional procedure gets a
-/// [`Transaction`](crate::Transaction), which takes one of the pool's connections until it ends.
+/// `Transaction`, which takes one of the pool's connections until it ends.
 ///
 /// An answer that is lost is not taken for a refusal: the operation is repeated on another connection, and so is one that
 /// lost against another transaction, after a pause. A connection that does not answer holds nothing up:

@@ -1,10 +1,11 @@
 //! [`TransactionErrorKind`].
 
-use std::fmt;
+use std::{error::Error, fmt, sync::Arc};
 
 use tonic::{Code, Status};
 
 use super::driver::DriverError;
+use crate::telemetry::Chain;
 
 /// The kind of the error of a statement in a handler's transaction.
 ///
@@ -45,6 +46,15 @@ impl TransactionErrorKind {
                 Status::new(Code::Internal, "internal database error")
             }
         }
+    }
+
+    /// Returns [`status`](Self::status) with the error as its source, where the layer looks for conflicts. Logs the error with its
+    /// causes, which the client does not see. For the authors of drivers.
+    pub fn status_of(self, error: impl Error + Send + Sync + 'static) -> Status {
+        tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
+        let mut status = self.status();
+        status.set_source(Arc::new(error));
+        status
     }
 }
 

@@ -77,7 +77,8 @@ fn differs_for_callers_that_differ() {
 /// What a person computes to find a row.
 #[tokio::test]
 async fn is_the_same_in_the_database() {
-    let owner = Database::new().await.owner().await;
+    let database = Database::new().await;
+    let owner = database.owner().await;
     for (scope, user, expected) in VECTORS {
         let select = "SELECT tenant.idempotency_owner($1, $2)";
         let row = owner.query_typed_one(select, &[(&scope, Type::TEXT), (&user, Type::TEXT)]).await.expect("an owner");

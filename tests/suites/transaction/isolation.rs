@@ -183,7 +183,7 @@ async fn a_conflict_in_a_statement_whose_future_was_dropped_is_reported_although
 async fn a_conflict_in_a_transaction_without_a_call_is_reported_to_its_owner() {
     let database = Database::new().await;
     let session = CallSession { user: Some(database.user().await.id), settings: None };
-    let transaction = Transaction::begin_for(&database.pool(1), &session).await.expect("a transaction");
+    let transaction = Transaction::begin_on(&database.store(), &session).await.expect("a transaction");
     transaction.batch_execute(LOSE).await.expect_err("a conflict");
     assert_eq!(transaction.commit().await.expect_err("a conflict").kind(), StoreErrorKind::Conflict);
 }

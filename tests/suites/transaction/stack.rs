@@ -8,7 +8,7 @@ use http::Extensions;
 use tokio_postgres::types::Type;
 use tonic_idempotency::{
     Transaction,
-    store::{CallSession, Deadpool, OwnedTransaction, StoreError, TransactionError, TransactionErrorKind},
+    store::{CallSession, Deadpool, OwnedTransaction, SqlStore, StoreError, TransactionError, TransactionErrorKind},
 };
 use uuid::Uuid;
 
@@ -36,8 +36,8 @@ impl Stack for PostgresStack {
         Connections { open: status.size, idle: status.available }
     }
 
-    async fn begin(pool: &Pool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Transaction::begin_for(pool, session).await
+    async fn begin(store: &SqlStore<Self::Driver>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_on(store, session).await
     }
 
     fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {

@@ -10,7 +10,7 @@ const TIME: usize = 14;
 /// The digits of a time as diesel's program writes it, with four more to count.
 const DIESEL_TIME: usize = 18;
 
-/// Returns the versions of so many new migrations: from `first` on, or else after the newest one of the folder.
+/// Returns the versions of this number of new migrations: from `first` on, or else after the newest one of the folder.
 ///
 /// | the newest in the folder | the first new one |
 /// |---|---|
@@ -53,7 +53,7 @@ fn leading(version: &str) -> Option<(u64, usize)> {
     Some((digits.parse().ok()?, digits.len()))
 }
 
-/// Returns a time in UTC as a number of so many digits: the year, the month, the day, the hour, the minute, the second, zeros.
+/// Returns a time in UTC as a number with `width` digits: the year, the month, the day, the hour, the minute, the second, zeros.
 fn time(now: SystemTime, width: usize) -> u64 {
     let text = humantime::format_rfc3339_seconds(now).to_string();
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();

@@ -1,7 +1,5 @@
 //! [`TransactionError`].
 
-use std::sync::Arc;
-
 use diesel::result::Error;
 use tonic::Status;
 use tonic_idempotency::store::{TransactionErrorKind, driver::DriverError};
@@ -67,10 +65,6 @@ impl From<Error> for TransactionError {
 
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
-        let cause = error.source.as_ref().map(tracing::field::display);
-        tracing::warn!(%error, cause, "a statement of a transactional handler failed");
-        let mut status = error.kind.status();
-        status.set_source(Arc::new(error));
-        status
+        error.kind.status_of(error)
     }
 }

@@ -6,12 +6,12 @@ use diesel::result::Error;
 use http::Extensions;
 use tonic::Request;
 use tonic_idempotency::store::{
-    CallSession, StoreError,
+    CallSession, ResourceTypes, StoreError,
     driver::{Exclusive, Owned},
 };
 
 use super::{TransactionConnection, TransactionError};
-use crate::driver::Diesel;
+use crate::driver::{Diesel, DieselStore};
 
 /// A transaction that its owner commits. Dropping it rolls back.
 pub type OwnedTransaction = Owned<Transaction>;
@@ -112,7 +112,7 @@ impl Transaction {
 
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
-    /// in the schema with the default name.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
     ///
     /// ```no_run
     /// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
@@ -139,16 +139,33 @@ impl Transaction {
     ///
     /// If the future is dropped, no transaction is left open.
     pub async fn begin(pool: impl Into<Diesel>) -> Result<OwnedTransaction, StoreError> {
-        Self::begin_for(pool, &CallSession::default()).await
+        Self::begin_on(&DieselStore::new(pool, ResourceTypes::none()), &CallSession::default()).await
     }
 
-    /// As [`begin`](Self::begin), for this user and with these settings, which row-level security sees.
+    /// Begins a transaction without a call on a store: with its schema, its timeout and its pool of transactions, for this user and with these
+    /// settings, which row-level security sees. Among the transactions that the store has at once, it counts as one of a call without a user.
+    ///
+    /// ```no_run
+    /// use tonic_idempotency::{Caller, store::{CallSession, StoreError}};
+    /// use tonic_idempotency_diesel::{DieselStore, Transaction};
+    ///
+    /// # async fn work() {}
+    /// async fn on_behalf_of(caller: &Caller, store: &DieselStore) -> Result<(), StoreError> {
+    ///     let transaction = Transaction::begin_on(store, &CallSession::of(caller)).await?;
+    ///     work().await;
+    ///     transaction.commit().await
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`begin`](Self::begin).
-    pub async fn begin_for(pool: impl Into<Diesel>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Owned::begin(pool.into(), session, Self::from_extensions).await
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`begin`](Self::begin).
+    pub async fn begin_on(store: &DieselStore, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Owned::begin(store, session, Self::from_extensions).await
     }
 }
 

@@ -81,10 +81,6 @@ impl<E: Into<Self>> From<ClosureError<E>> for TransactionError {
 
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
-        let cause = error.source.as_ref().map(tracing::field::display);
-        tracing::warn!(%error, cause, "a statement of a transactional handler failed");
-        let mut status = error.kind.status();
-        status.set_source(Arc::new(error));
-        status
+        error.kind.status_of(error)
     }
 }

@@ -6,12 +6,15 @@ use http::Extensions;
 use sea_orm::{DatabaseConnection, DbErr};
 use tonic::Request;
 use tonic_idempotency::store::{
-    CallSession, StoreError, StoreErrorKind, TransactionErrorKind,
+    CallSession, ResourceTypes, StoreError, StoreErrorKind, TransactionErrorKind,
     driver::{Level, Owned},
 };
 
 use super::TransactionError;
-use crate::{driver::SeaOrm, session::SeaOrmSession};
+use crate::{
+    driver::{SeaOrm, SeaOrmStore},
+    session::SeaOrmSession,
+};
 
 /// A transaction that its owner commits. Dropping it rolls back. `&*transaction` is the [`Transaction`], for statements.
 pub type OwnedTransaction = Owned<Transaction>;
@@ -100,7 +103,7 @@ impl Transaction {
 
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the migrations of `tonic-idempotency`,
-    /// in the schema with the default name.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
     ///
     /// ```no_run
     /// use sea_orm::DatabaseConnection;
@@ -127,20 +130,34 @@ impl Transaction {
     ///
     /// If the future is dropped, no transaction is left open.
     pub async fn begin(database: &DatabaseConnection) -> Result<OwnedTransaction, StoreError> {
-        Self::begin_for(database, &CallSession::default()).await
+        let driver = SeaOrm::new(database).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
+        Self::begin_on(&SeaOrmStore::new(driver, ResourceTypes::none()), &CallSession::default()).await
     }
 
-    /// As [`begin`](Self::begin), for this user and with these settings, which row-level security sees.
+    /// Begins a transaction without a call on a store: with its schema, its timeout and its pool of transactions, for this user and with these
+    /// settings, which row-level security sees. Among the transactions that the store has at once, it counts as one of a call without a user.
+    ///
+    /// ```no_run
+    /// use tonic_idempotency::{Caller, store::{CallSession, StoreError}};
+    /// use tonic_idempotency_sea_orm::{SeaOrmStore, Transaction};
+    ///
+    /// # async fn work() {}
+    /// async fn on_behalf_of(caller: &Caller, store: &SeaOrmStore) -> Result<(), StoreError> {
+    ///     let transaction = Transaction::begin_on(store, &CallSession::of(caller)).await?;
+    ///     work().await;
+    ///     transaction.commit().await
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`begin`](Self::begin).
-    pub async fn begin_for(
-        database: &DatabaseConnection,
-        session: &CallSession,
-    ) -> Result<OwnedTransaction, StoreError> {
-        let driver = SeaOrm::new(database).map_err(|error| StoreError::new(StoreErrorKind::Refused, error))?;
-        Owned::begin(driver, session, Self::from_extensions).await
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`begin`](Self::begin).
+    pub async fn begin_on(store: &SeaOrmStore, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Owned::begin(store, session, Self::from_extensions).await
     }
 }
 

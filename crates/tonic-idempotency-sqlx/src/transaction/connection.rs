@@ -14,6 +14,12 @@ use crate::driver::Sqlx;
 /// handler answers, as a local variable is: the layer cannot commit as long as it lives, and refuses the call.
 ///
 /// `connection.begin()` sets a savepoint, and its transactions nest.
+///
+/// **If a `begin` fails, or its future is dropped before its end, as by a timeout, answer with an error.** sqlx has rolled back the call's whole
+/// transaction then, and sends further statements outside of it. The call is refused with `INTERNAL`, and what is sent by `&mut *connection` from
+/// then on fails. But a `&mut PgConnection` that was borrowed before, and the transactions of sqlx around the one that did not begin, are out of the
+/// layer's sight: what they send or commit has its effect, without a record. In the same way a `commit` of an inner transaction whose future is
+/// dropped may undo more than that transaction.
 pub struct TransactionConnection {
     guard: Guard<Sqlx>,
 }
@@ -34,6 +40,7 @@ impl Deref for TransactionConnection {
 
 impl DerefMut for TransactionConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
+        self.guard.bar_if_ended();
         &mut self.guard
     }
 }

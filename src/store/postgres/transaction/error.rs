@@ -3,10 +3,7 @@
 use tokio_postgres::error::{DbError, SqlState};
 use tonic::Status;
 
-use crate::{
-    store::{TransactionErrorKind, driver::DriverError, postgres::error::driver_error},
-    telemetry::Chain,
-};
+use crate::store::{TransactionErrorKind, driver::DriverError, postgres::error::driver_error};
 
 /// The error of a failed statement in a [`Transaction`](crate::Transaction).
 ///
@@ -64,9 +61,6 @@ impl From<tokio_postgres::Error> for TransactionError {
 
 impl From<TransactionError> for Status {
     fn from(error: TransactionError) -> Self {
-        tracing::warn!(error = %Chain(&error), "a statement of a transactional handler failed");
-        let mut status = error.kind.status();
-        status.set_source(std::sync::Arc::new(error));
-        status
+        error.kind.status_of(error)
     }
 }

@@ -3,7 +3,7 @@
 use deadpool_postgres::Pool;
 
 use super::Transaction;
-use crate::store::{CallSession, Deadpool, StoreError, driver::Owned};
+use crate::store::{CallSession, PostgresStore, ResourceTypes, StoreError, driver::Owned};
 
 /// A transaction that its owner commits. Dropping it rolls back.
 pub type OwnedTransaction = Owned<Transaction>;
@@ -11,7 +11,7 @@ pub type OwnedTransaction = Owned<Transaction>;
 impl Transaction {
     /// Begins a transaction without a call, for a handler that a cron job, a consumer of a queue or a test calls directly. There is
     /// no key, no record and no user; the caller commits. The database needs the [migrations](crate::migrations),
-    /// in the schema with the default name.
+    /// in the schema with the default name; [`begin_on`](Self::begin_on) takes another one.
     ///
     /// ```no_run
     /// use tonic::{Request, Response, Status};
@@ -37,15 +37,31 @@ impl Transaction {
     ///
     /// If the future is dropped, no transaction is left open.
     pub async fn begin(pool: &Pool) -> Result<OwnedTransaction, StoreError> {
-        Self::begin_for(pool, &CallSession::default()).await
+        Self::begin_on(&PostgresStore::new(pool.clone(), ResourceTypes::none()), &CallSession::default()).await
     }
 
-    /// As [`begin`](Self::begin), for this user and with these settings, which row-level security sees.
+    /// Begins a transaction without a call on a store: with its schema, its timeout and its pool of transactions, for this user and with these
+    /// settings, which row-level security sees. Among the transactions that the store has at once, it counts as one of a call without a user.
+    ///
+    /// ```no_run
+    /// use tonic_idempotency::{Caller, Transaction, store::{CallSession, PostgresStore, StoreError}};
+    ///
+    /// # async fn work() {}
+    /// async fn on_behalf_of(caller: &Caller, store: &PostgresStore) -> Result<(), StoreError> {
+    ///     let transaction = Transaction::begin_on(store, &CallSession::of(caller)).await?;
+    ///     work().await;
+    ///     transaction.commit().await
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
     /// As [`begin`](Self::begin).
-    pub async fn begin_for(pool: &Pool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Owned::begin(Deadpool::from(pool.clone()), session, Self::from_extensions).await
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`begin`](Self::begin).
+    pub async fn begin_on(store: &PostgresStore, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Owned::begin(store, session, Self::from_extensions).await
     }
 }

@@ -1,7 +1,7 @@
 //! Drivers: how [`SqlStore`](super::SqlStore) reaches PostgreSQL.
 //!
 //! The protocol is the store's: its statements, their parameters, the reading of rows, attempts, time limits. A driver is
-//! somebody's client library with its pool, and says how a statement runs on a connection. `PostgresStore` (feature `postgres`)
+//! a client library with its pool, and says how a statement runs on a connection. `PostgresStore` (feature `postgres`)
 //! is the store on tokio-postgres and deadpool. A driver of your own has four parts:
 //!
 //! | part | is |

@@ -1,7 +1,7 @@
 //! Conflicts with other transactions: diesel notices a serialization failure by itself, and not a deadlock.
 
 use diesel_async::SimpleAsyncConnection as _;
-use driver_suite::{Call, DEADLOCK, SERIALIZATION_FAILURE, Service, isolation::lose, pool, reason};
+use driver_suite::{Call, DEADLOCK, SERIALIZATION_FAILURE, Service, isolation::lose, patient, pool, reason};
 use tonic::Status;
 use tonic_idempotency::{
     rejection::Reason,
@@ -49,7 +49,8 @@ async fn do_not_commit_a_transaction_without_a_call() {
     for (statement, kind) in [(DEADLOCK, StoreErrorKind::Refused), (SERIALIZATION_FAILURE, StoreErrorKind::Conflict)] {
         let database = Database::new().await;
         let session = CallSession { user: Some(database.user().await.id), settings: None };
-        let transaction = Transaction::begin_for(pool::<DeadpoolStack>(&database, 1), &session).await;
+        let store = patient::<DeadpoolStack>(pool::<DeadpoolStack>(&database, 1));
+        let transaction = Transaction::begin_on(&store, &session).await;
         let transaction = transaction.expect("a transaction");
         let mut connection = transaction.connection().await.expect("the connection");
         connection.batch_execute(statement).await.expect_err("it loses");

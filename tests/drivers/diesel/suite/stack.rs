@@ -17,7 +17,7 @@ use diesel_async::{
 use driver_suite::{Connections, DEADLOCK, End, INSERT, PoolOptions, Stack, Step};
 use http::Extensions;
 use tokio::sync::Notify;
-use tonic_idempotency::store::{CallSession, StoreError, TransactionErrorKind};
+use tonic_idempotency::store::{CallSession, SqlStore, StoreError, TransactionErrorKind};
 use tonic_idempotency_diesel::{Diesel, OwnedTransaction, Transaction, TransactionConnection, TransactionError};
 use uuid::Uuid;
 
@@ -107,8 +107,8 @@ impl<P: Pool> Stack for DieselStack<P> {
         pool.connections()
     }
 
-    async fn begin(pool: &P, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Transaction::begin_for(pool.clone(), session).await
+    async fn begin(store: &SqlStore<Self::Driver>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_on(store, session).await
     }
 
     fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {

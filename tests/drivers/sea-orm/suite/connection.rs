@@ -76,6 +76,7 @@ async fn of_a_transaction_is_gone_when_that_ends() {
         let handle = Arc::new(Transaction::clone(&transaction));
         let waits = tokio::spawn({
             let handle = Arc::clone(&handle);
+            // The pause is the fault: the statement has no answer when the transaction ends.
             async move { handle.execute_unprepared("SELECT pg_sleep(0.2)").await.map(drop) }
         });
         tokio::task::yield_now().await;

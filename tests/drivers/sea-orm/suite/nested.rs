@@ -16,7 +16,7 @@ use crate::harness::{begin, kind, mark, marked, marks};
 const ENDED: Option<TransactionErrorKind> = Some(TransactionErrorKind::SavepointEnded);
 const REFUSED: Option<TransactionErrorKind> = Some(TransactionErrorKind::Refused);
 
-/// A statement that loses a deadlock after a while.
+/// A statement that loses a deadlock after a while. The pause is the fault: its answer comes only after its future was dropped.
 const LOSE_LATE: &str =
     "DO $$ BEGIN PERFORM pg_sleep(0.05); RAISE EXCEPTION 'lost' USING ERRCODE = 'deadlock_detected'; END $$";
 
@@ -176,6 +176,7 @@ async fn that_are_dropped_while_a_statement_runs_are_rolled_back() {
     mark(&nested, 1).await.expect("a mark");
     {
         let handle = Transaction::clone(&nested);
+        // The pause is the fault: the savepoint is dropped before the answer comes.
         let mut running = pin!(handle.execute_unprepared("SELECT pg_sleep(0.05)"));
         assert!((&mut running).now_or_never().is_none(), "it has the connection");
         drop(nested);
@@ -252,6 +253,7 @@ async fn whose_beginning_is_dropped_are_not_left_behind() {
 async fn forget_the_error_of_a_statement_that_was_given_up_inside_of_them() {
     let (_database, owner, connection) = marked().await;
     let transaction = begin(&connection).await;
+    // The pause is the fault, as in the other.
     for fails_late in ["SELECT pg_sleep(0.05), 1 / (random() * 0)::integer", LOSE_LATE] {
         let nested = transaction.begin().await.expect("a savepoint");
         assert!(nested.execute_unprepared(fails_late).now_or_never().is_none(), "there is no answer yet");

@@ -1,22 +1,29 @@
 //! Round trips to PostgreSQL of whole calls, compared with the same handler without the layer.
 
-use driver_suite::{Call, RoundTrips, Service};
+use driver_suite::{
+    Call, RoundTrips, Service,
+    round_trips::{self, Expected},
+};
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, TransactionError as ClosureError,
     TransactionTrait,
 };
-use tonic::{Code, Status};
-use tonic_idempotency::policy::ProcedureBuilder;
 use tonic_idempotency_sea_orm::TransactionError;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::stack::{SeaOrmStack, insert};
+use crate::stack::{Pool, SeaOrmStack, insert};
 
-type Count = RoundTrips<SeaOrmStack>;
-
-/// The ping of a connection that returns to the pool, which nobody waits for.
-const RETURN: usize = 1;
+const EXPECTED: Expected = Expected {
+    bare: 5,           // ping, BEGIN, the user, insert, COMMIT
+    user: 1,           // set_config
+    keyed: 5,          // BEGIN, claim, insert, record, COMMIT
+    replayed: 3,       // BEGIN, claim, ROLLBACK
+    without_key: 5,    // BEGIN, the user, insert, a look, COMMIT
+    with_savepoint: 6, // BEGIN, claim, savepoint, insert, record, COMMIT
+    final_error: 7,    // BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT
+    returned: 1,       // ping
+};
 
 /// The handler with sea-orm alone.
 async fn bare(database: &DatabaseConnection, user: Uuid) -> Result<Uuid, DbErr> {
@@ -31,51 +38,15 @@ async fn bare(database: &DatabaseConnection, user: Uuid) -> Result<Uuid, DbErr> 
 
 #[tokio::test]
 async fn are_at_most_one_more_than_those_of_the_handler_alone() {
-    let database = Database::new().await;
-    let mut count = Count::new(&database).await;
-    let pool = count.pool.clone();
-    let service =
-        Service::new(&database, pool.clone(), |call: Call<SeaOrmStack>| async move { call.insert().await }).await;
-    let user = service.user.expect("a user");
-    // The statements are prepared once for each connection.
-    bare(&pool.0, user).await.expect("a project");
-    service.with_new_key().create("shop").await.expect("a call");
-    service.with_key(None).create("shop").await.expect("a call");
-    count.take().await;
-
-    bare(&pool.0, user).await.expect("a project");
-    let bare = count.take().await - RETURN;
-    assert_eq!(bare, 5, "ping, BEGIN, the user, insert, COMMIT");
-
-    service.create("shop").await.expect("a call");
-    let keyed = count.take().await - RETURN;
-    assert_eq!(keyed, 5, "BEGIN, claim, insert, record, COMMIT");
-    let without_the_user = bare - 1;
-    assert!(keyed <= without_the_user + 1, "claim and record for ping");
-
-    service.create("shop").await.expect("a replay");
-    assert!(count.take().await - RETURN <= 3, "BEGIN, claim, and ROLLBACK behind the answer");
-
-    service.with_key(None).create("shop").await.expect("a call");
-    assert_eq!(count.take().await - RETURN, 5, "BEGIN, the user, insert, a look, COMMIT");
+    let bare = async |pool: &Pool, user| {
+        bare(&pool.0, user).await.expect("a project");
+    };
+    round_trips::are_at_most_one_more_than_those_of_the_handler_alone::<SeaOrmStack>(EXPECTED, bare).await;
 }
 
 #[tokio::test]
-async fn are_one_more_with_final_errors() {
-    let database = Database::new().await;
-    let mut count = Count::new(&database).await;
-    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
-    let service = Service::with(&database, count.pool.clone(), describe, |call: Call<SeaOrmStack>| async move {
-        let project = call.insert().await?;
-        if call.name == "final" { Err(Status::failed_precondition("never")) } else { Ok(project) }
-    })
-    .await;
-    service.with_new_key().create("shop").await.expect("a call");
-    count.take().await;
-    service.create("shop").await.expect("a call");
-    assert_eq!(count.take().await - RETURN, 6, "BEGIN, claim, savepoint, insert, record, COMMIT");
-    service.with_new_key().create("final").await.expect_err("it fails");
-    assert_eq!(count.take().await - RETURN, 7, "BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT");
+async fn are_more_with_final_errors() {
+    round_trips::are_more_with_final_errors::<SeaOrmStack>(EXPECTED).await;
 }
 
 /// A repository with transactions of its own.
@@ -92,7 +63,7 @@ async fn nested<C: ConnectionTrait + TransactionTrait>(to: &C) -> Result<Uuid, D
 #[tokio::test]
 async fn of_nested_transactions_are_those_of_sea_orm() {
     let database = Database::new().await;
-    let mut count = Count::new(&database).await;
+    let mut count = RoundTrips::<SeaOrmStack>::new(&database).await;
     let pool = count.pool.clone();
     let service = Service::new(&database, pool.clone(), |call: Call<SeaOrmStack>| async move {
         Ok(nested(&call.transaction()).await.map_err(TransactionError::from)?)

@@ -9,7 +9,7 @@ use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, DbErr, Statement, TransactionTrait,
     sqlx::{self, AssertSqlSafe, Executor as _},
 };
-use tonic_idempotency::store::{CallSession, StoreError, TransactionErrorKind};
+use tonic_idempotency::store::{CallSession, SqlStore, StoreError, TransactionErrorKind};
 use tonic_idempotency_sea_orm::{OwnedTransaction, SeaOrm, Transaction, TransactionError};
 use uuid::Uuid;
 
@@ -58,8 +58,8 @@ impl Stack for SeaOrmStack {
         Connections { open: usize::try_from(pool.size()).expect("a few"), idle: pool.num_idle() }
     }
 
-    async fn begin(Pool(pool): &Pool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Transaction::begin_for(pool, session).await
+    async fn begin(store: &SqlStore<Self::Driver>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_on(store, session).await
     }
 
     fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {

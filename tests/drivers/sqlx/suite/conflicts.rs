@@ -1,6 +1,6 @@
 //! Conflicts with other transactions, of which sqlx does not tell by itself.
 
-use driver_suite::{Call, DEADLOCK, Service, Stack as _, isolation::lose, pool, reason};
+use driver_suite::{Call, DEADLOCK, Service, Stack as _, isolation::lose, patient, pool, reason};
 use sqlx::Executor as _;
 use tonic::{Code, Status};
 use tonic_idempotency::{
@@ -34,7 +34,8 @@ async fn that_the_handler_swallows_are_refusals() {
 
     let database = Database::new().await;
     let session = CallSession { user: Some(database.user().await.id), settings: None };
-    let transaction = SqlxStack::begin(&pool::<SqlxStack>(&database, 1), &session).await.expect("a transaction");
+    let store = patient::<SqlxStack>(pool::<SqlxStack>(&database, 1));
+    let transaction = SqlxStack::begin(&store, &session).await.expect("a transaction");
     transaction.connection().await.expect("the connection").execute(DEADLOCK).await.expect_err("it loses");
     assert_eq!(transaction.commit().await.expect_err("a failure").kind(), StoreErrorKind::Refused);
 }

@@ -1,21 +1,26 @@
 //! Round trips to PostgreSQL of whole calls, compared with the same handler without the layer.
 
-use driver_suite::{Call, RoundTrips, Service};
+use driver_suite::round_trips::{self, Expected};
 use sqlx::PgPool;
-use tonic::{Code, Status};
-use tonic_idempotency::policy::ProcedureBuilder;
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_sqlx::TransactionError;
 use uuid::Uuid;
 
 use crate::stack::{SqlxStack, insert};
 
-type Count = RoundTrips<SqlxStack>;
-
-/// The ping of a connection that returns to the pool, which nobody waits for.
-const RETURN: usize = 1;
+/// The insert takes two: it is not prepared.
+const EXPECTED: Expected = Expected {
+    bare: 6,           // ping, BEGIN, the user, insert, COMMIT
+    user: 1,           // set_config
+    keyed: 6,          // BEGIN, claim, insert, record, COMMIT
+    replayed: 3,       // BEGIN, claim, ROLLBACK
+    without_key: 6,    // BEGIN, the user, insert, a look, COMMIT
+    with_savepoint: 7, // BEGIN, claim, savepoint, insert, record, COMMIT
+    final_error: 8,    // BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT
+    returned: 1,       // ping
+};
 
 /// The handler with sqlx alone.
-async fn bare(pool: &PgPool, user: Uuid) -> Result<Uuid, tonic_idempotency_sqlx::TransactionError> {
+async fn bare(pool: &PgPool, user: Uuid) -> Result<Uuid, TransactionError> {
     let mut transaction = pool.begin().await?;
     let set = "SELECT set_config('app.current_user_id', $1, true)";
     sqlx::query(set).bind(user.to_string()).execute(&mut *transaction).await?;
@@ -26,48 +31,13 @@ async fn bare(pool: &PgPool, user: Uuid) -> Result<Uuid, tonic_idempotency_sqlx:
 
 #[tokio::test]
 async fn are_at_most_one_more_than_those_of_the_handler_alone() {
-    let database = Database::new().await;
-    let mut count = Count::new(&database).await;
-    let service =
-        Service::new(&database, count.pool.clone(), |call: Call<SqlxStack>| async move { call.insert().await }).await;
-    let user = service.user.expect("a user");
-    // The statements are prepared once for each connection.
-    bare(&count.pool, user).await.expect("a project");
-    service.with_new_key().create("shop").await.expect("a call");
-    service.with_key(None).create("shop").await.expect("a call");
-    count.take().await;
-
-    bare(&count.pool, user).await.expect("a project");
-    let bare = count.take().await - RETURN;
-    assert_eq!(bare, 6, "ping, BEGIN, the user, insert (2: not prepared), COMMIT");
-
-    service.create("shop").await.expect("a call");
-    let keyed = count.take().await - RETURN;
-    assert_eq!(keyed, 6, "BEGIN, claim, insert (2), record, COMMIT");
-    let without_the_user = bare - 1;
-    assert!(keyed <= without_the_user + 1, "claim and record for ping");
-
-    service.create("shop").await.expect("a replay");
-    assert!(count.take().await - RETURN <= 3, "BEGIN, claim, and ROLLBACK behind the answer");
-
-    service.with_key(None).create("shop").await.expect("a call");
-    assert_eq!(count.take().await - RETURN, 6, "BEGIN, the user, insert (2), a look, COMMIT");
+    let bare = async |pool: &PgPool, user| {
+        bare(pool, user).await.expect("a project");
+    };
+    round_trips::are_at_most_one_more_than_those_of_the_handler_alone::<SqlxStack>(EXPECTED, bare).await;
 }
 
 #[tokio::test]
-async fn are_one_more_with_final_errors() {
-    let database = Database::new().await;
-    let mut count = Count::new(&database).await;
-    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
-    let service = Service::with(&database, count.pool.clone(), describe, |call: Call<SqlxStack>| async move {
-        let project = call.insert().await?;
-        if call.name == "final" { Err(Status::failed_precondition("never")) } else { Ok(project) }
-    })
-    .await;
-    service.with_new_key().create("shop").await.expect("a call");
-    count.take().await;
-    service.create("shop").await.expect("a call");
-    assert_eq!(count.take().await - RETURN, 7, "BEGIN, claim, savepoint, insert (2), record, COMMIT");
-    service.with_new_key().create("final").await.expect_err("it fails");
-    assert_eq!(count.take().await - RETURN, 8, "BEGIN, claim, savepoint, insert (2), ROLLBACK TO, record, COMMIT");
+async fn are_more_with_final_errors() {
+    round_trips::are_more_with_final_errors::<SqlxStack>(EXPECTED).await;
 }

@@ -1,7 +1,13 @@
 //! sqlx's own ways to a transaction, inside of the call's.
 
-use driver_suite::{Call, Service, all_have_ended, assert_clean, names, pool};
+use std::{
+    pin::{Pin, pin},
+    task::{Context, Waker},
+};
+
+use driver_suite::{Call, Service, all_have_ended, assert_clean, names, pool, reason, rows};
 use sqlx::{Connection as _, PgConnection, Postgres};
+use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_sqlx::TransactionError;
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
@@ -43,4 +49,42 @@ async fn are_acquired_from_the_connection_or_have_a_closure() {
     assert_eq!(names(&owner).await, ["in a closure", "in a closure", "twice", "twice", "twice", "twice"]);
     all_have_ended(&owner).await;
     assert_clean::<SqlxStack>(&pool).await;
+}
+
+/// Transactions inside of each other, in the innermost of which a `begin` is given up. Each is committed all the same.
+fn go_on(
+    connection: &mut PgConnection,
+    depth: usize,
+) -> Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + '_>> {
+    Box::pin(async move {
+        if depth == 0 {
+            let polled = pin!(connection.begin()).poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it has an answer to wait for");
+            return Ok(());
+        }
+        let mut transaction = connection.begin().await?;
+        go_on(&mut transaction, depth - 1).await?;
+        transaction.commit().await
+    })
+}
+
+/// sqlx has rolled back those around it, or commits them.
+#[tokio::test]
+async fn a_call_that_goes_on_in_them_after_a_begin_was_given_up_is_refused() {
+    let database = Database::new().await;
+    let (owner, pool) = (database.owner().await, pool::<SqlxStack>(&database, 1));
+    let service = Service::new(&database, pool.clone(), |call: Call<SqlxStack>| async move {
+        let depth = call.name.parse().expect("a number");
+        go_on(&mut *call.connection().await?, depth).await.map_err(TransactionError::from)?;
+        Ok(Uuid::nil())
+    })
+    .await;
+    for depth in 0..5_usize {
+        for service in [service.with_new_key(), service.with_key(None)] {
+            assert_eq!(reason(service.create(&depth.to_string()).await), Reason::NotCommitted, "{depth}");
+            all_have_ended(&owner).await;
+            assert_clean::<SqlxStack>(&pool).await;
+        }
+    }
+    assert_eq!(rows(&owner).await, [0, 0, 0]);
 }

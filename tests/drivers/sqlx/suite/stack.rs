@@ -8,7 +8,7 @@ use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tonic_idempotency::store::{CallSession, StoreError, TransactionErrorKind};
+use tonic_idempotency::store::{CallSession, SqlStore, StoreError, TransactionErrorKind};
 use tonic_idempotency_sqlx::{OwnedTransaction, Sqlx, Transaction, TransactionConnection, TransactionError};
 use uuid::Uuid;
 
@@ -42,8 +42,8 @@ impl Stack for SqlxStack {
         Connections { open: usize::try_from(pool.size()).expect("a few"), idle: pool.num_idle() }
     }
 
-    async fn begin(pool: &PgPool, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
-        Transaction::begin_for(pool, session).await
+    async fn begin(store: &SqlStore<Self::Driver>, session: &CallSession) -> Result<OwnedTransaction, StoreError> {
+        Transaction::begin_on(store, session).await
     }
 
     fn transaction(extensions: &Extensions) -> Result<Transaction, TransactionError> {

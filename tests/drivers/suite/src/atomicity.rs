@@ -137,7 +137,8 @@ pub async fn a_handler_that_ends_the_transaction_does_not_succeed_without_a_key<
     }
 }
 
-/// Asserts that the call of a handler that runs this statement is refused, and leaves so many rows.
+/// Asserts that the call of a handler that runs this statement is refused. `left` is the number of
+/// projects that it leaves.
 async fn assert_refused<S: Stack>(end: &'static str, left: i64, has_key: bool) {
     let database = Database::new().await;
     let owner = database.owner().await;

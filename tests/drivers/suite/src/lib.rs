@@ -21,10 +21,13 @@
 //! | [`savepoints`] | nested transactions |
 //! | [`session`] | users and settings |
 //! | [`without_key`] | calls without a key or without a user |
+//!
+//! [`round_trips`] has tests whose numbers are the driver's.
 
 mod conformance;
 mod database;
 mod pool;
+pub mod round_trips;
 mod run;
 mod service;
 mod stack;
@@ -51,10 +54,10 @@ pub use self::{
         DEADLOCK, INSERT, SERIALIZATION_FAILURE, all_have_ended, names, open_transactions, rows, until_statement,
     },
     pool::{
-        PoolConnection, RoundTrips, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim,
-        execute_on_one, fill, in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with,
-        store, take, text,
+        PoolConnection, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim, execute_on_one, fill,
+        in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with, store, take, text,
     },
+    round_trips::RoundTrips,
     service::{CREATE_PROJECT, Call, Seen, Service, reason, status},
     stack::{Connections, End, PoolOptions, Stack, Step},
 };

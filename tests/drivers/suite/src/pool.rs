@@ -1,6 +1,6 @@
 //! Pools of connections, the stores on them, and what is left on their connections.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use protobuf_canonical::RequestHash;
 use scratch_postgres::{PgBouncer, skip};
@@ -114,7 +114,7 @@ pub async fn all_are_back<S: Stack>(pool: &S::Pool) {
     until("the connections are back", async || in_use::<S>(pool) == 0).await;
 }
 
-/// Takes so many connections out of a pool.
+/// Takes this number of connections out of a pool.
 pub async fn take<S: Stack>(pool: &S::Pool, count: usize) -> Vec<PoolConnection<S>> {
     let driver: S::Driver = pool.clone().into();
     let mut connections = Vec::new();
@@ -124,7 +124,7 @@ pub async fn take<S: Stack>(pool: &S::Pool, count: usize) -> Vec<PoolConnection<
     connections
 }
 
-/// Opens so many connections, all of which are idle then.
+/// Opens this number of connections, which are idle then.
 pub async fn fill<S: Stack>(pool: &S::Pool, count: usize) {
     drop(take::<S>(pool, count).await);
     all_are_back::<S>(pool).await;
@@ -165,36 +165,5 @@ pub async fn text<S: Stack>(connection: &mut PoolConnection<S>, sql: &str) -> St
     match rows[0].value("text").expect("the column") {
         Value::Text(Some(text)) => text.to_owned(),
         other => panic!("not a text but {other:?}"),
-    }
-}
-
-/// The round trips of a pool of one connection, which is open already.
-pub struct RoundTrips<S: Stack> {
-    /// The pool.
-    pub pool: S::Pool,
-    proxy: Proxy,
-    before: usize,
-}
-
-impl<S: Stack> RoundTrips<S> {
-    /// Makes the pool.
-    pub async fn new(database: &Database) -> Self {
-        let (proxy, pool) = pool_through_proxy::<S>(database, 1).await;
-        fill::<S>(&pool, 1).await;
-        let before = proxy.round_trips();
-        Self { pool, proxy, before }
-    }
-
-    /// Returns the round trips since the last look, once the connection is back in the pool.
-    pub async fn take(&mut self) -> usize {
-        all_are_back::<S>(&self.pool).await;
-        let now = self.proxy.round_trips();
-        now - std::mem::replace(&mut self.before, now)
-    }
-}
-
-impl<S: Stack> fmt::Debug for RoundTrips<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoundTrips").field("before", &self.before).finish_non_exhaustive()
     }
 }

@@ -147,6 +147,8 @@ macro_rules! driver_tests {
                 are_committed_by_their_owner
                 are_rolled_back_if_dropped_or_told_to
                 without_a_user_see_no_users_rows
+                are_begun_in_the_schema_of_the_store
+                are_begun_in_the_transaction_pool_of_the_store
                 do_not_commit_if_a_statement_has_failed_or_lost
             }
             reserved {
@@ -163,6 +165,8 @@ macro_rules! driver_tests {
                 are_rolled_back_if_dropped
                 one_that_is_never_dropped_is_committed_with_the_call
                 one_that_cannot_be_set_does_not_hide_that_the_transaction_has_failed
+                after_one_that_cannot_begin_no_statement_leaves_an_effect
+                one_that_is_given_up_while_it_begins_leaves_an_effect_with_its_record_or_neither
                 random_trees_leave_what_the_model_says
             }
             session {

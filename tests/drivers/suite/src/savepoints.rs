@@ -1,8 +1,11 @@
 //! Transactions inside of the call's, which are savepoints.
 
+use futures_util::FutureExt as _;
+use tokio_postgres::Client;
 use tonic::Status;
 use tonic_idempotency::rejection::Reason;
 use tonic_idempotency_tests::Database;
+use uuid::Uuid;
 
 use crate::{
     Call, End, Service, Stack, Step, all_have_ended, assert_clean, names, pool, reason, rows, status,
@@ -116,6 +119,73 @@ pub async fn one_that_cannot_be_set_does_not_hide_that_the_transaction_has_faile
         assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
         all_have_ended(&owner).await;
         assert_eq!(rows(&owner).await, [0, 0, 0]);
+    }
+}
+
+/// A table without row-level security, which a statement outside of the call's transaction can write, too.
+async fn make_notes(owner: &Client) {
+    let make = "CREATE TABLE tenant.notes (name text); GRANT INSERT ON tenant.notes TO PUBLIC";
+    owner.batch_execute(make).await.expect("a table");
+}
+
+const INSERT_NOTE: &str = "INSERT INTO tenant.notes VALUES ('a note')";
+
+/// The numbers of notes and of records.
+async fn notes(owner: &Client) -> [i64; 2] {
+    let count = "SELECT (SELECT count(*) FROM tenant.notes), (SELECT count(*) FROM tenant.idempotency_keys)";
+    let row = owner.query_one(count, &[]).await.expect("the counts");
+    [row.get(0), row.get(1)]
+}
+
+/// What the handler writes afterwards is not committed on its own.
+pub async fn after_one_that_cannot_begin_no_statement_leaves_an_effect<S: Stack>() {
+    let database = Database::new().await;
+    let (owner, pool) = (database.owner().await, pool::<S>(&database, 1));
+    make_notes(&owner).await;
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        call.execute("SELECT 1 / 0").await.expect_err("a division by zero");
+        for _ in 0..2 {
+            call.nested(&[], End::Commit).await.expect_err("the transaction has failed");
+            for _ in 0..4 {
+                call.execute(INSERT_NOTE).await.expect_err("the transaction has failed");
+            }
+        }
+        Ok(Uuid::nil())
+    })
+    .await;
+    for key in [service.key, None] {
+        assert_eq!(reason(service.with_key(key).create("shop").await), Reason::NotCommitted);
+        all_have_ended(&owner).await;
+        assert_eq!(notes(&owner).await, [0, 0]);
+        assert_clean::<S>(&pool).await;
+    }
+}
+
+/// The handler goes on, as after a timeout.
+pub async fn one_that_is_given_up_while_it_begins_leaves_an_effect_with_its_record_or_neither<S: Stack>() {
+    let database = Database::new().await;
+    let (owner, pool) = (database.owner().await, pool::<S>(&database, 1));
+    make_notes(&owner).await;
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move {
+        let given_up = call.nested(&[], End::Commit).now_or_never();
+        assert!(given_up.is_none(), "it has an answer to wait for");
+        let mut written = false;
+        for _ in 0..4 {
+            written = written || call.execute(INSERT_NOTE).await.is_ok();
+        }
+        if call.name == "swallow" || written { Ok(Uuid::nil()) } else { Err(Status::not_found("no note")) }
+    })
+    .await;
+    for name in ["swallow", "tell"] {
+        for key in [Some(Uuid::new_v4()), None] {
+            let created = service.with_key(key).create(name).await;
+            all_have_ended(&owner).await;
+            let kept = i64::from(created.is_ok());
+            assert_eq!(notes(&owner).await, [kept, kept * i64::from(key.is_some())], "{created:?}");
+            assert_clean::<S>(&pool).await;
+            let empty = "DELETE FROM tenant.notes; DELETE FROM tenant.idempotency_keys";
+            owner.batch_execute(empty).await.expect("empty tables");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use http::Extensions;
 use tonic::Status;
 use tonic_idempotency::store::{
-    CallSession, StoreError, TransactionErrorKind,
+    CallSession, SqlStore, StoreError, TransactionErrorKind,
     driver::{Driver, Owned},
 };
 use uuid::Uuid;
@@ -48,13 +48,13 @@ pub trait Stack: Send + Sync + Sized + 'static {
     /// Counts the connections of a pool.
     fn connections(pool: &Self::Pool) -> Connections;
 
-    /// Begins a transaction without a call: `Transaction::begin_for`.
+    /// Begins a transaction without a call: `Transaction::begin_on`.
     ///
     /// # Errors
     ///
     /// Those of the driver.
     fn begin(
-        pool: &Self::Pool,
+        store: &SqlStore<Self::Driver>,
         session: &CallSession,
     ) -> impl Future<Output = Result<Owned<Self::Transaction>, StoreError>> + Send;
 

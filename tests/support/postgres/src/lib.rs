@@ -41,6 +41,9 @@
 //! # }
 //! ```
 //!
+//! The files of an installed server without durability are in `/dev/shm`, if that has 1 GiB of room and `TMPDIR` is not set; else in the
+//! temporary directory.
+//!
 //! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
 //!
 //! # Environment

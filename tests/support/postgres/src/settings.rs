@@ -26,7 +26,13 @@ impl Durability {
             // The machine does not crash during a test; if it does, losing the data does not matter.
             Self::Commits => &[("fsync", "off")],
             Self::Disk => &[("max_wal_size", "4GB"), ("shared_buffers", "512MB")],
-            Self::Nothing => &[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")],
+            // The log is small, because it may be in memory.
+            Self::Nothing => &[
+                ("fsync", "off"),
+                ("full_page_writes", "off"),
+                ("max_wal_size", "128MB"),
+                ("synchronous_commit", "off"),
+            ],
         }
     }
 }

@@ -1,0 +1,28 @@
+//! [`Holds`].
+
+use metrics::{Gauge, gauge};
+
+/// A call that holds its key, counted until this is dropped.
+pub(crate) struct Holds {
+    in_transaction: bool,
+}
+
+impl Holds {
+    pub(crate) fn new(in_transaction: bool) -> Self {
+        Self::gauge(in_transaction).increment(1.0);
+        Self { in_transaction }
+    }
+
+    fn gauge(in_transaction: bool) -> Gauge {
+        match in_transaction {
+            true => gauge!("idempotency_reserved", "mode" => "transactional"),
+            false => gauge!("idempotency_reserved", "mode" => "reserved"),
+        }
+    }
+}
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        Self::gauge(self.in_transaction).decrement(1.0);
+    }
+}

@@ -1,0 +1,108 @@
+//! Round trips to PostgreSQL of whole calls, compared with the same handler without the layer.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+use tonic_idempotency::policy::ProcedureBuilder;
+use tonic_idempotency_tests::{Database, Proxy};
+use uuid::Uuid;
+
+use crate::{Call, Service, Stack, all_are_back, fill, pool_through_proxy};
+
+/// The round trips of a pool of one connection, which is open already.
+pub struct RoundTrips<S: Stack> {
+    /// The pool.
+    pub pool: S::Pool,
+    proxy: Proxy,
+    before: usize,
+}
+
+impl<S: Stack> RoundTrips<S> {
+    /// Makes the pool.
+    pub async fn new(database: &Database) -> Self {
+        let (proxy, pool) = pool_through_proxy::<S>(database, 1).await;
+        fill::<S>(&pool, 1).await;
+        let before = proxy.round_trips();
+        Self { pool, proxy, before }
+    }
+
+    /// Returns the round trips since the last look, once the connection is back in the pool.
+    pub async fn take(&mut self) -> usize {
+        all_are_back::<S>(&self.pool).await;
+        let now = self.proxy.round_trips();
+        now - std::mem::replace(&mut self.before, now)
+    }
+}
+
+impl<S: Stack> fmt::Debug for RoundTrips<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoundTrips").field("before", &self.before).finish_non_exhaustive()
+    }
+}
+
+/// How many round trips a driver takes, when the statements of the store are prepared.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The handler alone: its transaction, the setting of the user, and an insert.
+    pub bare: usize,
+    /// Of these, the setting of the user.
+    pub user: usize,
+    /// A call with a key.
+    pub keyed: usize,
+    /// The most that its replay takes, with the rollback behind the answer.
+    pub replayed: usize,
+    /// A call without a key.
+    pub without_key: usize,
+    /// A call with a key of a procedure whose errors may be final.
+    pub with_savepoint: usize,
+    /// The same, if it ends in a final error.
+    pub final_error: usize,
+    /// What the return of a connection to its pool takes in the background, each time.
+    pub returned: usize,
+}
+
+/// `bare` is the handler with the client library alone, for a user: it inserts a project.
+pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>(
+    expected: Expected,
+    bare: impl AsyncFn(&S::Pool, Uuid),
+) {
+    let database = Database::new().await;
+    let mut count = RoundTrips::<S>::new(&database).await;
+    let pool = count.pool.clone();
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let user = service.user.expect("a user");
+    // The statements are prepared once for each connection.
+    bare(&pool, user).await;
+    service.with_new_key().create("shop").await.expect("a call");
+    service.with_key(None).create("shop").await.expect("a call");
+    count.take().await;
+
+    bare(&pool, user).await;
+    assert_eq!(count.take().await, expected.bare + expected.returned, "the handler alone");
+    service.create("shop").await.expect("a call");
+    assert_eq!(count.take().await, expected.keyed + expected.returned, "a call with a key");
+    assert!(expected.keyed <= expected.bare - expected.user + 1, "{expected:?}");
+    service.create("shop").await.expect("a replay");
+    let replayed = count.take().await;
+    assert!(replayed <= expected.replayed + expected.returned, "a replay took {replayed}");
+    service.with_key(None).create("shop").await.expect("a call");
+    assert_eq!(count.take().await, expected.without_key + expected.returned, "a call without a key");
+}
+
+/// A savepoint, and the rollback to it.
+pub async fn are_more_with_final_errors<S: Stack>(expected: Expected) {
+    let database = Database::new().await;
+    let mut count = RoundTrips::<S>::new(&database).await;
+    let describe = |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]);
+    let service = Service::with(&database, count.pool.clone(), describe, |call: Call<S>| async move {
+        let project = call.insert().await?;
+        if call.name == "final" { Err(Status::failed_precondition("never")) } else { Ok(project) }
+    })
+    .await;
+    service.with_new_key().create("shop").await.expect("a call");
+    count.take().await;
+    service.create("shop").await.expect("a call");
+    assert_eq!(count.take().await, expected.with_savepoint + expected.returned, "a call that succeeds");
+    service.with_new_key().create("final").await.expect_err("it fails");
+    assert_eq!(count.take().await, expected.final_error + expected.returned, "a call that fails");
+}

@@ -1,0 +1,230 @@
+//! What operators see.
+
+use std::time::Duration;
+
+use tokio_postgres::{error::SqlState, types::Type};
+use tonic_idempotency::{
+    Caller, IdempotencyKey, OwnerId, Scope, UserId,
+    policy::KeyFormat,
+    store::{AbandonOutcome, Claim, CommitOutcome, Completion, Store, StoredResponse},
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::record::{PROCEDURE, acquire, again, claim, complete, completion};
+
+use super::operated::{Operated, any, open, texts};
+
+/// Every form in which a caller may write a key.
+#[tokio::test]
+async fn a_key_is_the_same_in_the_database_as_in_rust() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let id = "8e03978e-40d5-43dd-bc93-6894a57f9324";
+    for key in [
+        id,
+        &id.to_uppercase(),
+        &id.replace('-', ""),
+        &format!("urn:uuid:{id}"),
+        &format!("{{{id}}}"),
+        &format!("URN:UUID:{id}"),
+        &format!("{{{}}}", id.replace('-', "")),
+        &id.replacen('-', "", 1),
+        &format!("{id}0"),
+        "order-17",
+        "a",
+        "{\"a\":\"b\\c\"}",
+        &"x".repeat(255),
+    ] {
+        let expected = *IdempotencyKey::new(key, KeyFormat::Any).expect("a key").id().as_uuid();
+        let row = owner.query_typed_one("SELECT tenant.idempotency_key_id($1)", &[(&key, Type::TEXT)]).await;
+        assert_eq!(row.expect("an id").get::<_, Uuid>(0), expected, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn see_each_state_as_the_layer_does() {
+    let operated = Operated::new().await;
+    let store = &operated.store;
+    let [reserved, abandoned, unknown, completed, not_stored, failed, expired] = [(); 7].map(|()| any());
+    assert_eq!(operated.state(&reserved).await, "absent");
+    acquire(store, &reserved).await;
+    let row = operated.inspect(&reserved).await;
+    assert_eq!(row.get::<_, &str>("state"), "reserved");
+    assert_eq!(row.get::<_, &str>("procedure"), PROCEDURE);
+    assert_eq!(row.get::<_, Uuid>("token"), reserved.reservation.token);
+    assert_eq!(row.get::<_, i32>("attempts"), 1);
+    assert_eq!(row.get::<_, Uuid>("owner"), *reserved.reservation.owner.as_uuid());
+    assert!(row.get::<_, bool>("lease_is_left"));
+
+    let abandoned = Claim { lease: Duration::ZERO, ..abandoned };
+    acquire(store, &abandoned).await;
+    acquire(store, &unknown).await;
+    let outcome = store.abandon(&unknown.reservation).await.expect("the store answers");
+    assert_eq!(outcome, AbandonOutcome::Abandoned);
+    complete(store, &completed, &completion("done")).await;
+    complete(store, &not_stored, &Completion { response: StoredResponse::NotStored, ..completion("") }).await;
+    complete(store, &failed, &Completion { response: StoredResponse::Error("e".into()), ..completion("") }).await;
+    complete(store, &expired, &Completion { retention: Duration::ZERO, ..completion("done") }).await;
+    for (claim, state) in [
+        (&abandoned, "abandoned"),
+        (&unknown, "unknown"),
+        (&completed, "completed"),
+        (&not_stored, "not_stored"),
+        (&failed, "failed"),
+        (&expired, "absent"),
+    ] {
+        assert_eq!(operated.state(claim).await, state);
+    }
+    let absent = operated.inspect(&expired).await;
+    assert_eq!(absent.get::<_, Option<&str>>("procedure"), None);
+    operated.drop_owner().await;
+}
+
+/// Of all users, and only what is stuck: neither what has an outcome nor what is running.
+#[tokio::test]
+async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
+    let operated = Operated::new().await;
+    let store = &operated.store;
+    let [abandoned, unknown, reserved, completed, expired, old] = [(); 6].map(|()| any());
+    let [abandoned, expired, old] = [abandoned, expired, old].map(|claim| Claim { lease: Duration::ZERO, ..claim });
+    for claim in [&abandoned, &unknown, &reserved, &Claim { retention: Duration::ZERO, ..expired }, &old] {
+        acquire(store, claim).await;
+    }
+    store.abandon(&unknown.reservation).await.expect("the store answers");
+    complete(store, &completed, &completion("done")).await;
+    // A UUIDv7 of long ago.
+    let age =
+        "UPDATE tenant.idempotency_keys SET id = '00000000-0000-7000-8000-000000000001' WHERE idempotency_key = $1";
+    operated.superuser.query_typed(age, &[(old.reservation.key.as_uuid(), Type::UUID)]).await.expect("time");
+
+    let found = async |arguments: &str| {
+        let stuck = format!("SELECT * FROM tenant.idempotency_stuck({arguments})");
+        let rows = operated.operator.query(&stuck, &[]).await.expect("an answer");
+        rows.iter().map(|row| (row.get("state"), row.get("token"))).collect::<Vec<(String, Uuid)>>()
+    };
+    let line = |state: &str, claim: &Claim| (state.to_owned(), claim.reservation.token);
+    let recent = [line("abandoned", &abandoned), line("unknown", &unknown)];
+    assert_eq!(found("").await, recent);
+    assert_eq!(found("NULL").await, [&[line("abandoned", &old)], &recent[..]].concat());
+    assert_eq!(found("p_limit => 1").await, recent[..1]);
+
+    // What it returns is what the other two functions take.
+    let release = "SELECT r.outcome FROM tenant.idempotency_stuck() s,
+                   tenant.idempotency_operator_release(s.key_id::text, s.owner::text, s.token) r";
+    let released = operated.operator.query(release, &[]).await.expect("an answer");
+    assert!(released.iter().all(|row| row.get::<_, &str>(0) == "released") && released.len() == 2);
+    assert_eq!(found("").await, []);
+    operated.drop_owner().await;
+}
+
+/// The transaction is shown with its connection, and its record once it is committed.
+#[tokio::test]
+async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it() {
+    let operated = Operated::new().await;
+    let running = any();
+    let transaction = open(&operated.store, &running).await;
+    let row = operated.inspect(&running).await;
+    assert_eq!(row.get::<_, &str>("state"), "running");
+    let pid: i32 = row.get("holder_pid");
+    let activity = "SELECT usename::text FROM pg_stat_activity WHERE pid = $1 AND state = 'idle in transaction'";
+    let user = operated.superuser.query_typed_one(activity, &[(&pid, Type::INT4)]).await.expect("the connection");
+    assert_eq!(user.get::<_, &str>(0), tonic_idempotency_tests::API_LOGIN);
+    assert!(row.get::<_, Option<&str>>("holder_application").is_some());
+    let since = "SELECT holder_since IS NOT NULL FROM tenant.idempotency_inspect($1, $2)";
+    let [key, user] = texts(&running);
+    let sees_since = async || {
+        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+            &[(&key, Type::TEXT), (&user, Type::TEXT)];
+        operated.operator.query_typed_one(since, parameters).await.expect("an answer").get::<_, bool>(0)
+    };
+    assert!(!sees_since().await, "the table's owner has no right to see it");
+    let grant = format!("GRANT pg_read_all_stats TO {}", operated.owner);
+    operated.superuser.batch_execute(&grant).await.expect("the grant");
+    assert!(sees_since().await);
+
+    for token in [Some(running.reservation.token), Some(Uuid::new_v4()), None] {
+        assert_eq!(operated.release(&running, token).await, ("running".to_owned(), Some(pid)));
+    }
+    let committed = transaction.commit(Some(completion("done"))).await.expect("the store answers");
+    assert_eq!(committed, CommitOutcome::Committed, "nothing has disturbed it");
+    assert_eq!(operated.state(&running).await, "completed");
+
+    // One that takes a reservation over, which stays as it is.
+    let left = Claim { lease: Duration::ZERO, ..any() };
+    acquire(&operated.store, &left).await;
+    let transaction = open(&operated.store, &again(&left)).await;
+    assert_eq!(operated.state(&left).await, "running");
+    assert_eq!(operated.release(&left, Some(left.reservation.token)).await.0, "running");
+    transaction.roll_back().await;
+    until("it has ended", async || operated.state(&left).await == "abandoned").await;
+    assert_eq!(operated.release(&left, Some(left.reservation.token)).await, ("released".to_owned(), None));
+    operated.drop_owner().await;
+}
+
+/// A replay holds the lock of its key for a moment, too.
+#[tokio::test]
+async fn see_an_outcome_while_a_replay_looks_at_it() {
+    let mut operated = Operated::new().await;
+    let ended = any();
+    complete(&operated.store, &ended, &completion("done")).await;
+    let mut looking = operated.database.owner().await;
+    let looking = looking.transaction().await.expect("a transaction");
+    let [key, user] = texts(&ended);
+    let lock = format!("SELECT pg_advisory_xact_lock(tenant.idempotency_lock_id('{user}', '{key}'))");
+    looking.batch_execute(&lock).await.expect("the lock");
+    let row = operated.inspect(&ended).await;
+    assert_eq!((row.get("state"), row.get("holder_pid")), ("completed", None::<i32>));
+    assert_eq!(operated.release(&ended, Some(ended.reservation.token)).await, ("completed".to_owned(), None));
+    drop(looking);
+    // An operator's own lock is nobody else's.
+    let held = any();
+    acquire(&operated.store, &held).await;
+    let [key, user] = texts(&held);
+    let token = held.reservation.token;
+    let transaction = operated.operator.transaction().await.expect("a transaction");
+    let release = format!("SELECT tenant.idempotency_operator_release('{key}', '{user}', '{token}')");
+    transaction.batch_execute(&release).await.expect("a release");
+    let inspect = format!("SELECT state FROM tenant.idempotency_inspect('{key}', '{user}')");
+    let state: String = transaction.query_one(&inspect, &[]).await.expect("an answer").get(0);
+    assert_eq!(state, "absent");
+    drop(transaction);
+    operated.drop_owner().await;
+}
+
+#[tokio::test]
+async fn find_a_key_by_the_texts_of_the_key_the_user_and_the_scope() {
+    let operated = Operated::new().await;
+    let caller = |user: &str, scope: Option<&str>| {
+        let caller = Caller::new(UserId::from_text(user).expect("a user"));
+        let scope = scope.map(|scope| Scope::from_text(scope).expect("a scope"));
+        scope.map_or(caller.clone(), |scope| caller.in_scope(scope)).owner()
+    };
+    let key = *IdempotencyKey::new("order-17", KeyFormat::Any).expect("a key").id().as_uuid();
+    let owners: [OwnerId; 2] = [caller("auth0|x", Some("acme")), caller("auth0|x", None)];
+    let [scoped, unscoped] = owners.map(|owner| Claim { resource_type: None, ..claim(*owner.as_uuid(), key) });
+    acquire(&operated.store, &scoped).await;
+    acquire(&operated.store, &unscoped).await;
+    for (arguments, claim) in [("'order-17', 'auth0|x', 'acme'", &scoped), ("'order-17', 'auth0|x'", &unscoped)] {
+        let inspect = format!("SELECT token FROM tenant.idempotency_inspect({arguments})");
+        let token: Uuid = operated.operator.query_one(&inspect, &[]).await.expect("an answer").get(0);
+        assert_eq!(token, claim.reservation.token, "{arguments}");
+    }
+    for (arguments, outcome) in [
+        ("'order-17', 'auth0|x', '{token}', 'globex'", "absent"),
+        ("'order-18', 'auth0|x', '{token}', 'acme'", "absent"),
+        ("'order-17', 'auth0|x', '{token}'", "other_token"),
+        ("'order-17', 'auth0|x', '{token}', 'acme'", "released"),
+    ] {
+        let arguments = arguments.replace("{token}", &scoped.reservation.token.to_string());
+        let release = format!("SELECT outcome FROM tenant.idempotency_operator_release({arguments})");
+        let found: String = operated.operator.query_one(&release, &[]).await.expect("an answer").get(0);
+        assert_eq!(found, outcome, "{arguments}");
+    }
+    for nothing in ["NULL, 'auth0|x'", "'order-17', NULL"] {
+        let inspect = format!("SELECT tenant.idempotency_inspect({nothing})");
+        let error = operated.operator.query_one(&inspect, &[]).await.expect_err("nothing is named");
+        assert_eq!(error.code(), Some(&SqlState::NULL_VALUE_NOT_ALLOWED));
+    }
+    operated.drop_owner().await;
+}

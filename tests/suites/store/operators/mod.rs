@@ -1,0 +1,9 @@
+//! What operators can do: look at a key, and release it. The table's owner is no superuser here, and the operators' role has
+//! no rights but those that it is granted.
+
+mod inspection;
+mod operated;
+mod release;
+mod rights;
+
+pub(crate) use self::operated::{Operated, open};

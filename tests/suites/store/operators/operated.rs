@@ -1,0 +1,105 @@
+//! [`Operated`].
+
+use std::time::Duration;
+
+use tokio_postgres::{Client, Row, types::Type};
+use tonic_idempotency::{
+    migrations,
+    store::{BeginOutcome, Claim, PostgresStore, ResourceTypes, Schema, Store, TransactionOptions},
+};
+use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
+use uuid::Uuid;
+
+use crate::record::claim;
+
+/// A service, and the connection of its operator.
+pub(crate) struct Operated {
+    pub(crate) database: Database,
+    pub(crate) store: PostgresStore,
+    pub(crate) operator: Client,
+    /// The role that owns the table. It is not a superuser.
+    pub(crate) owner: String,
+    /// A superuser.
+    pub(crate) superuser: Client,
+}
+
+impl Operated {
+    pub(crate) async fn new() -> Self {
+        Self::with(&Schema::default()).await
+    }
+
+    pub(super) async fn with(schema: &Schema) -> Self {
+        let database = Database::empty().await;
+        let superuser = database.owner().await;
+        let owner = format!("idempotency_tests_owner_{}", Uuid::new_v4().simple());
+        let roles = format!(
+            "CREATE ROLE {owner};
+             DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {owner}', current_database()); END $$;
+             GRANT CREATE ON SCHEMA public TO {owner};"
+        );
+        superuser.batch_execute(&roles).await.expect("the role");
+        let operator = database.login(OPERATOR).await;
+        let mut client = database.owner().await;
+        client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
+        migrations::run(&mut client, schema).await.expect("the migrations");
+        migrations::grant(&client, schema, API_ROLE).await.expect("the grant");
+        migrations::grant_operator(&client, schema, OPERATOR).await.expect("the grant");
+        let store = PostgresStore::new(database.pool_of_login(4).await, ResourceTypes::none())
+            .schema(schema.clone())
+            .timeout(Duration::from_secs(30));
+        Self { database, store, operator, owner, superuser }
+    }
+
+    pub(crate) async fn inspect(&self, claim: &Claim) -> Row {
+        let [key, user] = texts(claim);
+        let inspect = "SELECT *, lease_left BETWEEN interval '59 min' AND interval '1 hour' AS lease_is_left
+                       FROM tenant.idempotency_inspect($1, $2)";
+        self.operator.query_typed_one(inspect, &[(&key, Type::TEXT), (&user, Type::TEXT)]).await.expect("an answer")
+    }
+
+    pub(super) async fn state(&self, claim: &Claim) -> String {
+        self.inspect(claim).await.get("state")
+    }
+
+    /// Releases a key, and returns the outcome and the process id.
+    pub(super) async fn release(&self, claim: &Claim, token: Option<Uuid>) -> (String, Option<i32>) {
+        let [key, user] = texts(claim);
+        let release = "SELECT * FROM tenant.idempotency_operator_release($1, $2, $3, p_reason => 'a ticket')";
+        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+            &[(&key, Type::TEXT), (&user, Type::TEXT), (&token, Type::UUID)];
+        let row = self.operator.query_typed_one(release, parameters).await.expect("an answer");
+        assert!(!row.get::<_, &str>("hint").is_empty());
+        (row.get("outcome"), row.get("holder_pid"))
+    }
+
+    /// The lines of the audit, oldest first.
+    pub(super) async fn audit(&self) -> Vec<String> {
+        let select = "SELECT concat_ws(' ', operator, action, state, outcome, reason) FROM tenant.idempotency_audit ORDER BY happened";
+        self.superuser.query(select, &[]).await.expect("the audit").iter().map(|row| row.get(0)).collect()
+    }
+
+    pub(crate) async fn drop_owner(self) {
+        let Self { superuser, owner, operator, store, .. } = self;
+        drop((operator, store));
+        let drop = format!("DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}");
+        superuser.batch_execute(&drop).await.expect("the role goes");
+    }
+}
+
+/// The key and the user of a claim, as texts.
+pub(super) fn texts(claim: &Claim) -> [String; 2] {
+    [*claim.reservation.key.as_uuid(), *claim.reservation.owner.as_uuid()].map(|id| id.to_string())
+}
+
+/// A claim of a new user with a new key, which creates nothing.
+pub(super) fn any() -> Claim {
+    Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }
+}
+
+/// Begins the transaction of a call.
+pub(crate) async fn open(store: &PostgresStore, claim: &Claim) -> Box<dyn tonic_idempotency::store::StoreTransaction> {
+    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => transaction,
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+}

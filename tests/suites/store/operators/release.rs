@@ -1,0 +1,96 @@
+//! What operators release.
+
+use std::time::Duration;
+
+use tonic_idempotency::store::{
+    Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoredResponse,
+};
+use uuid::Uuid;
+
+use crate::record::{HOUR, acquire, again, complete, completion, take_over};
+
+use super::operated::{Operated, any, texts};
+
+#[tokio::test]
+async fn release_a_key_so_that_the_call_that_still_runs_cannot_record() {
+    let operated = Operated::new().await;
+    let store = &operated.store;
+    let unknown = any();
+    acquire(store, &unknown).await;
+    store.abandon(&unknown.reservation).await.expect("the store answers");
+    let first = Claim { lease: Duration::ZERO, ..any() };
+    acquire(store, &first).await;
+    let taken_over = Claim { lease: HOUR, ..again(&first) };
+    take_over(store, &taken_over).await;
+    let reserved = any();
+    acquire(store, &reserved).await;
+
+    for stuck in [&unknown, &taken_over, &reserved] {
+        let Reservation { token, .. } = stuck.reservation;
+        assert_eq!(operated.release(stuck, Some(token)).await.0, "released");
+        assert_eq!(operated.release(stuck, Some(token)).await.0, "absent");
+        let next = again(stuck);
+        for claimed in [false, true] {
+            let completed = store.complete(&stuck.reservation, &completion("late")).await.expect("the store answers");
+            assert_eq!(completed, CompleteOutcome::Fenced, "claimed again: {claimed}");
+            let extended = store.extend(&stuck.reservation, HOUR).await.expect("the store answers");
+            assert_eq!(extended, ExtendOutcome::NotHeld, "claimed again: {claimed}");
+            let released = store.release(&stuck.reservation).await.expect("the store answers");
+            assert_eq!(released, ReleaseOutcome::NotHeld, "claimed again: {claimed}");
+            if !claimed {
+                acquire(store, &next).await;
+            }
+        }
+        let completed = store.complete(&next.reservation, &completion("done")).await.expect("the store answers");
+        assert_eq!(completed, CompleteOutcome::Completed);
+    }
+    operated.drop_owner().await;
+}
+
+#[tokio::test]
+async fn do_not_release_an_outcome_nor_the_reservation_of_another_call() {
+    let operated = Operated::new().await;
+    let store = &operated.store;
+    let [held, other] = [(); 2].map(|()| any());
+    acquire(store, &held).await;
+    acquire(store, &other).await;
+    for token in [None, Some(Uuid::new_v4()), Some(other.reservation.token)] {
+        assert_eq!(operated.release(&held, token).await, ("other_token".to_owned(), None));
+    }
+    let responses = [StoredResponse::message("done"), StoredResponse::NotStored, StoredResponse::Error("e".into())];
+    for (response, outcome) in responses.into_iter().zip(["completed", "not_stored", "failed"]) {
+        let ended = any();
+        complete(store, &ended, &Completion { response: response.clone(), ..completion("") }).await;
+        for token in [Some(ended.reservation.token), None] {
+            assert_eq!(operated.release(&ended, token).await, (outcome.to_owned(), None));
+        }
+        match store.claim(&again(&ended)).await.expect("the store answers") {
+            ClaimOutcome::Replay(replay) => assert_eq!(replay.response, response),
+            other => panic!("expected a replay, got {other:?}"),
+        }
+    }
+    let completed = store.complete(&held.reservation, &completion("done")).await.expect("the store answers");
+    assert_eq!(completed, CompleteOutcome::Completed);
+    assert_eq!(operated.release(&any(), None).await, ("absent".to_owned(), None));
+    operated.drop_owner().await;
+}
+
+/// It has no token, and no lease that an operator could see.
+#[tokio::test]
+async fn release_a_reservation_of_the_go_interceptor_without_a_token() {
+    let operated = Operated::new().await;
+    let foreign = any();
+    let [key, user] = texts(&foreign);
+    let insert = format!(
+        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+         VALUES ('{key}', '{user}', '/a.B/C', '', now() + interval '1 hour')"
+    );
+    operated.superuser.batch_execute(&insert).await.expect("a reservation");
+    let row = operated.inspect(&foreign).await;
+    assert_eq!((row.get("state"), row.get("token")), ("reserved", None::<Uuid>));
+    assert_eq!(row.get::<_, Option<bool>>("lease_is_left"), None);
+    assert_eq!(operated.release(&foreign, Some(Uuid::new_v4())).await.0, "other_token");
+    assert_eq!(operated.release(&foreign, None).await.0, "released");
+    acquire(&operated.store, &foreign).await;
+    operated.drop_owner().await;
+}

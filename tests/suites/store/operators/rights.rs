@@ -1,0 +1,139 @@
+//! What operators may do, and what is noted of it.
+
+use tokio_postgres::{error::SqlState, types::Type};
+use tonic_idempotency::{
+    migrations,
+    store::{Reservation, Schema},
+};
+use tonic_idempotency_tests::OPERATOR;
+use uuid::Uuid;
+
+use crate::record::acquire;
+
+use super::operated::{Operated, any, texts};
+
+#[tokio::test]
+async fn are_audited_with_their_names_also_when_nothing_is_released() {
+    let operated = Operated::new().await;
+    let held = any();
+    acquire(&operated.store, &held).await;
+    operated.inspect(&held).await;
+    operated.release(&held, None).await;
+    operated.release(&held, Some(held.reservation.token)).await;
+    operated.release(&held, Some(held.reservation.token)).await;
+    let lines = ["inspect reserved", "release reserved other_token a ticket", "release reserved released a ticket"];
+    let expected = lines.iter().chain(&["release absent absent a ticket"]).map(|line| format!("{OPERATOR} {line}"));
+    assert_eq!(operated.audit().await, expected.collect::<Vec<_>>());
+    let of_key = "SELECT count(*) FROM tenant.idempotency_audit
+                  WHERE idempotency_key = $1 AND user_id = $2 AND (token = $3 OR state <> 'released' AND action = 'release')";
+    let Reservation { owner, key, token } = held.reservation;
+    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+        &[(key.as_uuid(), Type::UUID), (owner.as_uuid(), Type::UUID), (&token, Type::UUID)];
+    let found: i64 = operated.superuser.query_typed_one(of_key, parameters).await.expect("the count").get(0);
+    assert_eq!(found, 4);
+    operated.drop_owner().await;
+}
+
+/// Whoever may look at a key may do nothing else: neither read a table, nor write the audit, nor claim or sweep.
+#[tokio::test]
+async fn have_no_other_right() {
+    let operated = Operated::new().await;
+    for statement in [
+        "SELECT FROM tenant.idempotency_keys",
+        "DELETE FROM tenant.idempotency_keys",
+        "SELECT FROM tenant.idempotency_audit",
+        "DELETE FROM tenant.idempotency_audit",
+        "UPDATE tenant.idempotency_audit SET reason = ''",
+        "INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, state)
+         VALUES ('inspect', gen_random_uuid(), gen_random_uuid(), '')",
+        "SELECT tenant.idempotency_seed()",
+        "CALL tenant.idempotency_sweep(1, NULL)",
+        "SELECT tenant.idempotency_grant_operator('public')",
+        "CALL tenant.idempotency_release(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), NULL)",
+    ] {
+        let error = operated.operator.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{statement}");
+    }
+    let granted = "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant'::regnamespace
+                   AND has_function_privilege($1, p.oid, 'EXECUTE') ORDER BY 1";
+    let granted = operated.superuser.query_typed(granted, &[(&OPERATOR, Type::TEXT)]).await.expect("the catalogue");
+    let granted: Vec<&str> = granted.iter().map(|row| row.get(0)).collect();
+    assert_eq!(granted, ["idempotency_inspect", "idempotency_operator_release", "idempotency_stuck"]);
+
+    // And nobody else has theirs: not the API's role either.
+    let api = operated.database.api().await;
+    for statement in [
+        "SELECT tenant.idempotency_inspect('a', 'b')",
+        "SELECT tenant.idempotency_operator_release('a', 'b', NULL)",
+        "SELECT tenant.idempotency_stuck()",
+        "SELECT FROM tenant.idempotency_audit",
+    ] {
+        let error = api.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{statement}");
+    }
+    operated.drop_owner().await;
+}
+
+/// What an operator looks at stays where it was looked at.
+#[tokio::test]
+async fn leave_the_settings_of_their_transaction_as_they_were() {
+    let mut operated = Operated::new().await;
+    let held = any();
+    acquire(&operated.store, &held).await;
+    let [key, user] = texts(&held);
+    let transaction = operated.operator.transaction().await.expect("a transaction");
+    transaction
+        .batch_execute(&format!(
+            "SET LOCAL idempotency.owner = 'mine'; SET LOCAL app.current_user_id = 'too';
+             SELECT tenant.idempotency_stuck();
+             SELECT tenant.idempotency_inspect('{key}', '{user}');
+             SELECT tenant.idempotency_operator_release('{key}', '{user}', NULL);"
+        ))
+        .await
+        .expect("the operator's functions");
+    let settings = "SELECT concat(current_setting('idempotency.owner'), ' ', current_setting('app.current_user_id'),
+                                  current_setting('app.idempotency_sight', true))";
+    let left: String = transaction.query_one(settings, &[]).await.expect("the settings").get(0);
+    assert_eq!(left, "mine too");
+    drop(transaction);
+    operated.drop_owner().await;
+}
+
+#[tokio::test]
+async fn are_granted_by_many_at_once_and_again_without_a_change() {
+    let operated = Operated::new().await;
+    let role = format!("idempotency_tests_{}", Uuid::new_v4().simple());
+    operated.superuser.batch_execute(&format!("CREATE ROLE {role}")).await.expect("the role");
+    let mut servers = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let (client, role) = (operated.database.owner().await, role.clone());
+        servers.spawn(async move { migrations::grant_operator(&client, &Schema::default(), &role).await });
+    }
+    for granted in servers.join_all().await {
+        granted.expect("the grant");
+    }
+    let mut locking = operated.database.owner().await;
+    let locks = locking.transaction().await.expect("a transaction");
+    locks.batch_execute("LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE").await.expect("it");
+    operated.superuser.batch_execute("SET lock_timeout = '1s'").await.expect("the setting");
+    migrations::grant_operator(&operated.superuser, &Schema::default(), &role).await.expect("nothing is locked");
+    drop(locks);
+    let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    operated.superuser.batch_execute(&drop).await.expect("the role goes");
+    operated.drop_owner().await;
+}
+
+#[tokio::test]
+async fn have_the_functions_of_any_schema() {
+    let schema = Schema::new("My-Billing").and_then(|schema| schema.table("Operations")).expect("names");
+    let operated = Operated::with(&schema).await;
+    let held = any();
+    acquire(&operated.store, &held).await;
+    let [key, user] = texts(&held);
+    let token = held.reservation.token;
+    let release =
+        format!(r#"SELECT outcome FROM "My-Billing".idempotency_operator_release('{key}', '{user}', '{token}')"#);
+    let outcome: String = operated.operator.query_one(&release, &[]).await.expect("an answer").get(0);
+    assert_eq!(outcome, "released");
+    operated.drop_owner().await;
+}
