@@ -10,6 +10,7 @@ pub mod conformance;
 
 mod erased;
 mod error;
+mod look_up;
 mod memory;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -36,6 +37,7 @@ pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, d
 pub(crate) use self::{erased::DynStore, session::InvalidSetting};
 pub use self::{
     error::{StoreError, StoreErrorKind},
+    look_up::{KeyRecord, KeyState, LookUp},
     memory::MemoryStore,
     resource::{ResourceType, ResourceTypes},
     schema::{InvalidIdentifier, Schema},

@@ -3,6 +3,7 @@
 use std::{collections::hash_map::Entry, time::Duration};
 
 use super::{
+    look_up::look_up,
     record::{Look, Record},
     state::{Shared, id},
     transaction::NoTransaction,
@@ -12,8 +13,8 @@ use crate::{
     status::{OutboxStatus, Resource, ResourceId},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction,
-        TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
+        StoreTransaction, TransactionOptions,
     },
 };
 
@@ -131,6 +132,7 @@ impl Store for MemoryStore {
             return Ok(CompleteOutcome::AlreadyCompleted);
         }
         record.outcome = Some((completion.response.clone(), completion.resource.clone()));
+        record.completed = Some(now);
         record.unknown = false;
         record.expires = now + completion.retention;
         Ok(CompleteOutcome::Completed)
@@ -201,6 +203,10 @@ impl Store for MemoryStore {
 
     async fn status(&self, _session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         Ok(self.state.lock().statuses.get(&resource.id).copied().flatten())
+    }
+
+    async fn look_up(&self, question: &LookUp) -> Result<KeyRecord, StoreError> {
+        Ok(look_up(&self.state.lock(), question))
     }
 
     fn has_transactions(&self) -> bool {

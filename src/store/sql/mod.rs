@@ -6,6 +6,7 @@ mod columns;
 mod connection;
 pub mod driver;
 mod fault;
+mod look_up;
 mod operation;
 mod owned;
 mod permits;
