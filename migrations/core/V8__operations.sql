@@ -24,7 +24,8 @@ END;
 --   expired    there is a record, and its retention has passed
 --
 -- A reservation of the Go interceptor, which has no lease, is running until it expires. Of a call in a transaction that took
--- no earlier call over, only the beginning of the transaction is known, if that: its procedure is recorded with its outcome.
+-- no earlier call over, only the beginning of the transaction is known: its procedure is recorded with its outcome. Not even that if
+-- the connections log in as another role than they use (SET ROLE), which may not see it.
 --
 -- The row is read again after the locks: a transaction that has committed in between is seen by its record.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_look_up(

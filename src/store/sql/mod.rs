@@ -8,6 +8,7 @@ pub mod driver;
 mod fault;
 mod look_up;
 mod operation;
+mod operator;
 mod owned;
 mod permits;
 mod progress;

@@ -184,6 +184,10 @@ impl<D: Driver> SqlStore<D> {
         verify(&self.connections, &self.resource_types).await
     }
 
+    pub(super) fn connections(&self) -> &Connections<D> {
+        &self.connections
+    }
+
     fn transactions(&self) -> Transactions<D> {
         let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
         Transactions {
