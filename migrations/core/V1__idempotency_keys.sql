@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 2 $version$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 3 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
@@ -116,13 +116,14 @@ $create$;
 -- The columns that the Go interceptor's table does not have. They are nullable or have a default, so that the Go
 -- interceptor's statements still work. response_metadata holds the headers and trailers that are replayed with the
 -- message, as encoded by the layer; NULL if there are none. arrival_hash is the hash of the request as it arrived; NULL if
--- it is request_hash, that of the canonical encoding, or not known.
+-- it is request_hash, that of the canonical encoding, or not known. completed is when the outcome was recorded; NULL if there is
+-- none, or if the Go interceptor recorded it.
 DO $columns$
 BEGIN
     IF (SELECT count(*) FROM pg_attribute a
         WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND NOT a.attisdropped
           AND a.attname IN ('token', 'lease_expires', 'attempts', 'outcome_unknown', 'response_not_stored',
-                            'response_metadata', 'error_bytes', 'arrival_hash')) < 8 THEN
+                            'response_metadata', 'error_bytes', 'arrival_hash', 'completed')) < 9 THEN
         ALTER TABLE tenant.idempotency_keys
             ADD COLUMN IF NOT EXISTS token               uuid,
             ADD COLUMN IF NOT EXISTS lease_expires       timestamptz,
@@ -131,7 +132,8 @@ BEGIN
             ADD COLUMN IF NOT EXISTS response_not_stored boolean NOT NULL DEFAULT false,
             ADD COLUMN IF NOT EXISTS response_metadata   bytea,
             ADD COLUMN IF NOT EXISTS error_bytes         bytea,
-            ADD COLUMN IF NOT EXISTS arrival_hash        bytea;
+            ADD COLUMN IF NOT EXISTS arrival_hash        bytea,
+            ADD COLUMN IF NOT EXISTS completed           timestamptz;
     END IF;
 END
 $columns$;

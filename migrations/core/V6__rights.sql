@@ -41,9 +41,10 @@ BEGIN ATOMIC
            AND p.proname IN (
                'idempotency_abandon', 'idempotency_abandoned', 'idempotency_act_as', 'idempotency_begin',
                'idempotency_claim', 'idempotency_commit', 'idempotency_committed', 'idempotency_complete',
-               'idempotency_extend', 'idempotency_holder', 'idempotency_limit_idle', 'idempotency_lock_id',
-               'idempotency_milliseconds_until', 'idempotency_release', 'idempotency_request_id',
-               'idempotency_request_ids', 'idempotency_resource_id', 'idempotency_resource_status', 'idempotency_same_request',
+               'idempotency_extend', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_limit_idle',
+               'idempotency_lock_id', 'idempotency_look_up', 'idempotency_microseconds', 'idempotency_milliseconds_until',
+               'idempotency_release', 'idempotency_request_id', 'idempotency_request_ids', 'idempotency_resource_id',
+               'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request',
                'idempotency_seed', 'idempotency_set', 'idempotency_settled', 'idempotency_soft_status',
                'idempotency_state', 'idempotency_status', 'idempotency_sweep', 'idempotency_sweep_rows',
                'idempotency_uuidv7', 'idempotency_version'

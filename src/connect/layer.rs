@@ -13,7 +13,7 @@ use super::{
     Connect,
     translator::{Settings, Translator},
 };
-use crate::{build_error::BuildError, descriptors::Descriptors};
+use crate::{build_error::BuildError, descriptors::Descriptors, proto};
 
 /// Adds Connect to a tonic server: unary calls in binary and JSON, and GET for procedures without side effects.
 ///
@@ -63,14 +63,14 @@ pub struct ConnectLayer {
 impl ConnectLayer {
     /// Creates a layer for the services in these descriptors: an encoded `FileDescriptorSet` or a
     /// [`DescriptorPool`](prost_reflect::DescriptorPool). The descriptors have to include the types that messages
-    /// contain in an `Any`.
+    /// contain in an `Any`. Those of the [`OperationService`](crate::operations) are always known.
     ///
     /// # Errors
     ///
     /// [`BuildError::Descriptors`] if the descriptors are invalid, [`BuildError::Edition`] if a file is in an edition, or has a
     /// feature, that is not supported.
     pub fn new(descriptors: impl Into<Descriptors>) -> Result<Self, BuildError> {
-        Ok(Self { pool: descriptors.into().pool()?, settings: Settings::default() })
+        Ok(Self { pool: with_operations(descriptors.into().pool()?), settings: Settings::default() })
     }
 
     /// Sets the minimum size of a response to compress, in bytes; `usize::MAX` for never. Responses are compressed if
@@ -130,6 +130,16 @@ where
     fn layer(&self, inner: S) -> Connect<S> {
         let translator = Translator::new(&self.pool, self.settings);
         Connect::new(inner.clone(), translator.around(inner), translator)
+    }
+}
+
+/// Adds the descriptors of the service that tells callers what became of their calls. It is translated, whether the server has it or not.
+fn with_operations(pool: DescriptorPool) -> DescriptorPool {
+    let mut with = pool.clone();
+    // Files that are there already stay as they are. Of another version of this crate's, they may not fit.
+    match with.decode_file_descriptor_set(proto::FILE_DESCRIPTOR_SET) {
+        Ok(()) => with,
+        Err(_) => pool,
     }
 }
 

@@ -8,7 +8,11 @@ use std::{
     time::Instant,
 };
 
-use crate::{caller::OwnerId, policy::Procedure, rejection::Rejection, telemetry};
+use crate::{
+    caller::OwnerId,
+    rejection::Rejection,
+    telemetry::{self, ProcedureTelemetry},
+};
 
 /// The largest numbers of calls, of all users or of each.
 #[derive(Clone, Copy, Debug)]
@@ -123,16 +127,19 @@ pub(crate) enum Limit {
     Waiting,
     WaitingBytes,
     WaitingPerUser,
+    /// Of those that wait for the end of a call without being one.
+    Watching,
+    WatchingPerUser,
 }
 
 impl Limit {
     /// Counts the refusal of a call, and returns it.
-    pub(crate) fn reject(self, procedure: &Procedure) -> Rejection {
+    pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
         let rejection = match self {
-            Self::InFlight | Self::Waiting | Self::WaitingBytes => Rejection::Overloaded,
-            Self::InFlightPerUser | Self::WaitingPerUser => Rejection::UserLimit,
+            Self::InFlight | Self::Waiting | Self::WaitingBytes | Self::Watching => Rejection::Overloaded,
+            Self::InFlightPerUser | Self::WaitingPerUser | Self::WatchingPerUser => Rejection::UserLimit,
         };
-        procedure.telemetry().overloaded(rejection.reason().as_str(), self.as_str());
+        telemetry.overloaded(rejection.reason().as_str(), self.as_str());
         rejection
     }
 
@@ -143,6 +150,8 @@ impl Limit {
             Self::Waiting => "waiting",
             Self::WaitingBytes => "waiting_bytes",
             Self::WaitingPerUser => "waiting_per_user",
+            Self::Watching => "watching",
+            Self::WatchingPerUser => "watching_per_user",
         }
     }
 }

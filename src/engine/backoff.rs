@@ -8,18 +8,18 @@ use std::{
 /// Pauses that double up to the longest one. Each is shortened at random by up to a half, so that processes that failed
 /// together do not try again together.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
     longest: Duration,
 }
 
 impl Backoff {
-    pub(super) fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self { next: first.min(longest), longest }
     }
 
     /// The next pause.
-    pub(super) fn pause(&mut self) -> Duration {
+    pub(crate) fn pause(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.longest);
         full - full.mul_f64(random() / 2.0)

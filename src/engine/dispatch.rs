@@ -143,7 +143,7 @@ fn spawn<E: Send + 'static>(
 
 /// Refuses a call that would exceed a limit.
 fn refuse<E>(call: &Call, limit: Limit) -> Result<UnaryResponse, E> {
-    Ok(UnaryResponse::failed(limit.reject(&call.procedure).into()))
+    Ok(UnaryResponse::failed(limit.reject(call.procedure.telemetry()).into()))
 }
 
 /// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,

@@ -16,10 +16,12 @@
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
+//! | `watchers` | those that wait for the end of a call without being one |
 //! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
 
 pub(crate) mod admission;
 pub(crate) mod backlog;
+pub(crate) mod backoff;
 pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod dispatch;
@@ -29,22 +31,22 @@ pub(crate) mod held_key;
 pub(crate) mod reconcile;
 pub(crate) mod reconcilers;
 pub(crate) mod record;
+pub(crate) mod refusal;
+pub(crate) mod replay;
 pub(crate) mod replay_cache;
 pub(crate) mod replay_hooks;
 pub(crate) mod shutdown;
 pub(crate) mod single_flight;
 pub(crate) mod state;
 pub(crate) mod tracker;
+pub(crate) mod watchers;
 pub(crate) mod without_key;
 
-mod backoff;
 mod clock_reading;
 mod degrade;
 mod execute;
 mod heartbeat;
 mod recorded;
-mod refusal;
-mod replay;
 mod settle;
 
 use std::sync::Arc;

@@ -5,11 +5,16 @@ use crate::{
     policy::Procedure,
     rejection::Rejection,
     store::{StoreError, StoreErrorKind},
-    telemetry::Chain,
+    telemetry::{Chain, ProcedureTelemetry},
 };
 
 /// Refuses a call whose key could not be claimed, or whose transaction could not be begun.
 pub(super) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<UnaryResponse, E> {
+    Ok(UnaryResponse::failed(rejection(procedure.telemetry(), error).into()))
+}
+
+/// Counts a refusal because of an error of the store, and returns it.
+pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> Rejection {
     let rejection = match error.kind() {
         StoreErrorKind::Conflict => Rejection::Conflict,
         StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
@@ -17,8 +22,8 @@ pub(super) fn refuse<E>(procedure: &Procedure, error: &StoreError) -> Result<Una
         StoreErrorKind::Overloaded => Rejection::Overloaded,
         StoreErrorKind::UserLimit => Rejection::UserLimit,
     };
-    procedure.telemetry().refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
-    Ok(UnaryResponse::failed(rejection.into()))
+    telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
+    rejection
 }
 
 /// The rejection of a call whose transaction was not committed, or for which that is not known.

@@ -14,10 +14,12 @@ use super::{
     recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
 };
 use crate::{
+    caller::Caller,
     grpc::UnaryResponse,
+    policy::Procedure,
     rejection::Rejection,
-    status::{IdempotencyStatus, Resource},
-    store::{ClaimOutcome, Replay, StoredMessage, StoredResponse},
+    status::{IdempotencyStatus, OutboxStatus, Resource, ResourceId},
+    store::{ClaimOutcome, Replay, StatusError, StoredMessage, StoredResponse},
     telemetry::Chain,
 };
 
@@ -111,10 +113,21 @@ pub(super) async fn look_again<E>(engine: &Engine, call: &Arc<Call>) -> Result<U
 
 /// The status that a replay reports: `processing` and a warning if it cannot be found out in its time.
 async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> IdempotencyStatus {
-    let Some(creates) = call.procedure.tracks() else {
+    work_status(engine, &call.procedure, call.caller.as_ref(), replay.resource.as_ref(), &replay.status).await
+}
+
+/// The status of the work behind the resource that a call of this procedure created. `of_store` is what the store says of it.
+pub(crate) async fn work_status(
+    engine: &Engine,
+    procedure: &Procedure,
+    caller: Option<&Caller>,
+    resource: Option<&ResourceId>,
+    of_store: &Result<Option<OutboxStatus>, StatusError>,
+) -> IdempotencyStatus {
+    let Some(creates) = procedure.tracks() else {
         return IdempotencyStatus::Completed;
     };
-    let status = match (&engine.status_resolver, &replay.resource, &call.caller) {
+    let status = match (&engine.status_resolver, resource, caller) {
         (Some(resolver), Some(id), Some(caller)) => {
             let resource = Resource { resource_type: creates.resource_type.clone(), id: id.clone() };
             let asked = async { resolver.status(caller, &resource).await };
@@ -125,7 +138,7 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
                 Err(_) => Err("the status resolver took too long".to_owned()),
             }
         }
-        (None, ..) => replay.status.as_ref().copied().map_err(ToString::to_string),
+        (None, ..) => of_store.as_ref().copied().map_err(ToString::to_string),
         (Some(_), ..) => Ok(None),
     };
     let problem = match status {
@@ -133,7 +146,7 @@ async fn replay_status(engine: &Engine, call: &Call, replay: &Replay) -> Idempot
         Ok(None) => "the created resource has no status".to_owned(),
         Err(error) => error,
     };
-    call.procedure.telemetry().status_unknown(&problem);
+    procedure.telemetry().status_unknown(&problem);
     IdempotencyStatus::Processing
 }
 

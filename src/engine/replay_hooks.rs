@@ -10,7 +10,9 @@ use tonic::Status;
 
 use super::call::Call;
 use crate::{
-    policy::{RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
+    caller::Caller,
+    key::KeyId,
+    policy::{Procedure, RebuildRequest, Rebuilder, ReplayAuthorizer, ReplayRequest},
     status::{Resource, ResourceId},
 };
 
@@ -69,17 +71,23 @@ impl ReplayHooks {
         call: &'a Call,
         resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<(), Status>>> {
-        let path = call.procedure.path();
-        let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
         // Without a caller it is a recovery, which gives no replay.
-        let caller = call.caller.clone()?;
-        let request = ReplayRequest {
-            caller,
-            key: call.reservation.key,
-            procedure: path.to_owned(),
-            resource: resource_of(call, resource),
-        };
-        Some(Box::pin(self.ask(call, "authorizer", || authorizer.authorize(request))))
+        self.authorize_caller(&call.procedure, call.caller.as_ref()?, call.reservation.key, resource)
+    }
+
+    /// Asks whether this caller may know how the call ended that had this key; `None` likewise.
+    pub(crate) fn authorize_caller<'a>(
+        &'a self,
+        procedure: &'a Procedure,
+        caller: &Caller,
+        key: KeyId,
+        resource: Option<&ResourceId>,
+    ) -> Option<BoxFuture<'a, Result<(), Status>>> {
+        let path = procedure.path();
+        let authorizer = self.authorizers.get(path).or(self.authorizer.as_ref())?;
+        let resource = resource_of(procedure, resource);
+        let request = ReplayRequest { caller: caller.clone(), key, procedure: path.to_owned(), resource };
+        Some(Box::pin(self.ask(procedure, "authorizer", || authorizer.authorize(request))))
     }
 
     /// Makes the message of a replay; `None` if the procedure's replays are copies. Boxed, likewise.
@@ -89,15 +97,15 @@ impl ReplayHooks {
         resource: Option<&ResourceId>,
     ) -> Option<BoxFuture<'a, Result<Bytes, Status>>> {
         let rebuilder = self.rebuilders.get(call.procedure.path())?;
-        let (caller, resource) = (call.caller.clone()?, resource_of(call, resource)?);
+        let (caller, resource) = (call.caller.clone()?, resource_of(&call.procedure, resource)?);
         let request = RebuildRequest { caller, key: call.reservation.key, resource };
-        Some(Box::pin(self.ask(call, "rebuilder", || rebuilder.rebuild(request))))
+        Some(Box::pin(self.ask(&call.procedure, "rebuilder", || rebuilder.rebuild(request))))
     }
 
     /// Waits for a hook. A hook that panics or takes too long fails the replay.
     async fn ask<'a, T>(
         &self,
-        call: &Call,
+        procedure: &Procedure,
         hook: &'static str,
         asked: impl FnOnce() -> BoxFuture<'a, Result<T, Status>>,
     ) -> Result<T, Status> {
@@ -111,13 +119,13 @@ impl ReplayHooks {
                 (Status::unavailable(why), Some("it took too long"))
             }
         };
-        call.procedure.telemetry().replay_withheld(hook, status.code(), problem);
+        procedure.telemetry().replay_withheld(hook, status.code(), problem);
         Err(status)
     }
 }
 
-fn resource_of(call: &Call, id: Option<&ResourceId>) -> Option<Resource> {
-    let creates = call.procedure.creates()?;
+fn resource_of(procedure: &Procedure, id: Option<&ResourceId>) -> Option<Resource> {
+    let creates = procedure.creates()?;
     id.map(|id| Resource { resource_type: creates.resource_type.clone(), id: id.clone() })
 }
 

@@ -15,7 +15,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     call::Call,
     shutdown::{Shutdown, Stage, UnfinishedCall},
+    watchers::{Watcher, Watchers},
 };
+use crate::{caller::OwnerId, key::KeyId};
 
 /// The calls of one layer that run.
 #[derive(Default)]
@@ -26,7 +28,12 @@ pub(crate) struct CallTracker {
     next: AtomicU64,
 }
 
-type Calls = Mutex<ByNumber>;
+#[derive(Default)]
+struct Calls {
+    by_number: Mutex<ByNumber>,
+    /// Told when one of them ends.
+    watchers: Arc<Watchers>,
+}
 
 /// The stage of each call, and since when.
 type ByNumber = HashMap<u64, (Arc<Call>, Stage, Instant)>;
@@ -50,6 +57,20 @@ impl CallTracker {
     /// Tracks a call whose outcome is being recorded, until the result is dropped.
     pub(super) fn recording(&self, call: &Arc<Call>) -> TrackedCall {
         self.track(call, Stage::Recording)
+    }
+
+    /// Watches for the end of calls with a key, until the result is dropped.
+    pub(crate) fn watch(&self, owner: OwnerId, key: KeyId) -> Watcher {
+        self.calls.watchers.watch(owner, key)
+    }
+
+    /// Returns the path of the procedure whose handler runs with this key, or whose outcome is being recorded.
+    pub(crate) fn procedure_of(&self, owner: OwnerId, key: KeyId) -> Option<String> {
+        let calls = lock(&self.calls);
+        let (call, ..) = calls.values().find(|(call, stage, _)| {
+            (call.reservation.owner, call.reservation.key) == (owner, key) && *stage != Stage::Claiming
+        })?;
+        Some(call.procedure.path().to_owned())
     }
 
     /// Accepts no more calls, and waits at most `bound` for those that run.
@@ -94,11 +115,14 @@ impl TrackedCall {
 
 impl Drop for TrackedCall {
     fn drop(&mut self) {
-        lock(&self.calls).remove(&self.id);
+        let ended = lock(&self.calls).remove(&self.id);
+        if let Some((call, ..)) = ended {
+            self.calls.watchers.tell(call.reservation.owner, call.reservation.key);
+        }
     }
 }
 
 /// Ignores poisoning: no operation leaves the map half changed.
 fn lock(calls: &Calls) -> MutexGuard<'_, ByNumber> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
+    calls.by_number.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,13 +3,19 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, HeaderMap, Request, Response};
 use tonic::{body::Body, codegen::StdError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{service::Idempotency, shared::Shared};
-use crate::{engine::shutdown::Shutdown, maintenance::Recovery, policy::Procedure};
+use super::{route::KnownCaller, service::Idempotency, shared::Shared};
+use crate::{
+    engine::{shutdown::Shutdown, state::Engine},
+    maintenance::Recovery,
+    policy::Procedure,
+    rejection::Rejection,
+    telemetry::ProcedureTelemetry,
+};
 
 /// Protects the procedures that are opted in. Wraps one generated server, or all routes of a tonic server.
 ///
@@ -65,6 +71,26 @@ impl IdempotencyLayer {
             Some(engine) => engine.tracker.shutdown(bound).await,
             None => Shutdown::default(),
         }
+    }
+
+    /// Returns what all calls share; `None` without a store.
+    pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
+        self.shared.engine.as_ref()
+    }
+
+    /// Returns the procedure with this path, if it takes keys.
+    pub(crate) fn procedure(&self, path: &str) -> Option<&Procedure> {
+        self.shared.procedures.get(path).map(|protected| &*protected.procedure)
+    }
+
+    /// Finds the caller of a request for what became of a call.
+    pub(crate) fn caller_of(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        telemetry: &ProcedureTelemetry,
+    ) -> Result<KnownCaller, Rejection> {
+        self.shared.caller_of(headers, extensions, telemetry)
     }
 
     /// Empties the replay cache: the next replays ask the store.

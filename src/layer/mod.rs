@@ -16,7 +16,7 @@ pub(crate) mod layer;
 mod parts;
 mod protect;
 mod read;
-mod route;
+pub(crate) mod route;
 mod service;
 mod shared;
 mod unprotected;

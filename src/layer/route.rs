@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::Request;
+use http::{Extensions, HeaderMap, Request};
 
 use super::shared::{Protected, Shared};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     policy::{KeyPolicy, Mode, Procedure, ScopePolicy, UserPolicy},
     rejection::{MalformedRequest, Rejection},
     store::{CallSession, InvalidSetting},
-    telemetry::{Chain, Unprotected},
+    telemetry::{Chain, ProcedureTelemetry, Unprotected},
 };
 
 /// The route of a call.
@@ -47,10 +47,10 @@ pub(super) enum Route {
 }
 
 /// The caller of a call, and what follows from it.
-pub(super) struct KnownCaller {
-    pub(super) caller: Caller,
-    pub(super) owner: OwnerId,
-    pub(super) session: CallSession,
+pub(crate) struct KnownCaller {
+    pub(crate) caller: Caller,
+    pub(crate) owner: OwnerId,
+    pub(crate) session: CallSession,
 }
 
 impl KnownCaller {
@@ -141,7 +141,7 @@ fn admit(
 ) -> Route {
     match engine.admission.admit(owner) {
         Ok(admitted) => route(Arc::clone(engine), Arc::clone(protected), admitted),
-        Err(limit) => Route::Reject(limit.reject(&protected.procedure)),
+        Err(limit) => Route::Reject(limit.reject(protected.procedure.telemetry())),
     }
 }
 
@@ -214,13 +214,38 @@ impl Shared {
     /// Asks for the settings of the application if its SQL runs in a transaction of the call: its handler's, or the look-up
     /// of a status.
     fn know(&self, caller: Caller, procedure: &Procedure) -> Result<KnownCaller, InvalidSetting> {
+        let runs_sql = procedure.policies().mode == Mode::Transactional || procedure.tracks().is_some();
+        self.know_with_settings(caller, runs_sql)
+    }
+
+    fn know_with_settings(&self, caller: Caller, wanted: bool) -> Result<KnownCaller, InvalidSetting> {
         let mut session = CallSession::of(&caller);
-        if let Some(settings) = &self.session_settings
-            && (procedure.policies().mode == Mode::Transactional || procedure.tracks().is_some())
-        {
+        if let Some(settings) = self.session_settings.as_ref().filter(|_| wanted) {
             session.settings = Some(Arc::new(settings(&caller).check()?));
         }
         Ok(KnownCaller { owner: caller.owner(), caller, session })
+    }
+
+    /// Finds the caller of a request for what became of a call. Such a request needs a user, and a scope if calls with a key do.
+    pub(super) fn caller_of(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+        telemetry: &ProcedureTelemetry,
+    ) -> Result<KnownCaller, Rejection> {
+        let invalid = |error: &(dyn std::error::Error + 'static)| {
+            let rejection = Rejection::CallerInvalid;
+            telemetry.caller_invalid(rejection.reason().as_str(), &Chain(error));
+            rejection
+        };
+        let found = self.caller_resolver.caller(headers, extensions).map_err(|error| invalid(&*error))?;
+        let refused = match &found {
+            None => Rejection::NoUser,
+            Some(Caller { scope: None, .. }) if self.on_no_scope == ScopePolicy::Reject => Rejection::NoScope,
+            Some(caller) => return self.know_with_settings(caller.clone(), true).map_err(|error| invalid(&error)),
+        };
+        telemetry.rejected(refused.reason().as_str());
+        Err(refused)
     }
 
     /// Returns whether the call is in a protocol other than gRPC, and would not be passed through if it were in gRPC.

@@ -25,6 +25,7 @@ pub(super) struct Shared {
     /// `None` without a store: all calls pass through.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) caller_resolver: Box<dyn CallerResolver>,
+    pub(super) on_no_scope: ScopePolicy,
     /// `None`: the application has no settings of its own.
     pub(super) session_settings: Option<SettingsOfCaller>,
     pub(super) request_limits: RequestLimits,

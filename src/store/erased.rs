@@ -1,11 +1,11 @@
-//! [`DynStore`].
+//! [`DynStore`] and [`DynOperatorStore`].
 
 use std::{pin::Pin, time::Duration};
 
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-    Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
-    TransactionOptions,
+    Completion, ExtendOutcome, KeyRecord, LookUp, OperatorRelease, OperatorReleaseOutcome, OperatorStore,
+    ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction, TransactionOptions,
 };
 use crate::caller::OwnerId;
 
@@ -28,6 +28,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn abandon<'a>(&'a self, reservation: &'a Reservation) -> BoxFuture<'a, AbandonOutcome>;
 
     fn abandoned<'a>(&'a self, search: &'a AbandonedQuery) -> BoxFuture<'a, Vec<AbandonedKey>>;
+
+    fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord>;
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
@@ -72,6 +74,10 @@ impl<S: Store> DynStore for S {
         Box::pin(Store::abandoned(self, search))
     }
 
+    fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord> {
+        Box::pin(Store::look_up(self, look_up))
+    }
+
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Store::resource_types(self)
     }
@@ -91,5 +97,16 @@ impl<S: Store> DynStore for S {
         options: TransactionOptions,
     ) -> BoxFuture<'a, Box<dyn StoreTransaction>> {
         Box::pin(Store::begin_without_key(self, owner, session, options))
+    }
+}
+
+/// An object-safe [`OperatorStore`].
+pub(crate) trait DynOperatorStore: Send + Sync {
+    fn operator_release<'a>(&'a self, release: &'a OperatorRelease) -> BoxFuture<'a, OperatorReleaseOutcome>;
+}
+
+impl<S: OperatorStore> DynOperatorStore for S {
+    fn operator_release<'a>(&'a self, release: &'a OperatorRelease) -> BoxFuture<'a, OperatorReleaseOutcome> {
+        Box::pin(OperatorStore::operator_release(self, release))
     }
 }

@@ -10,7 +10,9 @@ pub mod conformance;
 
 mod erased;
 mod error;
+mod look_up;
 mod memory;
+mod operator;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 mod resource;
@@ -33,10 +35,15 @@ pub use self::postgres::{
 };
 #[cfg(feature = "sql")]
 pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
-pub(crate) use self::{erased::DynStore, session::InvalidSetting};
+pub(crate) use self::{
+    erased::{DynOperatorStore, DynStore},
+    session::InvalidSetting,
+};
 pub use self::{
     error::{StoreError, StoreErrorKind},
+    look_up::{KeyRecord, KeyState, LookUp},
     memory::MemoryStore,
+    operator::{OperatorRelease, OperatorReleaseOutcome, OperatorStore},
     resource::{ResourceType, ResourceTypes},
     schema::{InvalidIdentifier, Schema},
     session::{CallSession, SessionSettings},

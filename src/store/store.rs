@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-    Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, StoreError, StoreErrorKind,
-    StoreTransaction, TransactionOptions,
+    Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, StoreError,
+    StoreErrorKind, StoreTransaction, TransactionOptions,
 };
 use crate::{
     caller::OwnerId,
@@ -113,6 +113,19 @@ pub trait Store: Send + Sync + 'static {
         session: &CallSession,
         resource: &Resource,
     ) -> impl Future<Output = Result<Option<OutboxStatus>, StoreError>> + Send;
+
+    /// Returns what became of the call with a key. Changes nothing: no claim, completion or transaction has another outcome because of
+    /// it. A key that a [transaction](Self::begin) holds is [`Running`](super::KeyState::Running), though it may have no record.
+    /// One network round trip.
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim). By default, always [`StoreErrorKind::Refused`]: an
+    /// `OperationService` cannot answer then.
+    fn look_up(&self, look_up: &LookUp) -> impl Future<Output = Result<KeyRecord, StoreError>> + Send {
+        let _ = look_up;
+        std::future::ready(Err(StoreErrorKind::Refused.into()))
+    }
 
     /// Returns the resource types that the store can record. Defaults to `None`: it can record any, and knows
     /// the status of all.

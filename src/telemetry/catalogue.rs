@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 25] = [
+const METRICS: [(Kind, &str, Unit, &str); 26] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -52,6 +52,7 @@ const METRICS: [(Kind, &str, Unit, &str); 25] = [
     (Gauge, "idempotency_unknown", Unit::Count, "Keys in the store whose lease ended without an outcome."),
     (Gauge, "idempotency_waiting", Unit::Count, "Calls that wait for the call that holds their key."),
     (Gauge, "idempotency_waiting_bytes", Unit::Bytes, "Bytes of the request messages of waiting calls."),
+    (Gauge, "idempotency_watching", Unit::Count, "Requests that wait for the end of a call."),
     (Histogram, "idempotency_claim_seconds", Unit::Seconds, "Time until the store has answered a claim."),
     (Histogram, "idempotency_handler_seconds", Unit::Seconds, "Time of the handlers of calls with a key."),
     (

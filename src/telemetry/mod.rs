@@ -3,11 +3,11 @@
 //!
 //! | counter | labels | counts |
 //! |---|---|---|
-//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key to procedures that are opted in, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected` |
+//! | `idempotency_calls_total` | `procedure`, `outcome` | calls with a key to procedures that are opted in, by how the layer answered: `first`, `replayed`, `rejected`, `unprotected`; and refused requests of the [`OperationService`](crate::operations) |
 //! | `idempotency_abandoned_total` | `procedure`, `verdict` | calls whose lease ended without an outcome, by what happened then: `rerun`, `completed`, `not_executed`, `unknown` |
 //! | `idempotency_lease_lost_total` | `procedure` | reservations that were taken over, or could not be renewed, while their handlers ran |
 //! | `idempotency_rejected_total` | `procedure`, `reason` | refused calls, by the [reason](crate::rejection::Reason) that the client got |
-//! | `idempotency_overloaded_total` | `limit` | calls that were refused because of a limit of the layer: `in_flight`, `in_flight_per_user`, `waiting`, `waiting_bytes`, `waiting_per_user` |
+//! | `idempotency_overloaded_total` | `limit` | calls that were refused because of a limit of the layer: `in_flight`, `in_flight_per_user`, `waiting`, `waiting_bytes`, `waiting_per_user`, `watching`, `watching_per_user` |
 //! | `idempotency_unprotected_keys_total` | `procedure` | keys on procedures that are not opted in, passed through or refused; `other` is every procedure that is not in the layer's descriptors |
 //! | `idempotency_unprotected_total` | `procedure`, `cause` | calls with a key that ran unprotected, by the cause: the [kind](crate::store::StoreErrorKind) of the store's error, `interrupted` or `unreachable`; or `no_user` |
 //! | `idempotency_degraded_total` | `procedure`, `cause` | replays without their status (`status_unknown`) or metadata (`metadata_lost`) |
@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `idempotency_in_flight` | calls with a key, or in a transaction, from their heads to the records of their outcomes |
 //! | `idempotency_waiting` | calls that wait for the call that holds their key |
+//! | `idempotency_watching` | requests that wait for the end of a call with [`WaitOperation`](crate::operations) |
 //! | `idempotency_waiting_bytes` | the bytes of the request messages of these |
 //! | `idempotency_outcomes_waiting` | outcomes that the store did not take at once, and that are being recorded in the background |
 //! | `idempotency_reserved` | calls of this process that hold their key, by `mode`: `reserved`, `transactional` |
@@ -46,6 +47,9 @@
 //! | `idempotency.execute` | as long as the handler | `Ok`, or the code of its error, such as `NotFound`; `panicked` |
 //! | `idempotency.record` | until the outcome is recorded | reserved: `completed`, `released`, `abandoned`, or `not_yet` if it is tried again in the background. Transactional: `committed`, `rolled_back`, `superseded`, `refused` |
 //! | `idempotency.replay` | no time | it has none, but `first_call.traceparent`: the `traceparent` of the call that is replayed, if that had one |
+//!
+//! A request of the [`OperationService`](crate::operations) has a span `idempotency.look_up` for each question to the store; its `outcome`
+//! is the state of the key (`absent`, `running`, `completed`, `failed`, `unknown`, `expired`), or the kind of the store's error.
 //!
 //! All have the field `procedure`, and `key` if the layer has a secret to hash keys with
 //! ([`log_key_hashes_with`](crate::layer::IdempotencyLayerBuilder::log_key_hashes_with), [`key_hash`]). Without a subscriber that takes them
@@ -116,6 +120,11 @@ pub(crate) fn in_flight(calls: i8) {
 pub(crate) fn waiting(calls: i8, bytes_of_each: usize) {
     gauge!("idempotency_waiting").increment(f64::from(calls));
     gauge!("idempotency_waiting_bytes").increment(f64::from(calls) * bytes_of_each as f64);
+}
+
+/// Adds requests to those that wait for the end of a call.
+pub(crate) fn watching(requests: i8) {
+    gauge!("idempotency_watching").increment(f64::from(requests));
 }
 
 /// Measures how long a call has waited for another.

@@ -37,6 +37,10 @@ impl Spans {
         span!("idempotency.claim", self, procedure, key)
     }
 
+    pub(crate) fn look_up(&self, procedure: &str, key: &Uuid) -> Span {
+        span!("idempotency.look_up", self, procedure, key)
+    }
+
     pub(crate) fn execute(&self, procedure: &str, key: &Uuid) -> Span {
         span!("idempotency.execute", self, procedure, key)
     }

@@ -15,8 +15,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction,
-        TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
+        StoreTransaction, TransactionOptions,
     },
 };
 
@@ -123,6 +123,10 @@ impl<S: Store> Store for HarnessStore<S> {
 
     async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         self.0.store.status(session, resource).await
+    }
+
+    async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
+        self.0.store.look_up(look_up).await
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

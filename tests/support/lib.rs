@@ -32,6 +32,8 @@ mod documents {
     mod modes {}
     #[doc = include_str!("../../docs/operations.md")]
     mod operations {}
+    #[doc = include_str!("../../docs/outcomes.md")]
+    mod outcomes {}
     #[doc = include_str!("../../docs/replays.md")]
     mod replays {}
     #[doc = include_str!("../../docs/settings.md")]

@@ -13,6 +13,7 @@ use tonic_idempotency::{
     IdempotencyLayer,
     maintenance::{RecoveryHandle, Sweeper, SweeperHandle},
     policy::{LeasePolicy, Mode, ProcedureBuilder, StorePolicy},
+    proto::v1::operation_service_server,
     store::SessionSettings,
 };
 use tower_layer::Layer;
@@ -75,7 +76,8 @@ impl<D: Driver> Service<D> {
 
         // A call first meets authentication, which says who it is, then idempotency, then the handler.
         let guard = Guard { authentication, idempotency: idempotency.clone() };
-        let routes = protocols::all(site, add_public(driver.services(&guard)).await?)?;
+        let services = driver.services(&guard).add_service(guard.authenticating(idempotency.operations().build()));
+        let routes = protocols::all(site, add_public(services).await?)?;
         Ok(Self { driver, idempotency, recovering, routes, sweeping })
     }
 
@@ -182,6 +184,11 @@ impl Guard {
     {
         InterceptedService::new(self.idempotency.layer(service), self.authentication.clone())
     }
+
+    /// Puts authentication alone around a service.
+    fn authenticating<S>(&self, service: S) -> InterceptedService<S, impl Interceptor + Clone + 'static> {
+        InterceptedService::new(service, self.authentication.clone())
+    }
 }
 
 /// Health and reflection, which need no token.
@@ -192,6 +199,7 @@ async fn add_public(routes: Routes) -> Result<Routes, Error> {
         cluster_service_server::SERVICE_NAME,
         invite_service_server::SERVICE_NAME,
         namespace_service_server::SERVICE_NAME,
+        operation_service_server::SERVICE_NAME,
         project_service_server::SERVICE_NAME,
     ] {
         health.set_service_status(service, ServingStatus::Serving).await;
@@ -200,6 +208,7 @@ async fn add_public(routes: Routes) -> Result<Routes, Error> {
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_idempotency::proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             // The details of errors, without which grpcurl cannot show them.
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)

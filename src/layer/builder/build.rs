@@ -95,6 +95,7 @@ impl IdempotencyLayerBuilder {
             unprotected_keys,
             engine,
             caller_resolver: self.caller_resolver,
+            on_no_scope: self.on_no_scope,
             session_settings: self.session_settings,
             request_limits: self.request_limits,
             #[cfg(feature = "connect")]

@@ -32,6 +32,7 @@
 mod claims;
 mod completion;
 mod leases;
+mod look_ups;
 mod matrix;
 mod recovery;
 mod release;
@@ -41,7 +42,8 @@ mod sweep;
 mod transactions;
 
 pub use self::{
-    claims::*, completion::*, leases::*, matrix::*, recovery::*, release::*, replay::*, sweep::*, transactions::*,
+    claims::*, completion::*, leases::*, look_ups::*, matrix::*, recovery::*, release::*, replay::*, sweep::*,
+    transactions::*,
 };
 use super::Store;
 use crate::status::{OutboxStatus, Resource};
@@ -116,6 +118,13 @@ macro_rules! __conformance_tests {
             sweeps_what_expired_in_batches
             does_not_sweep_what_has_not_expired
             knows_the_status_of_a_resource
+            finds_nothing_of_a_key_that_is_absent
+            finds_a_call_that_holds_its_key
+            finds_the_outcome_of_a_call
+            finds_a_call_without_an_outcome_and_one_that_expired
+            looks_up_without_a_change
+            does_not_find_the_call_of_another_owner
+            finds_a_call_in_a_transaction
             begins_a_transaction_that_holds_its_key
             records_a_transaction_that_is_committed
             records_a_transaction_that_ends_with_an_error

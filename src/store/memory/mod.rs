@@ -1,6 +1,7 @@
 //! The store in memory.
 
 mod hold;
+mod look_up;
 mod record;
 mod state;
 mod store;

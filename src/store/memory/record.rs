@@ -19,6 +19,8 @@ pub(super) struct Record {
     pub(super) request: RequestHashes,
     pub(super) attempts: u32,
     pub(super) created: Instant,
+    /// When the outcome was recorded.
+    pub(super) completed: Option<Instant>,
     /// `None` after a release or an abandonment.
     pub(super) lease_expires: Option<Instant>,
     pub(super) expires: Instant,
@@ -32,7 +34,8 @@ impl Record {
     pub(super) fn completed(claim: &Claim, completion: Completion, now: Instant) -> Self {
         let Completion { response, resource, retention } = completion;
         let outcome = Some((response, resource));
-        Self { outcome, lease_expires: None, expires: now + retention, ..Self::reserved(claim, now) }
+        let completed = Some(now);
+        Self { outcome, completed, lease_expires: None, expires: now + retention, ..Self::reserved(claim, now) }
     }
 
     pub(super) fn reserved(claim: &Claim, now: Instant) -> Self {
@@ -42,6 +45,7 @@ impl Record {
             request: claim.request.clone(),
             attempts: 1,
             created: now,
+            completed: None,
             lease_expires: Some(now + claim.lease),
             expires: now + claim.lease.max(claim.retention),
             unknown: false,

@@ -3,6 +3,7 @@
 use std::{collections::hash_map::Entry, time::Duration};
 
 use super::{
+    look_up::look_up,
     record::{Look, Record},
     state::{Shared, id},
     transaction::NoTransaction,
@@ -12,8 +13,8 @@ use crate::{
     status::{OutboxStatus, Resource, ResourceId},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction,
-        TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, OperatorRelease, OperatorReleaseOutcome, OperatorStore,
+        ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
     },
 };
 
@@ -131,6 +132,7 @@ impl Store for MemoryStore {
             return Ok(CompleteOutcome::AlreadyCompleted);
         }
         record.outcome = Some((completion.response.clone(), completion.resource.clone()));
+        record.completed = Some(now);
         record.unknown = false;
         record.expires = now + completion.retention;
         Ok(CompleteOutcome::Completed)
@@ -203,6 +205,10 @@ impl Store for MemoryStore {
         Ok(self.state.lock().statuses.get(&resource.id).copied().flatten())
     }
 
+    async fn look_up(&self, question: &LookUp) -> Result<KeyRecord, StoreError> {
+        Ok(look_up(&self.state.lock(), question))
+    }
+
     fn has_transactions(&self) -> bool {
         self.accepts_transactions
     }
@@ -224,5 +230,25 @@ impl Store for MemoryStore {
             return Err(StoreErrorKind::Refused.into());
         }
         Ok(Box::new(NoTransaction::without_key(&self.state)))
+    }
+}
+
+impl OperatorStore for MemoryStore {
+    async fn operator_release(&self, release: &OperatorRelease) -> Result<OperatorReleaseOutcome, StoreError> {
+        let mut state = self.state.lock();
+        let (now, id) = (state.now(), (release.owner, release.key));
+        let is_held = state.holds.get(&id).is_some_and(|hold| hold.idle_until > now);
+        let Some(record) = state.records.get(&id).filter(|record| record.is_live(now)) else {
+            return Ok(if is_held { OperatorReleaseOutcome::Running } else { OperatorReleaseOutcome::Absent });
+        };
+        Ok(match record {
+            Record { outcome: Some(_), .. } => OperatorReleaseOutcome::Ended,
+            _ if is_held => OperatorReleaseOutcome::Running,
+            Record { token, .. } if Some(*token) != release.token => OperatorReleaseOutcome::OtherToken,
+            _ => {
+                state.records.remove(&id);
+                OperatorReleaseOutcome::Released
+            }
+        })
     }
 }

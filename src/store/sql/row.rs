@@ -60,14 +60,19 @@ fn in_flight(row: &impl Row) -> Result<ClaimOutcome, StoreError> {
 }
 
 fn replay(row: &impl Row, response: StoredResponse) -> Result<Replay, StoreError> {
-    let status = match (column(row, "status")?, column(row, "status_error")?) {
-        (_, Some(code)) => Err(StatusError::Lookup(str::to_owned(code))),
-        (Some(status), None) => parse_status(status).map(Some),
-        (None, None) => Ok(None),
-    };
+    let status = status(row)?;
     let expires_in = milliseconds(column(row, "expires_in_ms")?);
     let resource = column::<Option<&str>>(row, "resource")?.map(ResourceId::from_text).transpose().map_err(corrupt)?;
     Ok(Replay { response, resource, status, expires_in })
+}
+
+/// Reads the status of the created resource.
+pub(super) fn status(row: &impl Row) -> Result<Result<Option<OutboxStatus>, StatusError>, StoreError> {
+    Ok(match (column(row, "status")?, column(row, "status_error")?) {
+        (_, Some(code)) => Err(StatusError::Lookup(str::to_owned(code))),
+        (Some(status), None) => parse_status(status).map(Some),
+        (None, None) => Ok(None),
+    })
 }
 
 pub(super) fn abandoned_key(row: &impl Row) -> Result<AbandonedKey, StoreError> {

@@ -8,6 +8,7 @@ use super::{
     connection::Connections,
     driver::Driver,
     fault::sql_state,
+    look_up,
     permits::Permits,
     row::{abandoned_key, column, corrupt, parse_status},
     transaction::{Open, Transactions},
@@ -18,8 +19,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store, StoreError,
-        StoreTransaction, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store,
+        StoreError, StoreTransaction, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -183,6 +184,10 @@ impl<D: Driver> SqlStore<D> {
         verify(&self.connections, &self.resource_types).await
     }
 
+    pub(super) fn connections(&self) -> &Connections<D> {
+        &self.connections
+    }
+
     fn transactions(&self) -> Transactions<D> {
         let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
         Transactions {
@@ -337,6 +342,10 @@ impl<D: Driver> Store for SqlStore<D> {
             Some(status) => parse_status(status).map(Some).map_err(corrupt),
             None => Ok(None),
         }
+    }
+
+    async fn look_up(&self, question: &LookUp) -> Result<KeyRecord, StoreError> {
+        look_up::look_up(&self.connections, &self.resource_types, question).await
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {

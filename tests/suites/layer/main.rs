@@ -16,6 +16,8 @@ mod leases;
 mod life;
 mod limits;
 mod metadata;
+mod operations;
+mod operations_on_postgres;
 mod pass_through;
 mod raw;
 mod reconcile;

@@ -11,8 +11,8 @@ use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
-        TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
+        StoreErrorKind, TransactionOptions,
     },
 };
 use uuid::Uuid;
@@ -35,6 +35,7 @@ pub(crate) enum Operation {
     Claim,
     Complete,
     Extend,
+    LookUp,
     Release,
 }
 
@@ -192,6 +193,10 @@ impl Store for Watched {
 
     async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
         self.store.status(session, resource).await
+    }
+
+    async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
+        self.watch(Operation::LookUp, self.store.look_up(look_up)).await
     }
 
     fn has_transactions(&self) -> bool {

@@ -46,7 +46,12 @@ pub(crate) struct Call {
 impl Call {
     /// A call of a procedure such as `ProjectService/CreateProject`.
     pub(crate) fn new(procedure: &str, request: Value) -> Self {
-        Self { procedure: format!("organization.v1.{procedure}"), request, headers: Vec::new() }
+        Self::of(format!("organization.v1.{procedure}"), request)
+    }
+
+    /// A call of a procedure of any package.
+    pub(crate) fn of(procedure: String, request: Value) -> Self {
+        Self { procedure, request, headers: Vec::new() }
     }
 
     pub(crate) fn header(mut self, name: &str, value: impl ToString) -> Self {

@@ -13,6 +13,7 @@ mod by_id;
 mod concurrency;
 mod disconnect;
 mod hog;
+mod operations;
 mod outbox;
 mod procedures;
 mod reconcile;

@@ -9,6 +9,7 @@ mod holder;
 mod isolation;
 mod keys;
 mod logs;
+mod look_ups;
 mod memory;
 mod migrations;
 mod once;

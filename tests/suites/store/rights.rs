@@ -11,10 +11,9 @@ use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 15] = [
+const OWNERS: [&str; 14] = [
     "idempotency_grant",
     "idempotency_grant_operator",
-    "idempotency_holder_pid",
     "idempotency_id_type",
     "idempotency_inspect",
     "idempotency_key_id",
@@ -190,7 +189,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
         unprotected(),
-        SetupProblem::OtherVersion { found: Some(999), needed: 2 },
+        SetupProblem::OtherVersion { found: Some(999), needed: 3 },
         unregistered,
     ];
     assert_eq!(wrong, expected);
@@ -272,7 +271,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
     let expected = [
         SetupProblem::MissingTable { table: "tenant.idempotency_keys".to_owned() },
-        SetupProblem::OtherVersion { found: None, needed: 2 },
+        SetupProblem::OtherVersion { found: None, needed: 3 },
     ];
     assert_eq!(problems(&store).await, expected);
 

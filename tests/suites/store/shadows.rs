@@ -8,7 +8,8 @@ use tonic_idempotency::{
     migrations,
     status::Resource,
     store::{
-        BeginOutcome, Claim, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store, TransactionOptions,
+        BeginOutcome, Claim, Completion, LookUp, PostgresStore, Reservation, ResourceType, ResourceTypes, Schema,
+        Store, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
@@ -207,6 +208,7 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     store.complete(&first.reservation, &created).await.expect("a completion");
     store.complete(&first.reservation, &created).await.expect("a second completion");
     store.claim(&Claim { resource_type: Some("invoice".to_owned()), ..again(&first) }).await.expect("a replay");
+    look_up(store, &first).await;
     acquire(store, &released).await;
     store.release(&released.reservation).await.expect("a release");
     acquire(store, &abandoned).await;
@@ -225,9 +227,15 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     transaction.expect("a transaction").commit(None).await.expect("a commit");
     let open = store.begin(&begun, TransactionOptions::default()).await.expect("a transaction");
     store.begin(&again(&begun), TransactionOptions::default()).await.expect("the key is held");
+    look_up(store, &begun).await;
     let BeginOutcome::Open { transaction, .. } = open else { panic!("expected a transaction, got {open:?}") };
     transaction.commit(Some(created)).await.expect("a commit");
     // Of the role, nothing is verified here: the pool logs in as a superuser.
     let problems = store.verify().await.expect_err("the login is exempt").to_string();
     assert_eq!(problems.lines().count(), 2, "{problems}");
+}
+
+async fn look_up(store: &PostgresStore, claim: &Claim) {
+    let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());
+    store.look_up(&LookUp { owner, key, session, with_status: true }).await.expect("a look-up");
 }

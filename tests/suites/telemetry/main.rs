@@ -2,6 +2,7 @@
 
 mod documented;
 mod spans;
+mod watching;
 
 use std::{
     io,

@@ -1,0 +1,40 @@
+//! What became of a call: the service `idempotency.v1.OperationService`, off unless the application adds it to its server.
+//!
+//! A caller that has lost its message, or waits for asynchronous work, asks by its key alone. All answers are of the caller's own calls:
+//! the service finds the caller as the layer does, and asks the layer's store under the caller's row-level security.
+//!
+//! ```
+//! use tonic_idempotency::{IdempotencyLayer, store::MemoryStore};
+//! # const FILE_DESCRIPTOR_SET: &[u8] = tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
+//!
+//! # fn main() -> Result<(), tonic_idempotency::layer::BuildError> {
+//! let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+//!     .store(MemoryStore::new())
+//!     # .allow_no_procedures()
+//!     .build()?;
+//! // Beside the services, behind the same authentication:
+//! let routes = tonic::service::Routes::new(idempotency.operations().build());
+//! # drop(routes);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `builder` | [`OperationServiceBuilder`], the settings |
+//! | `service` | [`OperationService`], the three procedures |
+//! | `question` | a key, and what is known of it at the moment |
+//! | `wait` | waiting for the end of a call, or of the work behind it |
+//! | `waiters` | the limits of those that wait |
+//! | `release` | the release of keys by operators |
+//! | `message` | the answer as a message |
+
+mod builder;
+mod message;
+mod question;
+mod release;
+mod service;
+mod wait;
+mod waiters;
+
+pub use self::{builder::OperationServiceBuilder, service::OperationService};

@@ -1,0 +1,91 @@
+//! A key, and what is known of it at the moment.
+
+use std::sync::Arc;
+
+use tonic::Status;
+use tracing::Instrument as _;
+
+use crate::{
+    IdempotencyLayer,
+    caller::{Caller, OwnerId},
+    engine::{refusal, replay::work_status, state::Engine},
+    key::KeyId,
+    rejection::Rejection,
+    status::IdempotencyStatus,
+    store::{CallSession, KeyRecord, KeyState, LookUp},
+    telemetry::{self, ProcedureTelemetry},
+};
+
+/// The question what became of the call with a key.
+pub(super) struct Question<'a> {
+    pub(super) layer: &'a IdempotencyLayer,
+    pub(super) engine: &'a Arc<Engine>,
+    pub(super) owner: OwnerId,
+    pub(super) key: KeyId,
+    /// Who asks; `None` for an operator, who asks for another user.
+    pub(super) caller: Option<Caller>,
+    pub(super) session: CallSession,
+    /// Of the procedure that asks.
+    pub(super) telemetry: &'a ProcedureTelemetry,
+    pub(super) path: &'static str,
+}
+
+/// What is known of a key.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) record: KeyRecord,
+    /// The status of the work behind a completed call; `None` if the layer does not know the procedure.
+    pub(super) work: Option<IdempotencyStatus>,
+}
+
+impl Question<'_> {
+    /// Asks the store. Of a call in a transaction, this process knows the procedure if it runs here.
+    pub(super) async fn look_up(&self) -> Result<KeyRecord, Rejection> {
+        let look_up = LookUp {
+            owner: self.owner,
+            key: self.key,
+            session: self.session.clone(),
+            with_status: self.engine.status_resolver.is_none(),
+        };
+        let span = self.engine.spans.look_up(self.path, self.key.as_uuid());
+        let found = self.engine.store.look_up(&look_up).instrument(span.clone()).await;
+        let outcome = found.as_ref().map_or_else(|error| error.kind().as_str(), |record| record.state.as_str());
+        telemetry::ended(&span, &outcome);
+        let mut record = found.map_err(|error| refusal::rejection(self.telemetry, &error))?;
+        if record.state == KeyState::Running && record.procedure.is_none() {
+            record.procedure = self.engine.tracker.procedure_of(self.owner, self.key);
+        }
+        Ok(record)
+    }
+
+    /// Counts a refusal.
+    pub(super) fn refused(&self, rejection: Rejection) -> Rejection {
+        self.telemetry.rejected(rejection.reason().as_str());
+        rejection
+    }
+
+    /// Asks the application whether the caller may know how the call ended, as it is asked before a replay.
+    pub(super) async fn authorize(&self, record: &KeyRecord) -> Result<(), Status> {
+        let is_replayed = matches!(record.state, KeyState::Completed | KeyState::Failed);
+        let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
+        let (true, Some(procedure), Some(caller)) = (is_replayed, procedure, &self.caller) else { return Ok(()) };
+        let resource = record.resource.as_ref().map(|resource| &resource.id);
+        match self.engine.replay_hooks.authorize_caller(procedure, caller, self.key, resource) {
+            Some(asked) => asked.await,
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the status of the work. What the layer does not know the procedure of, it tells no resource of: nobody could be asked whether
+    /// the caller may know it.
+    pub(super) async fn with_work(&self, mut record: KeyRecord) -> Known {
+        let procedure = record.procedure.as_deref().and_then(|path| self.layer.procedure(path));
+        let (KeyState::Completed, Some(procedure)) = (record.state, procedure) else {
+            record.resource = None;
+            return Known { record, work: None };
+        };
+        let resource = record.resource.as_ref().map(|resource| &resource.id);
+        let work = work_status(self.engine, procedure, self.caller.as_ref(), resource, &record.status).await;
+        Known { record, work: Some(work) }
+    }
+}

@@ -1,0 +1,447 @@
+//! The service that tells callers what became of their calls.
+
+use std::time::Duration;
+
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, advance},
+};
+use tonic::{Code, Request, Response, Status, service::interceptor::InterceptedService, transport::Channel};
+use tonic_idempotency::{
+    IdempotencyKey, IdempotencyLayer, KeyId,
+    layer::IdempotencyLayerBuilder,
+    operations::OperationServiceBuilder,
+    policy::{KeyFormat, Policies, ReplayRequest, ScopePolicy},
+    proto::v1::{
+        GetOperationRequest, Operation, ReleaseOperationRequest, State, Until, WaitOperationRequest, Work,
+        operation_service_client::OperationServiceClient,
+    },
+    rejection::Reason,
+    status::OutboxStatus,
+    store::{MemoryStore, Store, StoreErrorKind},
+};
+use tonic_idempotency_tests::shop;
+use uuid::Uuid;
+
+use crate::{
+    harness::{CREATE, Shop, assert_rejected, order_id, quiet, retry_delay},
+    watched::{self, Watched},
+};
+
+const TOUCH: &str = "/shop.v1.Shop/Touch";
+
+/// The tolerance of "at once": [`quiet`] takes a millisecond.
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+/// The service beside a shop, asked by the user of the shop.
+#[derive(Clone)]
+pub(crate) struct Operations {
+    client: OperationServiceClient<Channel>,
+    user: Option<Uuid>,
+    key: String,
+}
+
+impl Operations {
+    pub(crate) async fn of(shop: &Shop) -> Self {
+        Self::with(shop, |builder| builder).await
+    }
+
+    pub(crate) async fn with(
+        shop: &Shop,
+        build: impl FnOnce(OperationServiceBuilder) -> OperationServiceBuilder,
+    ) -> Self {
+        let service = InterceptedService::new(build(shop.layer.operations()).build(), shop::authenticate);
+        let channel = shop::serve_in_memory(tonic::service::Routes::new(service)).await;
+        let key = shop.key.expect("a key").to_string();
+        Self { client: OperationServiceClient::new(channel), user: shop.user, key }
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        shop::with(message, self.user, None)
+    }
+
+    pub(crate) async fn get(&self) -> Result<Operation, Status> {
+        let request = self.request(GetOperationRequest { key: self.key.clone() });
+        self.client.clone().get_operation(request).await.map(Response::into_inner)
+    }
+
+    pub(crate) async fn state(&self) -> State {
+        self.get().await.expect("an answer").state()
+    }
+
+    fn wait_request(&self, until: Until, timeout: Option<Duration>) -> Request<WaitOperationRequest> {
+        let timeout = timeout.map(|timeout| timeout.try_into().expect("a duration"));
+        self.request(WaitOperationRequest { key: self.key.clone(), until: until.into(), timeout })
+    }
+
+    async fn wait(&self, until: Until, timeout: Option<Duration>) -> Result<Operation, Status> {
+        let request = self.wait_request(until, timeout);
+        self.client.clone().wait_operation(request).await.map(Response::into_inner)
+    }
+
+    /// Waits in a task; aborting the task disconnects the client.
+    pub(crate) fn spawn_wait(&self, until: Until) -> JoinHandle<Result<Operation, Status>> {
+        let waiting = self.clone();
+        tokio::spawn(async move { waiting.wait(until, None).await })
+    }
+
+    pub(crate) async fn release(&self, user: Uuid, token: Option<Uuid>) -> Result<Operation, Status> {
+        let token = token.map(|token| token.to_string()).unwrap_or_default();
+        let (key, user, reason) = (self.key.clone(), user.to_string(), "a ticket".to_owned());
+        let request = self.request(ReleaseOperationRequest { key, user, token, reason });
+        self.client.clone().release_operation(request).await.map(Response::into_inner)
+    }
+
+    pub(crate) fn by(&self, user: Uuid) -> Self {
+        Self { user: Some(user), ..self.clone() }
+    }
+}
+
+async fn shop_with(build: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder) -> Shop {
+    Shop::in_memory(build).await
+}
+
+async fn shop_on(store: impl Store) -> Shop {
+    shop_with(|builder| builder.store(store)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn tell_what_became_of_a_call_from_its_beginning_to_its_end() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    let absent = operations.get().await.expect("an answer");
+    assert_eq!(absent, Operation { key: operations.key.clone(), state: State::Absent.into(), ..Default::default() });
+
+    let call = shop.spawn_create("hold");
+    quiet().await;
+    let running = operations.get().await.expect("an answer");
+    assert_eq!(
+        (running.state(), running.procedure.as_str(), running.work()),
+        (State::Running, CREATE, Work::Unspecified)
+    );
+    assert!(running.create_time.is_some() && running.complete_time.is_none() && running.expire_time.is_some());
+
+    shop.handler.open(1);
+    let order = order_id(&call.await.expect("no panic").expect("a response"));
+    let completed = operations.get().await.expect("an answer");
+    assert_eq!((completed.state(), completed.work()), (State::Completed, Work::Processing));
+    let resource = completed.resource.expect("a resource");
+    assert_eq!((resource.r#type.as_str(), resource.id), ("order", order.to_string()));
+    assert!(completed.complete_time.is_some());
+    for (status, work) in [(OutboxStatus::Completed, Work::Completed), (OutboxStatus::Failed, Work::Failed)] {
+        store.set_status(order, status);
+        assert_eq!(operations.get().await.expect("an answer").work(), work);
+    }
+    store.advance(Policies::default().retention * 2);
+    assert_eq!(operations.state().await, State::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tell_calls_apart_that_ended_in_other_ways() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    shop.cancel("fail for good").await.expect_err("a final error");
+    assert_eq!(operations.state().await, State::Failed);
+
+    let touched = shop.with_key(Some(Uuid::new_v4()));
+    touched.touch("a").await.expect("a response");
+    let done = Operations::of(&touched).await.get().await.expect("an answer");
+    // No asynchronous work follows.
+    assert_eq!((done.state(), done.work(), done.resource), (State::Completed, Work::Completed, None));
+
+    let failed = shop.with_key(Some(Uuid::new_v4()));
+    failed.create("fail").await.expect_err("an error");
+    assert_eq!(Operations::of(&failed).await.state().await, State::Absent, "the key is free");
+
+    let died = shop.with_key(Some(Uuid::new_v4()));
+    died.die(&store, CREATE, "a").await;
+    assert_eq!(Operations::of(&died).await.state().await, State::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn belong_to_their_callers() {
+    let shop = shop_on(MemoryStore::new()).await;
+    shop.create("a").await.expect("a response");
+    let operations = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(MemoryStore::new())).await;
+    assert_eq!(operations.state().await, State::Completed);
+    let other = operations.by(Uuid::new_v4());
+    assert_eq!(other.state().await, State::Absent);
+    let waited = other.wait(Until::WorkEnded, None).await.expect("an answer");
+    assert_eq!((waited.state(), waited.procedure, waited.resource), (State::Absent, String::new(), None));
+
+    let nobody = Operations { user: None, ..operations };
+    for refused in [
+        nobody.get().await,
+        nobody.wait(Until::CallEnded, None).await,
+        nobody.release(shop.user.expect("a user"), None).await,
+    ] {
+        assert_rejected(&refused.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn need_a_scope_where_calls_do() {
+    let shop = shop_with(|builder| builder.store(MemoryStore::new()).on_no_scope(ScopePolicy::Reject)).await;
+    let status = Operations::of(&shop).await.get().await.expect_err("refused");
+    assert_rejected(&status, Code::Unauthenticated, Reason::NoScope);
+    let failing = |_: &http::HeaderMap, _: &http::Extensions| Err("no".into());
+    let shop = shop_with(|builder| builder.store(MemoryStore::new()).caller_resolver(failing)).await;
+    let status = Operations::of(&shop).await.get().await.expect_err("refused");
+    assert_rejected(&status, Code::Internal, Reason::CallerInvalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn find_a_key_in_any_of_its_forms() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    shop.create("a").await.expect("a response");
+    let operations = Operations::of(&shop).await;
+    let uuid = operations.key.clone();
+    for key in [uuid.to_uppercase(), uuid.replace('-', ""), format!("urn:uuid:{uuid}"), format!("{{{uuid}}}")] {
+        let found = Operations { key: key.clone(), ..operations.clone() }.get().await.expect("an answer");
+        assert_eq!((found.state(), found.key), (State::Completed, key));
+    }
+    let mut claim = shop.claim(TOUCH, "a");
+    let order: KeyId = IdempotencyKey::new("order-17", KeyFormat::Any).expect("a key").id();
+    (claim.reservation.key, claim.lease) = (order, Duration::from_secs(60));
+    store.claim(&claim).await.expect("the store answers");
+    let found = Operations { key: "order-17".to_owned(), ..operations.clone() };
+    assert_eq!(found.state().await, State::Running);
+
+    for key in ["", "order 17", "größe", &"k".repeat(256)] {
+        let malformed = Operations { key: key.to_owned(), ..operations.clone() };
+        for refused in [malformed.get().await, malformed.wait(Until::CallEnded, None).await] {
+            assert_rejected(&refused.expect_err("refused"), Code::InvalidArgument, Reason::KeyInvalid);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_withheld_as_their_replays_are() {
+    let leaves = |request: ReplayRequest| async move {
+        assert_eq!((request.procedure.as_str(), request.resource.is_some()), (CREATE, true));
+        Err(Status::permission_denied("you have left the organisation"))
+    };
+    let shop = shop_with(|builder| builder.store(MemoryStore::new()).authorize_replay(leaves)).await;
+    let operations = Operations::of(&shop).await;
+    let call = shop.spawn_create("hold");
+    quiet().await;
+    assert_eq!(operations.state().await, State::Running);
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    quiet().await;
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("a response");
+    for withheld in [operations.get().await, waiting.await.expect("no panic")] {
+        assert_eq!(withheld.expect_err("withheld").code(), Code::PermissionDenied);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wake_those_who_wait_at_once_when_the_call_ends_in_this_process() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::with(&shop, |builder| builder.max_pause(Duration::from_secs(3600))).await;
+    let call = shop.spawn_create("hold");
+    quiet().await;
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    advance(Duration::from_secs(10)).await;
+    quiet().await;
+    let (began, asked) = (Instant::now(), store.asked(watched::Operation::LookUp));
+    assert!(asked < 10, "the pauses grow: {asked}");
+    shop.handler.open(1);
+    let ended = waiting.await.expect("no panic").expect("an answer");
+    assert_eq!((ended.state(), ended.work()), (State::Completed, Work::Processing));
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert_eq!(store.asked(watched::Operation::LookUp), asked + 1);
+    call.await.expect("no panic").expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn notice_the_end_of_a_call_in_another_process() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let beside = Shop { user: shop.user, key: shop.key, ..shop_on(store).await };
+    let operations = Operations::of(&beside).await;
+    let call = shop.spawn_create("hold");
+    quiet().await;
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    advance(Duration::from_secs(10)).await;
+    quiet().await;
+    assert!(!waiting.is_finished());
+    let began = Instant::now();
+    shop.handler.open(1);
+    assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
+    assert!(began.elapsed() <= Duration::from_secs(1) + AT_ONCE, "{:?}", began.elapsed());
+    call.await.expect("no panic").expect("a response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_for_the_work_behind_a_call() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    let order = order_id(&shop.create("a").await.expect("a response"));
+    assert_eq!(operations.wait(Until::Unspecified, None).await.expect("at once").work(), Work::Processing);
+    let waiting = operations.spawn_wait(Until::WorkEnded);
+    advance(Duration::from_secs(10)).await;
+    quiet().await;
+    assert!(!waiting.is_finished());
+    store.set_status(order, OutboxStatus::Failed);
+    let ended = waiting.await.expect("no panic").expect("an answer");
+    assert_eq!((ended.state(), ended.work()), (State::Completed, Work::Failed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_with_what_is_known_when_the_time_is_up() {
+    let shop = shop_on(Watched::default()).await;
+    let operations = Operations::of(&shop).await;
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let seconds = Duration::from_secs;
+    for (timeout, least, most) in [(Some(0), 0, 0), (Some(5), 5, 5), (Some(60), 30, 30), (None, 30, 30)] {
+        let began = Instant::now();
+        let known = operations.wait(Until::CallEnded, timeout.map(seconds)).await.expect("an answer");
+        assert_eq!((known.state(), known.procedure.as_str()), (State::Running, CREATE));
+        let took = began.elapsed();
+        assert!(took >= seconds(least) && took < seconds(most) + AT_ONCE, "{timeout:?}: {took:?}");
+    }
+    // Before the caller's deadline.
+    let mut request = operations.wait_request(Until::CallEnded, None);
+    request.set_timeout(seconds(4));
+    let known = operations.client.clone().wait_operation(request).await.expect("an answer, not DEADLINE_EXCEEDED");
+    assert_eq!(known.into_inner().state(), State::Running);
+
+    let negative = prost_types::Duration { seconds: -1, nanos: 0 };
+    let mut request = operations.wait_request(Until::CallEnded, None);
+    request.get_mut().timeout = Some(negative);
+    let status = operations.client.clone().wait_operation(request).await.expect_err("refused");
+    assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+/// A store that hangs does not keep an answer back that is known.
+#[tokio::test(start_paused = true)]
+async fn answer_with_what_is_known_though_the_store_hangs() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    quiet().await;
+    store.hang(watched::Operation::LookUp);
+    let began = Instant::now();
+    assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Running);
+    assert!(began.elapsed() <= Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn let_a_bounded_number_wait_and_forget_clients_that_have_gone() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let operations = Operations::with(&shop, |builder| builder.max_waiting(2).max_waiting_per_user(1)).await;
+    let other = operations.by(Uuid::new_v4());
+    let third = operations.by(Uuid::new_v4());
+    // The other user's own call has the same key.
+    let shop_of_other = Shop { user: other.user, ..shop.with_key(shop.key) };
+    let _call_of_other = shop_of_other.spawn_create("hold");
+    let shop_of_third = Shop { user: third.user, ..shop.with_key(shop.key) };
+    let _call_of_third = shop_of_third.spawn_create("hold");
+    quiet().await;
+    let gone = operations.spawn_wait(Until::CallEnded);
+    quiet().await;
+    let status = operations.wait(Until::CallEnded, None).await.expect_err("refused");
+    assert_rejected(&status, Code::ResourceExhausted, Reason::Overloaded);
+    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    let _waits = other.spawn_wait(Until::CallEnded);
+    quiet().await;
+    let status = third.wait(Until::CallEnded, None).await.expect_err("refused");
+    assert_rejected(&status, Code::Unavailable, Reason::Overloaded);
+    assert_eq!(retry_delay(&status), Duration::from_secs(1));
+    assert_eq!(operations.state().await, State::Running, "who does not wait is answered");
+
+    gone.abort();
+    quiet().await;
+    let again = third.spawn_wait(Until::CallEnded);
+    quiet().await;
+    assert!(!again.is_finished(), "it waits in the place of the client that has gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_no_longer_when_the_layer_shuts_down() {
+    let shop = shop_on(MemoryStore::new()).await;
+    let operations = Operations::of(&shop).await;
+    let _call = shop.spawn_create("hold");
+    quiet().await;
+    let waiting = operations.spawn_wait(Until::CallEnded);
+    quiet().await;
+    let layer = shop.layer.clone();
+    let stopping = tokio::spawn(async move { layer.shutdown(Duration::from_secs(60)).await });
+    let status = waiting.await.expect("no panic").expect_err("refused");
+    assert_rejected(&status, Code::Unavailable, Reason::ShuttingDown);
+    assert!(!stopping.is_finished(), "the call runs on");
+    assert_eq!(operations.state().await, State::Running, "who does not wait is answered");
+    shop.handler.open(1);
+    assert!(stopping.await.expect("no panic").unfinished.is_empty());
+    assert_eq!(operations.state().await, State::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_refused_as_calls_are_while_the_store_fails() {
+    let store = Watched::default();
+    let shop = shop_on(store.clone()).await;
+    let operations = Operations::of(&shop).await;
+    for (kind, code, reason) in [
+        (StoreErrorKind::Unreachable, Code::Unavailable, Reason::StoreUnavailable),
+        (StoreErrorKind::Interrupted, Code::Unavailable, Reason::StoreUnavailable),
+        (StoreErrorKind::Overloaded, Code::Unavailable, Reason::Overloaded),
+        (StoreErrorKind::Refused, Code::Internal, Reason::StoreFailed),
+        (StoreErrorKind::Corrupt, Code::Internal, Reason::StoreFailed),
+    ] {
+        store.fail(watched::Operation::LookUp, kind);
+        for refused in [operations.get().await, operations.wait(Until::CallEnded, None).await] {
+            assert_rejected(&refused.expect_err("refused"), code, reason);
+        }
+    }
+    store.mend(watched::Operation::LookUp);
+    assert_eq!(operations.state().await, State::Absent);
+
+    let without_store = IdempotencyLayer::builder(shop::FILE_DESCRIPTOR_SET).build().expect("a layer");
+    let shop = Shop { layer: without_store, ..shop };
+    let status = Operations::of(&shop).await.get().await.expect_err("refused");
+    assert_eq!(status.code(), Code::Unimplemented);
+}
+
+#[tokio::test(start_paused = true)]
+async fn are_released_by_operators_alone() {
+    let store = MemoryStore::new();
+    let shop = shop_on(store.clone()).await;
+    let (user, operator) = (shop.user.expect("a user"), Uuid::new_v4());
+    let claim = shop.claim(CREATE, "a");
+    store.claim(&claim).await.expect("the store answers");
+    let token = Some(claim.reservation.token);
+
+    let by_default = Operations::of(&shop).await;
+    assert_eq!(by_default.release(user, token).await.expect_err("refused").code(), Code::PermissionDenied);
+    let is_operator =
+        move |caller: &tonic_idempotency::Caller, _: &http::Extensions| caller.user.as_uuid() == Some(&operator);
+    let without_store = Operations::with(&shop, |builder| builder.operators(is_operator)).await.by(operator);
+    let status = without_store.release(user, token).await.expect_err("refused");
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("operator_store"), "{status:?}");
+
+    let operations = Operations::with(&shop, |it| it.operators(is_operator).operator_store(store.clone())).await;
+    assert_eq!(operations.release(user, token).await.expect_err("refused").code(), Code::PermissionDenied);
+    assert_eq!(operations.state().await, State::Unknown);
+    let operated = operations.by(operator);
+    for other in [None, Some(Uuid::new_v4())] {
+        let status = operated.release(user, other).await.expect_err("refused");
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+    }
+    assert_eq!(operated.release(user, token).await.expect("released").state(), State::Absent);
+    assert_eq!(operated.release(user, token).await.expect("nothing to release").state(), State::Absent);
+    shop.create("a").await.expect("the retry runs").assert("processing", false);
+    assert_eq!(operated.release(user, token).await.expect_err("ended").code(), Code::FailedPrecondition);
+}

@@ -1,0 +1,116 @@
+//! The service that tells callers what became of their calls, on PostgreSQL: transactions, connections, and the rights of operators.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio_postgres::Config;
+use tonic::Code;
+use tonic_idempotency::{
+    migrations,
+    policy::Mode,
+    proto::v1::{State, Until},
+    rejection::Reason,
+    store::{PostgresStore, ResourceTypes, Schema, Store as _},
+};
+use tonic_idempotency_tests::{Database, OPERATOR, pool, until};
+use uuid::Uuid;
+
+use crate::{
+    duplicates::resource_types,
+    harness::{CREATE, Shop, assert_rejected},
+    operations::Operations,
+};
+
+fn store(database: &Database, size: usize) -> (PostgresStore, Pool) {
+    let pool = database.pool(size);
+    (PostgresStore::new(pool.clone(), resource_types()).timeout(Duration::from_secs(30)), pool)
+}
+
+async fn transactional_on(database: &Database) -> Shop {
+    // A role that logs in itself may see since when its own transactions are open.
+    let pool = database.pool_of_login(4).await;
+    let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
+    Shop::with(|builder| builder.store(store).adjust_procedures(|it| it.mode(Mode::Transactional))).await
+}
+
+#[tokio::test]
+async fn tell_of_a_call_that_runs_in_a_transaction_here_and_elsewhere() {
+    let database = Database::new().await;
+    let shop = transactional_on(&database).await;
+    let elsewhere = Shop { user: shop.user, key: shop.key, ..transactional_on(&database).await };
+    let (here, there) = (Operations::of(&shop).await, Operations::of(&elsewhere).await);
+    let running = shop.with_key(shop.key);
+    let call = tokio::spawn(async move { running.touch("hold").await });
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let found = here.get().await.expect("an answer");
+    assert_eq!((found.state(), found.procedure.as_str()), (State::Running, "/shop.v1.Shop/Touch"));
+    let found = there.get().await.expect("an answer");
+    // Its procedure is recorded with its outcome.
+    assert_eq!((found.state(), found.procedure.as_str()), (State::Running, ""));
+    assert!(found.create_time.is_some(), "{found:?}");
+    assert_eq!(there.by(Uuid::new_v4()).state().await, State::Absent);
+
+    let waiting = [here.spawn_wait(Until::CallEnded), there.spawn_wait(Until::CallEnded)];
+    shop.handler.open(1);
+    call.await.expect("no panic").expect("a response");
+    for waiting in waiting {
+        let found = waiting.await.expect("no panic").expect("an answer");
+        assert_eq!((found.state(), found.procedure.as_str()), (State::Completed, "/shop.v1.Shop/Touch"));
+    }
+}
+
+#[tokio::test]
+async fn hold_no_connection_while_they_wait() {
+    let database = Database::new().await;
+    let (store, pool) = store(&database, 2);
+    let shop = Shop::with(|builder| builder.store(store)).await;
+    let call = shop.spawn_create("hold");
+    until("the handler runs", async || shop.handler.started() == 1).await;
+    let operations = Operations::with(&shop, |builder| builder.max_pause(Duration::from_secs(3600))).await;
+    let waiting: Vec<_> = (0..16).map(|_| operations.spawn_wait(Until::CallEnded)).collect();
+    until("they wait without a connection", async || {
+        // A later question finds one: all wait, and none has one.
+        operations.state().await == State::Running && pool.status().available == pool.status().size
+    })
+    .await;
+    shop.handler.open(1);
+    for waiting in waiting {
+        assert_eq!(waiting.await.expect("no panic").expect("an answer").state(), State::Completed);
+    }
+    call.await.expect("no panic").expect("a response");
+}
+
+/// The layer's own role cannot release keys, whoever the application takes for an operator. What operators do is noted.
+#[tokio::test]
+async fn are_released_with_the_rights_of_the_operators_role_alone() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    migrations::grant_operator(&owner, &Schema::default(), {
+        drop(database.login(OPERATOR).await);
+        OPERATOR
+    })
+    .await
+    .expect("the grant");
+    let mut config: Config = database.url().parse().expect("an address");
+    config.user(OPERATOR);
+    let of_operators = PostgresStore::new(pool(config, 1, String::new()), ResourceTypes::none());
+
+    let (store, _) = store(&database, 4);
+    let shop = Shop::with(|builder| builder.store(store.clone())).await;
+    let claim = shop.claim(CREATE, "a");
+    store.claim(&claim).await.expect("the store answers");
+    let (user, token) = (shop.user.expect("a user"), Some(claim.reservation.token));
+
+    let wrong = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(store.clone())).await;
+    let status = wrong.release(user, token).await.expect_err("the role may not");
+    assert_rejected(&status, Code::Internal, Reason::StoreFailed);
+    assert_eq!(wrong.state().await, State::Unknown);
+
+    let operator = Uuid::new_v4();
+    let operations = Operations::with(&shop, |it| it.operators(|_, _| true).operator_store(of_operators)).await;
+    let released = operations.by(operator).release(user, token).await.expect("released");
+    assert_eq!(released.state(), State::Absent);
+    let audit = "SELECT concat_ws(' ', operator, action, state, outcome, reason) FROM tenant.idempotency_audit";
+    let notes: Vec<String> = owner.query(audit, &[]).await.expect("the audit").iter().map(|row| row.get(0)).collect();
+    assert_eq!(notes, [format!("{OPERATOR} release abandoned released a ticket (asked by {operator})")]);
+}

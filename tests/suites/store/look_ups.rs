@@ -1,0 +1,107 @@
+//! Look-ups in PostgreSQL: what the conformance suite cannot ask for.
+
+use tonic_idempotency::{
+    status::OutboxStatus,
+    store::{Claim, Completion, KeyRecord, KeyState, LookUp, Reservation, Store},
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::{
+    operators::open,
+    record::{again, claim, complete, completion},
+};
+
+async fn look_up(store: &impl Store, claim: &Claim) -> KeyRecord {
+    let (Reservation { owner, key, .. }, session) = (claim.reservation, claim.session.clone());
+    store.look_up(&LookUp { owner, key, session, with_status: true }).await.expect("the store answers")
+}
+
+/// The look-up's own condition on the owner is taken away: only row-level security is left.
+#[tokio::test]
+async fn does_not_find_another_users_call_though_the_statement_forgets_its_owner() {
+    let database = Database::new().await;
+    let store = database.store();
+    let (alice, bob, key) = (Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4());
+    let [of_alice, of_bob] = [alice, bob].map(|user| claim(user, key));
+    complete(&store, &of_alice, &completion("alice's")).await;
+    assert_eq!(look_up(&store, &of_bob).await.state, KeyState::Absent);
+
+    let forget = "DO $$
+        DECLARE
+            v_procedure CONSTANT text := pg_get_functiondef('tenant.idempotency_look_up'::regproc);
+            v_forgetful CONSTANT text := replace(v_procedure, ' AND k.user_id = p_user', '');
+        BEGIN
+            ASSERT v_forgetful <> v_procedure;
+            EXECUTE v_forgetful;
+        END $$";
+    let owner = database.owner().await;
+    owner.batch_execute(forget).await.expect("the procedure is replaced");
+    assert_eq!(look_up(&store, &of_bob).await.state, KeyState::Absent);
+    assert_eq!(look_up(&store, &of_alice).await.state, KeyState::Completed);
+
+    owner.batch_execute("ALTER TABLE tenant.idempotency_keys DISABLE ROW LEVEL SECURITY").await.expect("it is off");
+    assert_eq!(look_up(&store, &of_bob).await.state, KeyState::Completed, "only row-level security was left");
+}
+
+/// A lock of the key that the look-up took would refuse a call that begins meanwhile.
+#[tokio::test]
+async fn keeps_no_call_from_beginning() {
+    let database = Database::new().await;
+    let store = database.store();
+    let owner = database.owner().await;
+    let wait = "DO $$ BEGIN EXECUTE replace(
+            pg_get_functiondef('tenant.idempotency_look_up'::regproc),
+            'state := coalesce(', 'PERFORM pg_advisory_xact_lock(42); state := coalesce('
+        ); END $$";
+    owner.batch_execute(wait).await.expect("the procedure is replaced");
+    owner.batch_execute("SELECT pg_advisory_lock(42)").await.expect("the lock");
+
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let (looking, asked) = (store.clone(), first.clone());
+    let looking = tokio::spawn(async move { look_up(&looking, &asked).await });
+    until("the look-up waits", async || {
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
+        owner.query_one(waits, &[]).await.expect("the locks").get::<_, i64>(0) > 0
+    })
+    .await;
+    let transaction = open(&store, &first).await;
+    owner.batch_execute("SELECT pg_advisory_unlock(42)").await.expect("the lock");
+    assert_eq!(looking.await.expect("the look-up ends").state, KeyState::Absent);
+    assert_eq!(look_up(&store, &first).await.state, KeyState::Running);
+    transaction.commit(Some(completion("first"))).await.expect("a commit");
+    assert_eq!(look_up(&store, &first).await.state, KeyState::Completed);
+}
+
+/// A call that begins in the place of an expired record is not mistaken for the call that left it.
+#[tokio::test]
+async fn finds_nothing_of_an_expired_call_while_another_runs_in_its_place() {
+    let database = Database::new().await;
+    let store = database.store();
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &first, &Completion { retention: Default::default(), ..completion("first") }).await;
+    assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
+    let transaction = open(&store, &again(&first)).await;
+    let found = look_up(&store, &first).await;
+    assert_eq!((found.state, found.procedure, found.expires), (KeyState::Running, None, None));
+    transaction.roll_back().await;
+    assert_eq!(look_up(&store, &first).await.state, KeyState::Expired);
+}
+
+/// A status that cannot be looked up does not fail the look-up.
+#[tokio::test]
+async fn finds_a_call_whose_status_is_locked() {
+    let database = Database::new().await;
+    let store = database.store();
+    let project = database.project(Some(OutboxStatus::Completed)).await;
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &first, &Completion { resource: Some(project.clone()), ..completion("first") }).await;
+    let mut owner = database.owner().await;
+    let locks = owner.transaction().await.expect("a transaction");
+    locks.batch_execute("LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
+    let found = look_up(&store, &first).await;
+    assert_eq!((found.state, found.resource), (KeyState::Completed, Some(project)));
+    assert!(found.status.is_err(), "{:?}", found.status);
+    locks.rollback().await.expect("the lock goes");
+    assert_eq!(look_up(&store, &first).await.status.ok(), Some(Some(OutboxStatus::Completed)));
+}
