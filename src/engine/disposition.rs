@@ -1,5 +1,7 @@
 //! The disposition of a key when its call has ended.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tonic::Status;
 
@@ -42,6 +44,14 @@ impl Disposition {
             Self::Abandon => "abandoned",
             Self::Complete(_) => "completed",
             Self::Release => "released",
+        }
+    }
+
+    /// How long the record lives that it makes; `None` if it makes none.
+    pub(super) fn retention(&self) -> Option<Duration> {
+        match self {
+            Self::Complete(completion) => Some(completion.retention),
+            Self::Abandon | Self::Release => None,
         }
     }
 

@@ -16,7 +16,7 @@
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
-//! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
+//! | `call`, `recorded`, `held_key`, `clock_reading`, `expiry`, `shutdown` | data |
 
 pub(crate) mod admission;
 pub(crate) mod backlog;
@@ -41,6 +41,7 @@ mod backoff;
 mod clock_reading;
 mod degrade;
 mod execute;
+mod expiry;
 mod heartbeat;
 mod recorded;
 mod refusal;
@@ -48,6 +49,8 @@ mod replay;
 mod settle;
 
 use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use self::{
     call::Call,
@@ -90,6 +93,7 @@ async fn run<E: Send + 'static>(
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
+    let claimed = Instant::now();
     let key = match claim(engine, &call).await {
         Ok(Claimed::Acquired(key)) => key,
         Ok(Claimed::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
@@ -115,7 +119,7 @@ async fn run<E: Send + 'static>(
     let (key, outcome) = execute::execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
-    let response = Box::pin(settle::settle(engine, &call, key, outcome, leader)).await;
+    let response = Box::pin(settle::settle(engine, &call, (key, claimed), outcome, leader)).await;
     telemetry::step(Step::AfterSettle);
     Attempt::Answered(response)
 }
