@@ -8,8 +8,8 @@ use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
-        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy, LeasePolicy, Mode,
-        Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy,
+        LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
@@ -105,7 +105,8 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
                 .max_wait(Duration::from_secs(10))
                 .on_foreign_reservation(ForeignPolicy::Rerun)
                 .transaction_idle(Duration::from_secs(20))
-                .effect(EffectPolicy::SameServer),
+                .effect(EffectPolicy::SameServer)
+                .expired_keys(ExpiredKeyPolicy::Refuse),
         )
         .build()
         .expect("a layer");
