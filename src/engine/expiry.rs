@@ -23,11 +23,10 @@ impl Expiry {
         Self { from: asked, lives }
     }
 
-    /// The life of a record that is about to be made, of a call that asked for its key at this time.
-    pub(super) fn of_new_record(claimed: Instant, retention: Duration) -> Self {
-        let from = ClockReading::now();
-        let since = from.monotonic.saturating_duration_since(claimed);
-        Self { from, lives: retention - since.min(retention / ACCURACY) }
+    /// The life of a record that is made now, of a call that asked for its key at this time.
+    pub(super) fn of_new_record(claimed: Instant, now: ClockReading, retention: Duration) -> Self {
+        let since = now.monotonic.saturating_duration_since(claimed);
+        Self { from: now, lives: retention - since.min(retention / ACCURACY) }
     }
 
     /// Returns how long it still lives; `None` if it has ended, or if a clock went back.
@@ -48,25 +47,22 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     const SECOND: Duration = Duration::from_secs(1);
 
-    #[tokio::test(start_paused = true)]
-    async fn of_a_record_ends_when_its_time_has_passed() {
-        let expiry = Expiry::of_record(ClockReading::now(), 10 * SECOND);
-        assert_eq!(expiry.left(ClockReading::now()), Some(10 * SECOND));
-        tokio::time::advance(9 * SECOND).await;
-        assert_eq!(expiry.left(ClockReading::now()), Some(SECOND));
-        tokio::time::advance(SECOND).await;
-        assert_eq!(expiry.left(ClockReading::now()), None);
+    #[test]
+    fn of_a_record_ends_when_its_time_has_passed() {
+        let asked = ClockReading::now();
+        let expiry = Expiry::of_record(asked, 10 * SECOND);
+        for (passed, left) in [(0, Some(10 * SECOND)), (9, Some(SECOND)), (10, None), (11, None)] {
+            assert_eq!(expiry.left(asked.after(passed * SECOND)), left, "{passed}");
+        }
     }
 
     /// What the store promises, whether it keeps the time that it has set at the claim or not.
-    #[tokio::test(start_paused = true)]
-    async fn of_a_new_record_counts_from_the_claim_but_a_hundredth_at_most() {
-        let claimed = Instant::now();
-        let left = || Expiry::of_new_record(claimed, DAY).left(ClockReading::now()).expect("it is new");
-        assert_eq!(left(), DAY);
-        tokio::time::advance(60 * SECOND).await;
-        assert_eq!(left(), DAY - 60 * SECOND);
-        tokio::time::advance(DAY).await;
-        assert_eq!(left(), DAY - DAY / 100);
+    #[test]
+    fn of_a_new_record_counts_from_the_claim_but_a_hundredth_at_most() {
+        let claimed = ClockReading::now();
+        for (passed, left) in [(Duration::ZERO, DAY), (60 * SECOND, DAY - 60 * SECOND), (DAY, DAY - DAY / 100)] {
+            let now = claimed.after(passed);
+            assert_eq!(Expiry::of_new_record(claimed.monotonic, now, DAY).left(now), Some(left), "{passed:?}");
+        }
     }
 }

@@ -37,7 +37,8 @@ pub(super) async fn settle<E>(
     leader: Option<&Leader>,
 ) -> Result<UnaryResponse, E> {
     let disposition = disposition::of(engine, call, &outcome);
-    let expiry = disposition.retention().map(|retention| Expiry::of_new_record(claimed, retention));
+    let expiry =
+        disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
     let has_followers = leader.is_some_and(Leader::has_followers);
     let recorded =
         expiry.filter(|_| has_followers).and_then(|expiry| for_followers(engine, call, &disposition, expiry));

@@ -21,6 +21,8 @@ use super::{
 
 const EXPIRES: HeaderName = HeaderName::from_static(headers::EXPIRES);
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// By which a server tells a client's library when to try again, in milliseconds; negative for never.
+pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
 

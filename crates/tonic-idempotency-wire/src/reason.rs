@@ -36,6 +36,10 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_STORE_FAILED` | `INTERNAL` | the store refused, or returned invalid data: it is not set up right, or corrupt; the handler did not run | |
 /// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | the store is unavailable, and the policy is to refuse or the procedure is transactional; or it is not known whether a transaction was committed | `RetryInfo` |
 ///
+/// A status with `RetryInfo` has the same delay in `grpc-retry-pushback-ms`, which gRPC's own retry policies obey. All others have `-1`
+/// there, because the same call would be refused again; except `IDEMPOTENCY_NOT_COMMITTED` and `IDEMPOTENCY_REQUEST_TIMEOUT`, about
+/// which the policy of the client decides.
+///
 /// A client reads the reason from the status:
 ///
 /// ```
