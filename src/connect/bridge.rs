@@ -121,7 +121,7 @@ where
     R: http_body::Body<Data = Bytes>,
     R::Error: Into<StdError>,
 {
-    let message = message.encoded()?;
+    let (message, protocol) = (message.encoded()?, context.protocol());
     let request = match format {
         CodecFormat::Json => {
             let written = read_json(json, method, message).await?;
@@ -132,7 +132,7 @@ where
         _ => request::grpc(&method.descriptor, context, &message)?,
     };
     let response = service.oneshot(request).await.map_err(|error| errors.connect(Status::from_error(error.into())))?;
-    let mut response = response::connect(response, errors).await?;
+    let mut response = response::connect(response, protocol, errors).await?;
     if format == CodecFormat::Json {
         let message =
             json.encode(method.descriptor.output(), response.body.into_contiguous()).map_err(not_encodable)?;

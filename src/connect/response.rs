@@ -1,12 +1,12 @@
 //! Translates gRPC responses.
 
 use bytes::Bytes;
-use connectrpc::{ConnectError, EncodedBody, Response};
+use connectrpc::{ConnectError, EncodedBody, Protocol, Response};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use tonic::{Code, Status, codegen::StdError};
 
 use super::error::Errors;
-use crate::grpc::UnaryResponse;
+use crate::grpc::{GRPC_RETRY_PUSHBACK, UnaryResponse};
 
 /// Headers that are not forwarded: of gRPC, and of the original body.
 const NOT_FORWARDED: [HeaderName; 7] = [
@@ -19,9 +19,10 @@ const NOT_FORWARDED: [HeaderName; 7] = [
     HeaderName::from_static("grpc-status-details-bin"),
 ];
 
-/// Translates a gRPC response: returns its message and metadata, or its status as an error.
+/// Translates a gRPC response to a call in this protocol: returns its message and metadata, or its status as an error.
 pub(super) async fn connect<B>(
     response: http::Response<B>,
+    protocol: Option<Protocol>,
     errors: &Errors,
 ) -> Result<Response<EncodedBody>, ConnectError>
 where
@@ -38,6 +39,10 @@ where
     let (mut headers, mut trailers) = response.into_metadata();
     for metadata in [&mut headers, &mut trailers] {
         remove_not_forwarded(metadata);
+        // Connect has no retries by its libraries.
+        if protocol == Some(Protocol::Connect) {
+            metadata.remove(GRPC_RETRY_PUSHBACK);
+        }
     }
     match outcome {
         Err(status) => Err(errors.connect(status).with_headers(headers).with_trailers(trailers)),

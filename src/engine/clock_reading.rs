@@ -24,6 +24,12 @@ impl ClockReading {
         let wall = later.wall.duration_since(self.wall).ok()?;
         Some(monotonic.max(wall))
     }
+
+    /// The reading when this time has passed.
+    #[cfg(test)]
+    pub(super) fn after(self, time: Duration) -> Self {
+        Self { monotonic: self.monotonic + time, wall: self.wall + time }
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) use self::{
     frame::WireError,
     metadata::{MetadataFilter, is_never_replayed, with_traceparent},
     request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
-    response::{Replayed, UnaryResponse},
+    response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{Encoded, error_with_traceparent},
     written_message::WrittenMessage,
 };

@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::{DOMAIN, InvalidKey, MalformedRequest, Mismatch, Reason, TooCostly};
-use crate::{grpc::GRPC_ACCEPT_ENCODING, key::IdempotencyKey, status::ResourceId};
+use crate::{
+    grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
+    key::IdempotencyKey,
+    status::ResourceId,
+};
 
 /// A call that the layer refuses. Its text is the message of the status.
 #[derive(Debug, Error)]
@@ -18,6 +23,11 @@ pub(crate) enum Rejection {
     Conflict,
     #[error("the first call with this idempotency key is still running; retry with the same key")]
     InProgress { lease_left: Duration },
+    #[error(
+        "this idempotency key is older than the records that the server keeps, and the call was not run; check whether an earlier \
+         attempt took effect before you use a new key"
+    )]
+    KeyExpired,
     #[error("{field}: {key}")]
     KeyFieldInvalid {
         /// The path of the field.
@@ -90,12 +100,35 @@ const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 /// The delay in `RetryInfo` while the store is unavailable.
 const RETRY_STORE: Duration = Duration::from_secs(5);
 
+/// What a client is told about sending the same call again, with the same key.
+#[derive(Clone, Copy, Debug)]
+enum Retry {
+    /// It may succeed after this time.
+    After(Duration),
+    /// It will be refused again, until somebody has done something about it.
+    Never,
+    /// Nothing: the policy of the client decides, as for an error of a handler.
+    Unsaid,
+}
+
+impl Retry {
+    /// The value of `grpc-retry-pushback-ms`, in milliseconds, rounded up; negative for never.
+    fn pushback(self) -> Option<HeaderValue> {
+        match self {
+            Self::After(delay) => HeaderValue::try_from(delay.as_nanos().div_ceil(1_000_000).to_string()).ok(),
+            Self::Never => Some(HeaderValue::from_static("-1")),
+            Self::Unsaid => None,
+        }
+    }
+}
+
 impl Rejection {
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::CallerInvalid => Reason::CallerInvalid,
             Self::Conflict => Reason::Conflict,
             Self::InProgress { .. } => Reason::InProgress,
+            Self::KeyExpired => Reason::KeyExpired,
             Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => Reason::KeyInvalid,
             Self::KeyFieldRequired { .. } | Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
@@ -126,7 +159,7 @@ impl Rejection {
             | Self::KeyReused(_)
             | Self::KeyUnsupported => Code::InvalidArgument,
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
-            Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
+            Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
@@ -135,16 +168,41 @@ impl Rejection {
         }
     }
 
+    /// Whether a client is to send the same call again by itself.
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Conflict => Retry::After(RETRY_CONFLICT),
+            Self::InProgress { lease_left } => Retry::After(RETRY_IN_PROGRESS.min(*lease_left)),
+            Self::Overloaded | Self::UserLimit => Retry::After(RETRY_OVERLOADED),
+            Self::ShuttingDown => Retry::After(RETRY_IN_PROGRESS),
+            Self::StoreUnavailable => Retry::After(RETRY_STORE),
+            Self::NotCommitted | Self::RequestTimeout { .. } => Retry::Unsaid,
+            Self::CallerInvalid
+            | Self::KeyExpired
+            | Self::KeyFieldInvalid { .. }
+            | Self::KeyFieldRequired { .. }
+            | Self::KeyInvalid(_)
+            | Self::KeyRequired
+            | Self::KeyReused(_)
+            | Self::KeyUnsupported
+            | Self::NoScope
+            | Self::NoUser
+            | Self::NotStored { .. }
+            | Self::OutcomeUnknown
+            | Self::RequestMalformed(_)
+            | Self::RequestTooCostly(_)
+            | Self::RequestTooLarge { .. }
+            | Self::StoreFailed => Retry::Never,
+        }
+    }
+
     fn details(&self) -> ErrorDetails {
         let mut metadata = Vec::new();
         let mut details = ErrorDetails::new();
+        if let Retry::After(delay) = self.retry() {
+            details.set_retry_info(Some(delay));
+        }
         match self {
-            Self::Conflict => {
-                details.set_retry_info(Some(RETRY_CONFLICT));
-            }
-            Self::InProgress { lease_left } => {
-                details.set_retry_info(Some(RETRY_IN_PROGRESS.min(*lease_left)));
-            }
             Self::KeyFieldInvalid { field, key } => {
                 details.add_bad_request_violation(field, self.to_string());
                 if *key == InvalidKey::Mismatch {
@@ -161,26 +219,7 @@ impl Rejection {
             Self::NotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
-            Self::Overloaded | Self::UserLimit => {
-                details.set_retry_info(Some(RETRY_OVERLOADED));
-            }
-            Self::ShuttingDown => {
-                details.set_retry_info(Some(RETRY_IN_PROGRESS));
-            }
-            Self::StoreUnavailable => {
-                details.set_retry_info(Some(RETRY_STORE));
-            }
-            Self::CallerInvalid
-            | Self::NotCommitted
-            | Self::NoScope
-            | Self::NoUser
-            | Self::OutcomeUnknown
-            | Self::RequestMalformed(_)
-            | Self::RequestTimeout { .. }
-            | Self::RequestTooCostly(_)
-            | Self::RequestTooLarge { .. }
-            | Self::NotStored { resource: None }
-            | Self::StoreFailed => {}
+            _ => {}
         }
         details.set_error_info(
             self.reason().as_str(),
@@ -195,6 +234,9 @@ impl Rejection {
         if let Self::RequestMalformed(MalformedRequest::Compression { accepted }) = self {
             headers.insert(GRPC_ACCEPT_ENCODING, accepted.clone());
         }
+        if let Some(pushback) = self.retry().pushback() {
+            headers.insert(GRPC_RETRY_PUSHBACK, pushback);
+        }
         MetadataMap::from_headers(headers)
     }
 }
@@ -208,8 +250,6 @@ impl From<Rejection> for Status {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
     use crate::grpc::WireError;
 
@@ -224,6 +264,7 @@ mod tests {
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
+            (Rejection::KeyExpired, Code::FailedPrecondition, "IDEMPOTENCY_KEY_EXPIRED"),
             (in_field(InvalidKey::NotAUuid), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (in_field(InvalidKey::Mismatch), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (Rejection::KeyFieldRequired { field: field() }, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),
@@ -281,6 +322,7 @@ mod tests {
                     | Rejection::StoreUnavailable
                     | Rejection::UserLimit
             );
+            let unsaid = matches!(rejection, Rejection::NotCommitted | Rejection::RequestTimeout { .. });
             let metadata: Vec<_> = match &rejection {
                 Rejection::KeyFieldInvalid { key: InvalidKey::Mismatch, .. } => {
                     vec![("mismatch", "key_field".to_owned())]
@@ -303,10 +345,24 @@ mod tests {
             for (name, value) in metadata {
                 assert_eq!(info.metadata.get(name), Some(&value), "{case}");
             }
-            assert_eq!(details.retry_info().is_some(), retry, "{case}");
+            let delay = details.retry_info().and_then(|info| info.retry_delay);
+            assert_eq!(delay.is_some(), retry, "{case}");
+            let pushback = status.metadata().get("grpc-retry-pushback-ms").map(|value| value.to_str().expect("text"));
+            let expected = match delay {
+                Some(delay) => Some(delay.as_millis().to_string()),
+                None => (!unsaid).then(|| "-1".to_owned()),
+            };
+            assert_eq!(pushback, expected.as_deref(), "{case}");
             let violations: Vec<_> = details.bad_request().iter().flat_map(|bad| &bad.field_violations).collect();
             let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
             assert_eq!(fields, bad_request.as_slice(), "{case}");
+        }
+    }
+
+    #[test]
+    fn a_pushback_is_not_shorter_than_the_delay() {
+        for (delay, pushback) in [(0, "0"), (1, "1"), (1_000_000, "1"), (1_000_001, "2"), (5_000_000_000, "5000")] {
+            assert_eq!(Retry::After(Duration::from_nanos(delay)).pushback().expect("a value"), pushback);
         }
     }
 

@@ -85,6 +85,17 @@ fn buf(sample: &Sample) -> Option<Vec<Client>> {
 }
 
 async fn go(sample: &Sample) -> Option<Vec<Client>> {
+    let driver = Driver::spawn(with_arguments(Command::new(go_driver().await?), sample));
+    let of = |name, module, protocol| {
+        Client::new(name, versions::go("go/go.mod", module), protocol, Caller::Driver(driver.clone()))
+    };
+    let mut clients = vec![of("grpc-go", "google.golang.org/grpc", Protocol::Grpc)];
+    clients.extend(Protocol::OF_CONNECT.map(|protocol| of("connect-go", "connectrpc.com/connect", protocol)));
+    Some(clients)
+}
+
+/// Builds the driver of the Go clients, if they are installed.
+pub(crate) async fn go_driver() -> Option<PathBuf> {
     let directory = Installation::Go.find("go")?;
     let program = directory.join("driver");
     // The modules are downloaded, but the driver may be older than its source.
@@ -93,14 +104,7 @@ async fn go(sample: &Sample) -> Option<Vec<Client>> {
     let build = build.current_dir(installation::sources().join("go")).env("GOPROXY", "off").stdin(Stdio::null());
     let built = build.output().await.expect("go runs");
     assert!(built.status.success(), "the driver does not build: {}", String::from_utf8_lossy(&built.stderr));
-
-    let driver = Driver::spawn(with_arguments(Command::new(program), sample));
-    let of = |name, module, protocol| {
-        Client::new(name, versions::go("go/go.mod", module), protocol, Caller::Driver(driver.clone()))
-    };
-    let mut clients = vec![of("grpc-go", "google.golang.org/grpc", Protocol::Grpc)];
-    clients.extend(Protocol::OF_CONNECT.map(|protocol| of("connect-go", "connectrpc.com/connect", protocol)));
-    Some(clients)
+    Some(program)
 }
 
 fn node(sample: &Sample) -> Option<Vec<Client>> {

@@ -8,7 +8,7 @@ use std::{
 use prost_reflect::DescriptorPool;
 use uuid::Uuid;
 
-/// The descriptors of the sample's service and of error details, in a file, for clients without reflection.
+/// The descriptors of a service, usually the sample's, and of error details, in a file, for clients without reflection.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     pub(crate) pool: DescriptorPool,
@@ -18,8 +18,13 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     pub(crate) fn write() -> Self {
+        Self::of(organization::FILE_DESCRIPTOR_SET)
+    }
+
+    /// Those of another service.
+    pub(crate) fn of(service: &[u8]) -> Self {
         let mut pool = DescriptorPool::new();
-        for set in [organization::FILE_DESCRIPTOR_SET, tonic_types::pb::FILE_DESCRIPTOR_SET] {
+        for set in [service, tonic_types::pb::FILE_DESCRIPTOR_SET] {
             pool.decode_file_descriptor_set(set).expect("descriptors");
         }
         // `buf` recognises the format by the extension.

@@ -17,6 +17,7 @@ pub(crate) fn sources() -> PathBuf {
 pub(crate) enum Installation {
     Go,
     Grpcurl,
+    Java,
     Node,
     Python,
 }
@@ -31,6 +32,7 @@ impl Installation {
         let (directory, found) = match self {
             Self::Go => made_from("go", "go/go.mod"),
             Self::Grpcurl => made_from("grpcurl", "grpcurl/go.mod"),
+            Self::Java => made_from("java", "java/pom.xml"),
             Self::Node => versions::npm_installation(),
             Self::Python => made_from("python", "python/requirements.txt"),
         };

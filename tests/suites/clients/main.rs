@@ -4,6 +4,8 @@
 //! [`docs/clients.md`](../../../docs/clients.md) has the table. A run compares it with the results; with
 //! `IDEMPOTENCY_TEST_WRITE_CLIENTS` set, it writes the table. `tests/suites/clients/setup` installs the clients;
 //! missing ones are skipped.
+//!
+//! `retries` shows that the retry policies of gRPC's libraries obey the layer.
 
 /// The features that the sample is built with, and the flags that every process of it gets.
 const FEATURES: &str = "";
@@ -25,6 +27,7 @@ mod installation;
 mod late_body;
 mod matrix;
 mod protocol;
+mod retries;
 mod sample;
 mod tonic_client;
 mod versions;

@@ -11,6 +11,9 @@ use crate::{
     server::{Kind, Server},
 };
 
+/// By which gRPC's own retry policies are told whether to try again.
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
 /// Calls a procedure that fails with a code.
 async fn fail(server: &Server, protocol: Protocol, procedure: &str, key: Option<Uuid>, code: Code) -> Outcome {
     let script = format!("fail with {}", i32::from(code));
@@ -40,6 +43,7 @@ async fn come_from_the_handler_with_a_key_and_without() {
                     let outcome = fail(&server, protocol, "Create", key, code).await;
                     assert_as_asked(&outcome, code, &told);
                     assert!(!outcome.is_replay(), "{told}");
+                    assert!(!outcome.answer.headers.contains_key(PUSHBACK), "{told}");
                     if protocol.is_connect() {
                         assert_eq!(outcome.answer.status, http, "{told}");
                     }
@@ -113,6 +117,9 @@ async fn come_from_the_layer_if_it_rejects_the_call() {
             let malformed = server.send(protocol, malformed).await;
             assert_eq!(Reason::of(malformed.error()), Some(Reason::KeyInvalid), "{told}");
             assert!(malformed.error().get_details_bad_request().is_some(), "{told}");
+            let pushback = [&malformed.answer.headers, &malformed.answer.trailers].map(|map| map.get(PUSHBACK));
+            let pushback = pushback.into_iter().flatten().next().map(|value| value.to_str().expect("text"));
+            assert_eq!(pushback, (!protocol.is_connect()).then_some("-1"), "{told}: {malformed:?}");
             let twice = server.call(protocol, "Create", Some(Uuid::new_v4()), message);
             let twice = server.send(protocol, twice.header("idempotency-key", Uuid::new_v4())).await;
             assert_eq!(Reason::of(twice.error()), Some(Reason::KeyInvalid), "{told}");

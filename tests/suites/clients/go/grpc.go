@@ -17,8 +17,9 @@ type grpcClient struct {
 	connection *grpc.ClientConn
 }
 
-func newGrpc(address string) (*grpcClient, error) {
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func newGrpc(address, config string) (*grpcClient, error) {
+	plaintext := grpc.WithTransportCredentials(insecure.NewCredentials())
+	connection, err := grpc.NewClient(address, plaintext, grpc.WithDefaultServiceConfig(config))
 	return &grpcClient{connection}, err
 }
 

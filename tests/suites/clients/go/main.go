@@ -1,11 +1,11 @@
 // The driver of the Go clients: connect-go and grpc-go.
 //
-//	driver ADDRESS DESCRIPTORS
+//	driver ADDRESS DESCRIPTORS [SERVICE_CONFIG]
 //
 // reads one call per line from standard input, makes it, and writes one line with the reply that the client saw. Calls run
 // concurrently; a reply has the id of its call. The driver does not know the expected replies.
 //
-// Messages are dynamic: the descriptors come from the file, so that no generated code has to follow changes of the service.
+// The service config, a file, is grpc-go's. Messages are dynamic: the descriptors come from the file, so that no generated code has to follow changes of the service.
 package main
 
 import (
@@ -60,15 +60,21 @@ func main() {
 }
 
 func run(arguments []string) error {
-	if len(arguments) != 2 {
-		return fmt.Errorf("usage: driver ADDRESS DESCRIPTORS")
+	if len(arguments) < 2 || len(arguments) > 3 {
+		return fmt.Errorf("usage: driver ADDRESS DESCRIPTORS [SERVICE_CONFIG]")
 	}
 	address, descriptors := arguments[0], arguments[1]
 	schema, err := readSchema(descriptors)
 	if err != nil {
 		return err
 	}
-	grpcClient, err := newGrpc(address)
+	config := []byte("{}")
+	if len(arguments) == 3 {
+		if config, err = os.ReadFile(arguments[2]); err != nil {
+			return err
+		}
+	}
+	grpcClient, err := newGrpc(address, string(config))
 	if err != nil {
 		return err
 	}
