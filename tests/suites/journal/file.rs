@@ -10,7 +10,7 @@ use std::{
 use tonic_idempotency_client::journal::{Journal, JournalError};
 
 use crate::{
-    child::{command, said},
+    child::{beside, command, said},
     harness::{Directory, keys},
 };
 
@@ -98,6 +98,7 @@ async fn on_a_full_disk_fails_the_call_before_it_is_sent() {
     if let Err(why) = mount(&["-t", "tmpfs", "-o", &format!("size={SMALL}k"), "tmpfs"]) {
         return scratch_postgres::skip("mount", why);
     }
+    std::fs::write(beside(&directory.file()), vec![7; 1 << 20]).expect("space");
     let filled = fills_up(command("fill", &directory.file()), &directory.file());
     let filled = tokio::spawn(filled).await;
     Command::new("umount").arg("-l").arg(directory.path()).status().expect("umount");
@@ -110,11 +111,13 @@ fn fills_up(mut program: Command, file: &Path) -> impl Future<Output = ()> + Sen
         let output = program.output().expect("a process");
         let text = String::from_utf8(output.stdout).expect("text");
         let mut lines = text.lines().filter_map(said);
-        let message = lines.next().unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{errors}");
+        let message = lines.next().expect("an answer");
         assert!(message.starts_with("the call was not sent: there is no space for the journal "), "{message}");
         assert!(message.contains(&file.display().to_string()) && message.contains("free some"), "{message}");
         let durable: Vec<_> = lines.collect();
-        assert!(output.status.success() && durable.len() > 5, "{text}");
+        assert!(durable.len() > 5, "{text}");
         assert_eq!(keys(&Journal::open(file).expect("a journal")).await, durable);
     }
 }

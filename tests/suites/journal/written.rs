@@ -3,7 +3,7 @@
 use tonic::{Code, Request, Status, service::interceptor::InterceptedService};
 use tonic_idempotency_client::{
     Reason,
-    journal::{Change, EntryState, Journal, JournalError, Scope},
+    journal::{Change, EntryState, Journal, JournalError, JournalStore as _, Scope},
 };
 use tonic_idempotency_tests::{shop::proto::shop_client::ShopClient, until};
 use tower_layer::Layer as _;
@@ -69,6 +69,20 @@ async fn an_entry_whose_commit_has_failed_is_removed_with_the_next_one() {
     let commits = store.commits();
     let [_, second, ..] = &commits[..] else { panic!("{commits:?}") };
     assert!(matches!(second[..], [Change::Remove { id: 1 }, Change::Put { id: 2, .. }]), "{second:?}");
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_written_is_tried_again() {
+    let (store, mut setup) = watched().await;
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
+    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    store.fail(Some(JournalError::InUse { journal: String::new() }));
+    setup.journal.resume(setup.service.clone()).await;
+    let ended = |commit: &Vec<Change>| matches!(commit[..], [Change::Remove { .. }]);
+    until("its end has failed", async || store.commits().last().is_some_and(ended)).await;
+    assert!(store.ids().is_ok_and(|ids| ids.len() == 1) && setup.keys().await.is_empty());
+    store.fail(None);
+    until("its end is written", async || store.ids().is_ok_and(|ids| ids.is_empty())).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,12 @@
 //! The thread that writes: changes that wait at one moment are one commit.
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -11,6 +15,9 @@ use super::{Change, JournalError, JournalStore, index::Index};
 
 /// The largest number of changes of one commit.
 const MOST: usize = 1024;
+
+/// The time after which removals that have failed are tried again, if there is nothing else to write.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The way to the thread. Dropping it waits until all changes are written.
 #[derive(Debug)]
@@ -68,8 +75,13 @@ impl Drop for Writer {
 fn write(store: &dyn JournalStore, commands: &mpsc::Receiver<Command>, index: &Index) {
     // The removals that the store has not taken.
     let mut owed: Vec<Change> = Vec::new();
-    while let Ok(first) = commands.recv() {
-        let mut batch = vec![first];
+    loop {
+        let first = match commands.recv_timeout(if owed.is_empty() { Duration::MAX } else { AGAIN }) {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let mut batch = Vec::from_iter(first);
         batch.extend(commands.try_iter().take(MOST - 1));
         let changes: Vec<_> = owed.iter().chain(batch.iter().map(|command| &command.change)).cloned().collect();
         let committed = store.commit(&changes);
