@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use prost::Message as _;
 use tonic::Status;
 use tonic_idempotency_client::journal::{Journal, Outcome, Resumed};
-use tonic_idempotency_tests::shop::proto::CreateOrderReply;
+use tonic_idempotency_tests::shop::proto::{CreateOrderReply, CreateOrderRequest};
 
 use crate::{
-    foreign::{CREATE_ORDER, Foreign},
+    foreign::{CREATE_ORDER, Foreign, order},
     harness::{Directory, Setup, keyed, keys},
 };
 
@@ -73,6 +74,7 @@ async fn tells_the_application_of_an_outcome_before_the_entry_ends() {
     let [(resumed, left)] = &told[..] else { panic!("{told:?}") };
     let Outcome::Answered(reply) = &resumed.outcome else { panic!("{resumed:?}") };
     assert_eq!(reply.decode::<CreateOrderReply>(), Ok(CreateOrderReply::default()));
+    assert_eq!(CreateOrderRequest::decode(resumed.request.clone()), Ok(order("shop")));
     assert_eq!((resumed.key.to_string(), left.as_slice()), ("k-1".to_owned(), &["k-1".to_owned()][..]));
     assert!(setup.keys().await.is_empty());
     // The function has the journal, and the journal the function.

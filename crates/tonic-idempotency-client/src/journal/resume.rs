@@ -38,6 +38,8 @@ pub struct Resumed {
     pub outcome: Outcome,
     /// The path of the procedure.
     pub procedure: String,
+    /// The encoded message of the call; empty if the entry could not be read.
+    pub request: Bytes,
     /// The scope of its caller, if it has one.
     pub scope: Option<Scope>,
 }
@@ -91,9 +93,9 @@ impl Reply {
 }
 
 impl Resumed {
-    fn new(slot: Slot, outcome: Outcome) -> Self {
+    fn new(slot: Slot, request: Bytes, outcome: Outcome) -> Self {
         let Slot { key, lane, procedure, scope, .. } = slot;
-        Self { key, lane, outcome, procedure, scope }
+        Self { key, lane, outcome, procedure, request, scope }
     }
 }
 
@@ -121,13 +123,10 @@ where
 {
     let mut resumed = Vec::new();
     for id in ids {
-        let outcome = match journal.index.take(id) {
-            // Another one sends it, and tells of it.
-            Taken::Gone => continue,
-            Taken::Busy(slot) => Resumed::new(slot, Outcome::Behind),
-            taken => one(journal, id, taken, service.clone()).await.unwrap_or_else(|| unreachable!("it is not busy")),
-        };
-        resumed.push((id, outcome));
+        // Another one that sends it tells of it.
+        if let Some(outcome) = one(journal, id, journal.index.take(id), service.clone()).await {
+            resumed.push((id, outcome));
+        }
     }
     resumed
 }
@@ -140,36 +139,44 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let slot = match taken {
-        Taken::Taken(slot) => slot,
-        Taken::Expired(slot) => {
-            let entry = journal.read(id).await.ok().flatten();
-            let age = entry.map(|entry| entry.age()).unwrap_or_default();
-            tracing::warn!(key = %slot.key, procedure = slot.procedure, ?age, "a journaled operation is too old to be sent");
-            let resumed = Resumed::new(slot, Outcome::Expired { age });
-            tell(journal, &resumed).await;
-            return Some(resumed);
-        }
-        Taken::Busy(_) | Taken::Gone => return None,
+    let (slot, is_old) = match taken {
+        Taken::Busy(slot) => return Some(Resumed::new(slot, request_of(journal, id).await, Outcome::Behind)),
+        Taken::Expired(slot) => (slot, true),
+        Taken::Gone => return None,
+        Taken::Taken(slot) => (slot, false),
     };
-    let held = Held::new(id, Arc::clone(journal), true);
+    // Releases the entry, however this ends.
+    let held = (!is_old).then(|| Held::new(id, Arc::clone(journal), true));
     let entry = match journal.read(id).await {
         Ok(Some(entry)) => entry,
-        Ok(None) => return Some(Resumed::new(slot, Outcome::Unresolved(Status::not_found("the entry has ended")))),
-        Err(error) => return Some(Resumed::new(slot, Outcome::Unresolved(unreadable(&error)))),
+        // It has been given up.
+        Ok(None) => return None,
+        Err(error) => return Some(Resumed::new(slot, Bytes::new(), Outcome::Unresolved(unreadable(&error)))),
+    };
+    let Some(held) = held else {
+        let age = entry.age();
+        tracing::warn!(key = %entry.key, entry.procedure, ?age, "a journaled operation is too old to be sent");
+        let resumed = Resumed::new(slot, entry.message(), Outcome::Expired { age });
+        tell(journal, &resumed).await;
+        return Some(resumed);
     };
     let answer = send(&entry, service).await;
     let delivery = answer.delivery();
-    let resumed = |outcome| Resumed::new(slot, outcome);
     if held.ends_with(&answer, delivery.attempts) {
-        let resumed = resumed(outcome(answer, delivery));
+        let resumed = Resumed::new(slot, entry.message(), outcome(answer, delivery));
         // First the one, then the other: an application that dies here is told again.
         tell(journal, &resumed).await;
         held.end();
         return Some(resumed);
     }
+    let request = entry.message();
     held.leave(entry, &answer, delivery.attempts);
-    Some(resumed(Outcome::Unresolved(answer.into_status())))
+    Some(Resumed::new(slot, request, Outcome::Unresolved(answer.into_status())))
+}
+
+/// Reads the message of an entry that is not sent.
+async fn request_of(journal: &Inner, id: u64) -> Bytes {
+    journal.read(id).await.ok().flatten().map(|entry| entry.message()).unwrap_or_default()
 }
 
 async fn tell(journal: &Inner, resumed: &Resumed) {
