@@ -4,7 +4,13 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 
-use crate::{driver::Driver, fault::FaultSet, mode::Mode, sabotage::Sabotage};
+use crate::{
+    driver::Driver,
+    fault::FaultSet,
+    mode::Mode,
+    mortal::{CallArgs, Without},
+    sabotage::Sabotage,
+};
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
 /// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
@@ -82,6 +88,15 @@ pub struct Args {
     #[arg(long)]
     pub(crate) verbose: bool,
 
+    /// Let the clients be processes with a journal of their operations, and kill them at each step, too, besides servers and database.
+    /// In transactional mode alone.
+    #[arg(long)]
+    pub(crate) clients_die: bool,
+
+    /// Take the guard of `--clients-die` away, to test its auditor.
+    #[arg(long, value_enum, value_name = "GUARD", requires = "clients_die", hide = true)]
+    pub(crate) without: Option<Without>,
+
     /// Break promises on purpose, behind the back of the service, to test the auditor: `all`, or a comma-separated list
     /// of execute, forget, hold, lose, swap and unprotect.
     #[arg(long, value_name = "LIST", default_value = "none", hide = true)]
@@ -91,6 +106,9 @@ pub struct Args {
 /// The other roles of the program.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// One of the harness's clients, if those die: controlled through its standard input.
+    #[command(hide = true)]
+    Call(CallArgs),
     /// One of the harness's servers: the sample with these flags, controlled through its standard input.
     #[command(hide = true)]
     Serve {

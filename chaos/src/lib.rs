@@ -20,6 +20,7 @@
 //! | `witness` | whether the database could be asked, over the way of each server |
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
 //! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
+//! | `mortal` | `--clients-die`: clients as processes, each with a journal of its operations, which are killed as well |
 //! | `last`, `auditor` | the last retries, and the verdict |
 //! | `report`, `progress` | the output for a person |
 //! | `sabotage` | promises broken on purpose, to test the auditor |
@@ -42,6 +43,7 @@ mod handlers;
 mod journal;
 mod last;
 mod mode;
+mod mortal;
 mod named;
 mod operation;
 mod outcome;
@@ -62,5 +64,6 @@ mod witness;
 pub use args::{Args, Command};
 pub use driver::Driver;
 pub use error::Error;
+pub use mortal::{CallArgs, call};
 pub use run::run;
 pub use server::serve;

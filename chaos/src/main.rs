@@ -9,6 +9,7 @@ use clap::Parser;
 async fn main() -> ExitCode {
     let args = Args::parse();
     let ended = match args.command {
+        Some(Command::Call(args)) => chaos::call(&args).await.map(|()| ExitCode::SUCCESS),
         Some(Command::Serve { driver, flags }) => chaos::serve(driver, &flags).await.map(|()| ExitCode::SUCCESS),
         None => chaos::run(&args).await,
     };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The prefix of the names of everything that is created.
-const PREFIX: &str = "chaos-";
+pub(crate) const NAME: &str = "chaos-";
 
 /// The suffix of the name of a [changed](Variant::Changed) request.
 const CHANGED: &str = "-changed";
@@ -103,14 +103,19 @@ impl Operation {
 
     /// The name of what one of its requests creates.
     pub(crate) fn name(&self, variant: Variant) -> String {
-        let changed = if variant == Variant::Changed { CHANGED } else { "" };
         let domain = if self.kind == Kind::Invitation { DOMAIN } else { "" };
-        format!("{PREFIX}{:06}{changed}{domain}", self.number)
+        format!("{}{domain}", Self::name_of(self.number, variant))
+    }
+
+    /// The name of what one of the requests of the operation with this number creates, if it is no invitation.
+    pub(crate) fn name_of(number: u32, variant: Variant) -> String {
+        let changed = if variant == Variant::Changed { CHANGED } else { "" };
+        format!("{NAME}{number:06}{changed}")
     }
 
     /// The operation and the request that created something of this name.
     pub(crate) fn of_name(name: &str) -> Option<(u32, Variant)> {
-        let name = name.strip_suffix(DOMAIN).unwrap_or(name).strip_prefix(PREFIX)?;
+        let name = name.strip_suffix(DOMAIN).unwrap_or(name).strip_prefix(NAME)?;
         let (number, variant) = match name.strip_suffix(CHANGED) {
             Some(number) => (number, Variant::Changed),
             None => (name, Variant::Asked),

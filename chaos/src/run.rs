@@ -46,6 +46,12 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     let plan = Plan::new(args, seed);
     let mut kept = true;
     say(&format!("# Chaos, seed {seed}\n"));
+    if args.clients_die {
+        let audit = crate::mortal::run(&plan, args.without).await.map_err(|error| format!("{error} (seed {seed})"))?;
+        say(&audit.to_string());
+        all_passed(&audit.missed)?;
+        return Ok(if audit.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     for mode in args.mode.each() {
         let trial = Trial::run(&plan, *mode).await.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
         say(&format!("{}\n", Table { plan: &plan, trial: &trial }));

@@ -141,7 +141,7 @@ async fn all(clients: &mut JoinSet<()>) -> Result<(), Error> {
 }
 
 /// Returns when no operation has finished for [`STANDSTILL`].
-async fn standstill(journal: &Journal) -> Error {
+pub(crate) async fn standstill(journal: &Journal) -> Error {
     let (mut done, mut since) = (0, time::Instant::now());
     while since.elapsed() < STANDSTILL {
         time::sleep(LOOK).await;

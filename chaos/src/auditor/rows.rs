@@ -51,7 +51,7 @@ impl Rows {
     }
 
     /// The rows of a request.
-    pub(super) fn of(&self, operation: u32, variant: Variant) -> &[Uuid] {
+    pub(crate) fn of(&self, operation: u32, variant: Variant) -> &[Uuid] {
         self.by_request.get(&(operation, variant)).map_or(&[], Vec::as_slice)
     }
 

@@ -9,9 +9,11 @@ use organization::proto::{
 use tokio::time;
 use tonic::{
     Request, Response, Status,
+    body::Body,
     metadata::{Ascii, MetadataMap, MetadataValue},
     transport::{Channel, Endpoint},
 };
+use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::{
@@ -76,6 +78,16 @@ impl Backend {
             Ok(Err(status)) => Outcome::Failed(status.into()),
             Err(_) => Outcome::TimedOut,
         }
+    }
+
+    /// Passes a call on, as Alice's.
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer.
+    pub(crate) async fn forward(&self, mut request: http::Request<Body>) -> Result<http::Response<Body>, Error> {
+        request.headers_mut().insert("authorization", self.alice.to_str()?.parse()?);
+        Ok(self.channel.clone().oneshot(request).await?)
     }
 
     async fn ask(&self, operation: &Operation, variant: Variant) -> Result<Acknowledgement, Status> {

@@ -82,7 +82,7 @@ fn obey(points: &Points) {
 }
 
 /// Ends this process at this very point, as `kill -9` does.
-fn die() -> ! {
+pub(crate) fn die() -> ! {
     // A process may always kill itself.
     let _ = kill_process(getpid(), Signal::KILL);
     process::abort()

@@ -7,6 +7,7 @@
 //! | `captured`, `head` | a request, in a form that can be sent again |
 //! | `key`, `key_field` | its key |
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
+//! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
 //! | `settings` | the order of attempts |
 //! | `descriptor`, `procedure` | the procedures that take keys |
 
@@ -27,6 +28,8 @@ mod procedure;
 mod service;
 mod settings;
 mod verdict;
+
+pub mod journal;
 
 pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 

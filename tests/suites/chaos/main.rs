@@ -6,4 +6,5 @@ const FEATURES: &str = "";
 mod ends;
 mod harness;
 mod kept;
+mod mortal;
 mod promises;

@@ -70,9 +70,14 @@ impl Foreign {
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        let channel = shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await;
+        let channel = self.channel().await;
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
+    }
+
+    /// A connection to this server.
+    pub(crate) async fn channel(&self) -> Channel {
+        shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await
     }
 
     async fn answer<T: Default>(&self, request: Request<CreateOrderRequest>) -> Result<Response<T>, Status> {

@@ -1,0 +1,238 @@
+//! The lives of one client.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    net::SocketAddr,
+    ops::AddAssign,
+    path::PathBuf,
+    pin::pin,
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use rand::{RngExt as _, rngs::ChaCha8Rng};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::mpsc,
+    time,
+};
+
+use super::{Without, step::ClientStep};
+use crate::{
+    error::Error,
+    journal::Journal,
+    named::Named as _,
+    pace::Pace,
+    seed::{Seed, Subject},
+};
+
+/// The number of operations that a client carries out at the same time.
+const AT_ONCE: usize = 4;
+
+/// The longest life of a client that is killed at a random moment.
+const LIFE: Duration = Duration::from_millis(1500);
+
+/// One client, which is started again whenever it has died.
+#[derive(Debug)]
+pub(super) struct Client {
+    file: PathBuf,
+    journal: Arc<Journal>,
+    numbers: mpsc::Receiver<u32>,
+    rng: ChaCha8Rng,
+    server: SocketAddr,
+    without: Option<Without>,
+    /// The operations that were handed out and have not ended, and whether they are in the journal.
+    open: BTreeMap<u32, bool>,
+    ends: Ends,
+    is_last: bool,
+}
+
+/// What became of a client and its operations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// The deaths by where they happened.
+    pub(super) deaths: BTreeMap<String, usize>,
+    /// The operations by how they ended.
+    pub(super) ended: BTreeMap<String, usize>,
+    /// Entries that a new life has found.
+    pub(super) found: usize,
+    /// Operations that were not written before the client died, and handed out again.
+    pub(super) again: usize,
+    /// Clients whose journal was empty in the end.
+    pub(super) empty: usize,
+}
+
+impl AddAssign for Ends {
+    fn add_assign(&mut self, other: Self) {
+        for (all, more) in [(&mut self.deaths, other.deaths), (&mut self.ended, other.ended)] {
+            for (name, count) in more {
+                *all.entry(name).or_default() += count;
+            }
+        }
+        self.found += other.found;
+        self.again += other.again;
+        self.empty += other.empty;
+    }
+}
+
+/// One life of a client.
+struct Life {
+    child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// The entries of the journal at its beginning.
+    found: BTreeSet<u32>,
+    /// The step that it has reached.
+    reached: Option<String>,
+}
+
+impl Client {
+    pub(super) fn new(
+        number: u32,
+        file: PathBuf,
+        server: SocketAddr,
+        pace: Arc<Pace>,
+        journal: Arc<Journal>,
+        seed: Seed,
+        without: Option<Without>,
+    ) -> Self {
+        // A number that was handed out is not lost if nobody waits for it any more.
+        let (give, numbers) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(number) = pace.next().await
+                && give.send(number).await.is_ok()
+            {}
+        });
+        let (rng, open, ends) = (seed.rng(Subject::Client(number)), BTreeMap::new(), Ends::default());
+        Self { file, journal, numbers, rng, server, without, open, ends, is_last: false }
+    }
+
+    /// Runs one life after the other until all operations have ended.
+    pub(super) async fn run(mut self) -> Result<Ends, Error> {
+        let mut lives = 0;
+        loop {
+            let step = (!self.is_last && lives % 2 == 0).then(|| {
+                let step = ClientStep::ALL[lives / 2 % ClientStep::ALL.len()];
+                (step, self.rng.random_range(1..12))
+            });
+            let kill_after = (!self.is_last && step.is_none()).then(|| self.rng.random_range(Duration::ZERO..LIFE));
+            lives += 1;
+            let mut life = self.start(step).await?;
+            if self.live(&mut life, kill_after).await? {
+                return Ok(self.ends);
+            }
+            let place = life.reached.take().map_or("at a random moment".to_owned(), |step| format!("at {step}"));
+            *self.ends.deaths.entry(place).or_default() += 1;
+            life.child.wait().await?;
+            if self.without == Some(Without::Journal) {
+                fs::remove_file(&self.file)?;
+            }
+        }
+    }
+
+    async fn start(&self, step: Option<(ClientStep, u32)>) -> Result<Life, Error> {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("call").arg("--file").arg(&self.file).arg("--server").arg(self.server.to_string());
+        if let Some((step, nth)) = step {
+            command.args(["--die-at", step.name(), "--nth", &nth.to_string()]);
+        }
+        if self.without == Some(Without::Key) {
+            command.arg("--without-key");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let input = child.stdin.take().ok_or("the client has no standard input")?;
+        let output = child.stdout.take().ok_or("the client has no standard output")?;
+        let lines = BufReader::new(output).lines();
+        Ok(Life { child, input, lines, found: BTreeSet::new(), reached: None })
+    }
+
+    /// Runs one life. Returns whether the client has stopped because everything has ended.
+    async fn live(&mut self, life: &mut Life, kill_after: Option<Duration>) -> Result<bool, Error> {
+        let mut kill = pin!(time::sleep(kill_after.unwrap_or_default()));
+        let (mut is_ready, mut kill_armed, mut is_stopping) = (false, kill_after.is_some(), false);
+        loop {
+            if is_ready && self.is_last && self.open.is_empty() && !is_stopping {
+                is_stopping = true;
+                life.tell("stop").await;
+            }
+            tokio::select! {
+                line = life.lines.next_line() => match line? {
+                    Some(line) if line == "ready" => {
+                        is_ready = true;
+                        self.take_stock(life).await;
+                    }
+                    Some(line) => self.hear(life, &line),
+                    None => return Ok(life.child.wait().await?.success()),
+                },
+                number = self.numbers.recv(), if is_ready && !self.is_last && self.open.len() < AT_ONCE => match number {
+                    Some(number) => {
+                        self.open.insert(number, false);
+                        life.tell(&number.to_string()).await;
+                    }
+                    None => self.is_last = true,
+                },
+                () = &mut kill, if kill_armed => {
+                    kill_armed = false;
+                    // It may have died by itself.
+                    let _ = life.child.start_kill();
+                }
+            }
+        }
+    }
+
+    /// Compares the journal of a new life with what the last one has said.
+    async fn take_stock(&mut self, life: &mut Life) {
+        self.ends.found += life.found.len();
+        for (number, was_written) in std::mem::take(&mut self.open) {
+            if life.found.contains(&number) {
+                self.open.insert(number, true);
+            } else if was_written {
+                // It died between the end of the entry and telling of it.
+                self.count("before its client died");
+            } else {
+                self.ends.again += 1;
+                self.open.insert(number, false);
+                life.tell(&number.to_string()).await;
+            }
+        }
+    }
+
+    fn hear(&mut self, life: &mut Life, line: &str) {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (number, how) = rest.split_once(' ').unwrap_or((rest, ""));
+        match (verb, number.parse()) {
+            ("found", Ok(number)) => drop(life.found.insert(number)),
+            ("written", Ok(number)) => {
+                if let Some(is_written) = self.open.get_mut(&number) {
+                    *is_written = true;
+                }
+            }
+            ("ended", Ok(number)) => self.ended(number, how),
+            ("left", Ok(0)) => self.ends.empty += 1,
+            ("reached", _) => life.reached = Some(rest.to_owned()),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, number: u32, how: &str) {
+        // A life that died before it could strike an entry out tells of it again.
+        if self.open.remove(&number).is_some() {
+            self.count(how);
+        }
+    }
+
+    fn count(&mut self, how: &str) {
+        *self.ends.ended.entry(how.to_owned()).or_default() += 1;
+        self.journal.entries().done += 1;
+    }
+}
+
+impl Life {
+    /// Sends a line. Has no effect if the client has died.
+    async fn tell(&mut self, line: &str) {
+        let _ = self.input.write_all(format!("{line}\n").as_bytes()).await;
+    }
+}
