@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tonic::Status;
+use tonic::{Code, Status};
 
-use crate::{BoxError, verdict::Verdict};
+use crate::{BoxError, captured::HEAD, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]
@@ -99,14 +99,48 @@ impl Answer {
         }
     }
 
+    /// Returns the error that an answer is; `None` if the call succeeded.
+    pub(crate) fn error(&self) -> Option<Status> {
+        match self {
+            Self::Complete { parts, data } => {
+                let status = Status::from_header_map(data.trailers.as_ref().unwrap_or(&parts.headers));
+                let status = status
+                    .unwrap_or_else(|| Status::unavailable(format!("HTTP status {}, without gRPC's", parts.status)));
+                (status.code() != Code::Ok).then_some(status)
+            }
+            Self::Lost(error) => Some(Status::unavailable(error.to_string())),
+            Self::TimedOut => Some(timed_out()),
+        }
+    }
+
+    /// Returns the headers, if there are any.
+    pub(crate) fn headers(&self) -> Option<&HeaderMap> {
+        match self {
+            Self::Complete { parts, .. } => Some(&parts.headers),
+            Self::Lost(_) | Self::TimedOut => None,
+        }
+    }
+
+    /// Returns the first message, if it is in one piece and not compressed.
+    pub(crate) fn message(&self) -> Option<&[u8]> {
+        match self {
+            Self::Complete { data, .. } => data.first.as_ref()?.get(HEAD..),
+            Self::Lost(_) | Self::TimedOut => None,
+        }
+    }
+
     /// Returns the response for the caller.
     pub(crate) fn into_response<B>(self) -> Result<Response<ResponseBody<B>>, BoxError> {
         match self {
             Self::Complete { parts, data } => Ok(Response::from_parts(parts, ResponseBody::collected(data))),
             Self::Lost(error) => Err(error),
-            Self::TimedOut => Ok(Status::deadline_exceeded("the server has not answered in time").into_http()),
+            Self::TimedOut => Ok(timed_out().into_http()),
         }
     }
+}
+
+fn timed_out() -> Status {
+    Status::deadline_exceeded("the server has not answered in time")
 }
 
 impl Collected {

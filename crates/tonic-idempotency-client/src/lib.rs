@@ -7,6 +7,8 @@
 //! | `captured`, `head` | a request, in a form that can be sent again |
 //! | `key`, `key_field` | its key |
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
+//! | `completion`, `progress`, `pending` | the end of the work behind a call |
+//! | `peer` | the service that is called again |
 //! | `settings` | the order of attempts |
 //! | `descriptor`, `procedure` | the procedures that take keys |
 
@@ -14,6 +16,7 @@
 
 mod answer;
 mod captured;
+mod completion;
 mod delivery;
 mod descriptor;
 mod error;
@@ -23,7 +26,10 @@ mod key;
 mod key_field;
 mod layer;
 mod operation;
+mod peer;
+mod pending;
 mod procedure;
+mod progress;
 mod service;
 mod settings;
 mod verdict;
@@ -32,11 +38,13 @@ pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 
 pub use self::{
     answer::ResponseBody,
+    completion::{Completed, Completion, CompletionError, completed},
     delivery::Delivery,
     error::{BuildError, ProcedureError},
     future::ResponseFuture,
     key::OperationKey,
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
+    progress::{Progress, ProgressEvent, ProgressStream},
     service::IdempotencyClient,
 };
 

@@ -25,6 +25,7 @@ use crate::{
     head::Head,
     key::NewKeys,
     operation::Operation,
+    peer::Peer,
     procedure::{Procedure, Procedures},
     settings::{Attempts, Settings},
 };
@@ -66,13 +67,13 @@ impl Shared {
 pub struct IdempotencyClient<S> {
     inner: S,
     /// What further attempts are made with.
-    again: Arc<Mutex<S>>,
+    peer: Arc<Peer<S>>,
     shared: Arc<Shared>,
 }
 
 impl<S: Clone> IdempotencyClient<S> {
     pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { again: Arc::new(Mutex::new(inner.clone())), inner, shared }
+        Self { peer: Arc::new(Peer::new(inner.clone())), inner, shared }
     }
 }
 
@@ -108,11 +109,11 @@ where
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
         let operation = Operation {
-            again: Arc::clone(&self.again),
             attempts: Attempts::new(&self.shared.settings, timeout(&parts.headers)),
             head: Head::of(&parts),
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
+            peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
         };
         let first = self.inner.call(Request::from_parts(parts, Body::new(Full::new(message))));
@@ -128,7 +129,7 @@ where
 
 impl<S: Clone> Clone for IdempotencyClient<S> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), again: Arc::clone(&self.again), shared: Arc::clone(&self.shared) }
+        Self { inner: self.inner.clone(), peer: Arc::clone(&self.peer), shared: Arc::clone(&self.shared) }
     }
 }
 

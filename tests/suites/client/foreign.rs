@@ -34,6 +34,8 @@ pub(crate) struct Foreign {
 pub(crate) enum Answer {
     /// This error.
     Error(Status),
+    /// Success, with these headers.
+    Headers(Vec<(&'static str, String)>),
     /// Nothing, for ever.
     Nothing,
 }
@@ -70,7 +72,21 @@ impl Foreign {
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        let channel = shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await;
+        self.client_of(self.routes(), set).await
+    }
+
+    /// The services of this server.
+    pub(crate) fn routes(&self) -> Routes {
+        Routes::new(ShopServer::new(self.clone()))
+    }
+
+    /// A client with the layer of a server that has these services.
+    pub(crate) async fn client_of(
+        &self,
+        routes: Routes,
+        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+    ) -> Client {
+        let channel = shop::serve_in_memory(routes).await;
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
     }
@@ -81,6 +97,13 @@ impl Foreign {
         let answer = self.answers.lock().expect("no panic").pop_front();
         match answer {
             Some(Answer::Error(status)) => Err(status),
+            Some(Answer::Headers(headers)) => {
+                let mut response = Response::new(T::default());
+                for (name, value) in headers {
+                    response.metadata_mut().insert(name, value.parse().expect("metadata"));
+                }
+                Ok(response)
+            }
             Some(Answer::Nothing) => std::future::pending().await,
             None => Ok(Response::new(T::default())),
         }
