@@ -16,6 +16,10 @@ use crate::{BoxError, captured::HEAD, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are of the large variant, and a box is an allocation for each"
+)]
 pub(crate) enum Answer {
     /// The server, or something before it, has answered.
     Complete { parts: Parts, data: Collected },
@@ -108,7 +112,10 @@ impl Answer {
                     .unwrap_or_else(|| Status::unavailable(format!("HTTP status {}, without gRPC's", parts.status)));
                 (status.code() != Code::Ok).then_some(status)
             }
-            Self::Lost(error) => Some(Status::unavailable(error.to_string())),
+            Self::Lost(error) => Some(match error.downcast_ref::<Status>() {
+                Some(status) => Status::unavailable(status.message()),
+                None => Status::unavailable(error.to_string()),
+            }),
             Self::TimedOut => Some(timed_out()),
         }
     }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod completion;
+mod example;
 mod foreign;
 mod keys;
 mod lost_answers;
