@@ -4,15 +4,17 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, Response, response::Parts};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tonic::{Code, Status};
+use tonic_idempotency_wire::headers;
 
-use crate::{BoxError, captured::HEAD, verdict::Verdict};
+use crate::{BoxError, Delivery, captured::HEAD, journal::KEPT, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]
@@ -107,9 +109,7 @@ impl Answer {
     pub(crate) fn error(&self) -> Option<Status> {
         match self {
             Self::Complete { parts, data } => {
-                let status = Status::from_header_map(data.trailers.as_ref().unwrap_or(&parts.headers));
-                let status = status
-                    .unwrap_or_else(|| Status::unavailable(format!("HTTP status {}, without gRPC's", parts.status)));
+                let status = data.status(parts).unwrap_or_else(|| without_status(parts.status));
                 (status.code() != Code::Ok).then_some(status)
             }
             Self::Lost(error) => Some(match error.downcast_ref::<Status>() {
@@ -136,6 +136,54 @@ impl Answer {
         }
     }
 
+    /// The status of the answer, if it has one.
+    pub(crate) fn status(&self) -> Option<Status> {
+        match self {
+            Self::Complete { parts, data } => data.status(parts),
+            Self::Lost(_) | Self::TimedOut => None,
+        }
+    }
+
+    /// How the answer came about, as the layer has noted.
+    pub(crate) fn delivery(&self) -> Delivery {
+        match self {
+            Self::Complete { parts, .. } => Delivery::of(&parts.extensions),
+            Self::Lost(_) | Self::TimedOut => Delivery::AT_ONCE,
+        }
+    }
+
+    /// The time for which the key still protects, if the server says so.
+    pub(crate) fn protected_for(&self) -> Option<Duration> {
+        let Self::Complete { parts, data } = self else { return None };
+        let in_trailers = data.trailers.as_ref().and_then(|trailers| trailers.get(headers::EXPIRES));
+        let seconds = parts.headers.get(headers::EXPIRES).or(in_trailers)?.to_str().ok()?;
+        seconds.trim().parse().ok().map(Duration::from_secs)
+    }
+
+    /// Says that the operation stays in the journal.
+    pub(crate) fn kept(self, key: HeaderValue) -> Self {
+        match self {
+            Self::Complete { mut parts, mut data } if data.status(&parts).is_some() => {
+                data.trailers.as_mut().unwrap_or(&mut parts.headers).insert(KEPT, key);
+                Self::Complete { parts, data }
+            }
+            answer => {
+                let mut status = answer.into_status();
+                status.metadata_mut().as_mut().insert(KEPT, key);
+                Self::Lost(Box::new(status))
+            }
+        }
+    }
+
+    /// Returns the answer as a status: that of a failure.
+    pub(crate) fn into_status(self) -> Status {
+        match self {
+            Self::Complete { parts, data } => data.status(&parts).unwrap_or_else(|| without_status(parts.status)),
+            Self::Lost(error) => Status::from_error(error),
+            Self::TimedOut => timed_out(),
+        }
+    }
+
     /// Returns the response for the caller.
     pub(crate) fn into_response<B>(self) -> Result<Response<ResponseBody<B>>, BoxError> {
         match self {
@@ -150,7 +198,32 @@ fn timed_out() -> Status {
     Status::deadline_exceeded("the server has not answered in time")
 }
 
+/// The status of a response without one: a proxy's, or that of a stream that was reset.
+fn without_status(http: StatusCode) -> Status {
+    Status::unavailable(format!("the answer has the HTTP status {http}, and no gRPC status"))
+}
+
 impl Collected {
+    /// The gRPC status. Without a body, the headers have it.
+    pub(crate) fn status(&self, parts: &Parts) -> Option<Status> {
+        Status::from_header_map(self.trailers.as_ref().unwrap_or(&parts.headers))
+    }
+
+    /// All data in one piece.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first.unwrap_or_default();
+        }
+        self.first
+            .into_iter()
+            .chain(self.more)
+            .fold(BytesMut::new(), |mut all, data| {
+                all.extend_from_slice(&data);
+                all
+            })
+            .freeze()
+    }
+
     fn push(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
             Ok(data) if self.first.is_none() => self.first = Some(data),

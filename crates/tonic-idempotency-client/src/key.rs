@@ -36,6 +36,11 @@ impl OperationKey {
         Some(Self { text: HeaderValue::from_str(text).ok()? })
     }
 
+    /// Returns the key with this text, whatever visible characters it has.
+    pub(crate) fn from_header(text: &str) -> Option<Self> {
+        Some(Self { text: HeaderValue::from_str(text).ok()? })
+    }
+
     pub(crate) fn header_value(&self) -> HeaderValue {
         self.text.clone()
     }

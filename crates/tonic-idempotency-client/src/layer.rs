@@ -7,6 +7,7 @@ use tower_layer::Layer;
 
 use crate::{
     BuildError,
+    journal::Journal,
     procedure::{InCode, Procedure, Procedures},
     service::{IdempotencyClient, Shared},
     settings::Settings,
@@ -50,7 +51,12 @@ impl IdempotencyClientLayer {
 
     /// Returns a builder for a layer of the services in these descriptors, an encoded `FileDescriptorSet`.
     pub fn builder(descriptors: &[u8]) -> IdempotencyClientBuilder<'_> {
-        IdempotencyClientBuilder { descriptors, in_code: InCode::default(), settings: Settings::default() }
+        IdempotencyClientBuilder {
+            descriptors,
+            in_code: InCode::default(),
+            journal: None,
+            settings: Settings::default(),
+        }
     }
 }
 
@@ -67,6 +73,7 @@ impl<S: Clone> Layer<S> for IdempotencyClientLayer {
 pub struct IdempotencyClientBuilder<'a> {
     descriptors: &'a [u8],
     in_code: InCode,
+    journal: Option<Journal>,
     settings: Settings,
 }
 
@@ -144,6 +151,13 @@ impl IdempotencyClientBuilder<'_> {
         self
     }
 
+    /// Writes each call of a procedure that takes keys down before it is sent: see [`journal`](crate::journal). A call that cannot be
+    /// written down is not sent, and fails. Defaults to none.
+    pub fn journal(mut self, journal: Journal) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
     /// Builds the layer.
     ///
     /// # Errors
@@ -151,7 +165,7 @@ impl IdempotencyClientBuilder<'_> {
     /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure is invalid.
     pub fn build(self) -> Result<IdempotencyClientLayer, BuildError> {
         let procedures = Procedures::resolve(self.descriptors, &self.in_code)?;
-        Ok(IdempotencyClientLayer { shared: Arc::new(Shared::new(procedures, self.settings)) })
+        Ok(IdempotencyClientLayer { shared: Arc::new(Shared::new(procedures, self.settings, self.journal)) })
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
 //! | `completion`, `progress`, `pending` | the end of the work behind a call |
 //! | `peer` | the service that is called again |
+//! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
 //! | `settings` | the order of attempts |
 //! | `descriptor`, `procedure` | the procedures that take keys |
 
@@ -33,6 +34,8 @@ mod progress;
 mod service;
 mod settings;
 mod verdict;
+
+pub mod journal;
 
 pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 

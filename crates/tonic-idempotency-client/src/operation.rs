@@ -16,6 +16,7 @@ use crate::{
     BoxError, Delivery,
     answer::{Answer, Attempt, ResponseBody},
     head::Head,
+    journal::{Entry, Journal, held::behind},
     peer::Peer,
     pending::{Pending, expires_or_untold},
     service::Shared,
@@ -53,10 +54,37 @@ where
     ) -> Result<Response<ResponseBody<B>>, BoxError> {
         let (answer, made) = self.first_or_second(sent, after).await;
         self.attempts.have_been(made);
-        match self.attempts.next(answer.verdict(), &self.shared.settings) {
-            Some(pause) => self.again(pause).await,
-            None => self.finish(answer),
+        let answer = self.until_end(answer).await;
+        self.finish(answer)
+    }
+
+    /// Makes all attempts of an operation that is written down before the first one. The service is ready.
+    pub(crate) async fn journaled(
+        mut self,
+        mut service: S,
+        journal: Journal,
+        entry: Entry,
+    ) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let held = match journal.write(&entry).await {
+            Ok(held) => held,
+            Err(error) => return Ok(error.status().into_http()),
+        };
+        if timeout_at(self.attempts.deadline(), held.turn()).await.is_err() {
+            let answer = held.settle(entry, Answer::Lost(Box::new(behind())), 0);
+            return self.finish(answer);
         }
+        let first = service.call(self.request());
+        let answer = match self.hedge_after {
+            None => self.bounded(Attempt::new(first)).await,
+            Some(after) => {
+                let (answer, made) = self.first_or_second(first, after).await;
+                self.attempts.have_been(made);
+                answer
+            }
+        };
+        let answer = self.until_end(answer).await;
+        let answer = held.settle(entry, answer, self.attempts.made());
+        self.finish(answer)
     }
 
     async fn first_or_second(&self, sent: S::Future, after: Duration) -> (Answer, u32) {
@@ -78,30 +106,35 @@ where
     }
 
     /// Makes further attempts, the first of them after this pause.
-    pub(crate) async fn again(mut self, mut pause: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
-        loop {
+    pub(crate) async fn again(mut self, pause: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
+        sleep(pause).await;
+        let answer = self.bounded(self.send()).await;
+        let answer = self.until_end(answer).await;
+        self.finish(answer)
+    }
+
+    /// Makes further attempts until the answer of one is the answer of the operation.
+    async fn until_end(&mut self, mut answer: Answer) -> Answer {
+        while let Some(pause) = self.attempts.next(answer.verdict(), &self.shared.settings) {
             sleep(pause).await;
-            let answer = self.bounded(self.send()).await;
-            match self.attempts.next(answer.verdict(), &self.shared.settings) {
-                Some(next) => pause = next,
-                None => return self.finish(answer),
-            }
+            answer = self.bounded(self.send()).await;
         }
+        answer
     }
 
     /// Returns the response of the last attempt.
     pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let is_processing = answer.headers().and_then(IdempotencyStatus::of) == Some(IdempotencyStatus::Processing);
+        let expires = is_processing.then(|| expires_or_untold(&answer));
         let mut response = answer.into_response()?;
         let delivery = Delivery { attempts: self.attempts.made(), replayed: was_replayed(response.headers()) };
         if delivery != Delivery::AT_ONCE {
             response.extensions_mut().insert(delivery);
         }
-        if IdempotencyStatus::of(response.headers()) == Some(IdempotencyStatus::Processing)
-            && let Some(key) = self.head.key()
-        {
+        if let (Some(expires), Some(key)) = (expires, self.head.key()) {
             let pending = Pending {
                 attempt_timeout: self.shared.settings.attempt_timeout,
-                expires: expires_or_untold(response.headers()),
+                expires,
                 key: key.to_owned(),
                 head: self.head,
                 message: self.message,
@@ -113,7 +146,11 @@ where
     }
 
     async fn send(&self) -> Answer {
-        self.peer.send(self.head.request(Body::new(Full::new(self.message.clone())))).await
+        self.peer.send(self.request()).await
+    }
+
+    fn request(&self) -> Request<Body> {
+        self.head.request(Body::new(Full::new(self.message.clone())))
     }
 
     /// Ends an attempt when its time is over.

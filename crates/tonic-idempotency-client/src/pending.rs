@@ -3,13 +3,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::HeaderMap;
 use http_body_util::Full;
 use prost::Message as _;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::{
-    IdempotencyStatus, headers,
+    IdempotencyStatus,
     proto::v1::{Operation, State, Until, WaitOperationRequest, Work},
 };
 
@@ -84,7 +83,7 @@ impl Pending {
                 let headers = answer.headers().filter(|headers| was_replayed(headers));
                 let Some(headers) = headers else { return Look::Ended(CompletionError::NotReplayed) };
                 match IdempotencyStatus::of(headers) {
-                    Some(status) => Look::Status(status, expires(headers)),
+                    Some(status) => Look::Status(status, expires(&answer)),
                     None => Look::Ended(CompletionError::NoStatus),
                 }
             }
@@ -103,14 +102,14 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// Returns the time at which the key of an answer that has come now stops to protect, or that of a server that does not tell.
-pub(crate) fn expires_or_untold(headers: &HeaderMap) -> Instant {
-    expires(headers).unwrap_or_else(|| Instant::now() + UNTOLD)
+/// Returns the time at which the key of an answer stops to protect, which has come now; `None` if the server does not tell.
+fn expires(answer: &Answer) -> Option<Instant> {
+    Instant::now().checked_add(answer.protected_for()?)
 }
 
-fn expires(headers: &HeaderMap) -> Option<Instant> {
-    let seconds = headers.get(headers::EXPIRES)?.to_str().ok()?.trim().parse().ok()?;
-    Instant::now().checked_add(Duration::from_secs(seconds))
+/// As [`expires`], or the time that is taken for it.
+pub(crate) fn expires_or_untold(answer: &Answer) -> Instant {
+    expires(answer).unwrap_or_else(|| Instant::now() + UNTOLD)
 }
 
 fn of_operation(operation: &Operation) -> Look {

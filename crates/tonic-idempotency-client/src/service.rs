@@ -23,6 +23,7 @@ use crate::{
     captured::{Captured, HEAD},
     future::ResponseFuture,
     head::Head,
+    journal::{FromJournal, Journal},
     key::NewKeys,
     operation::Operation,
     peer::Peer,
@@ -38,6 +39,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// What all services of a layer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    journal: Option<Journal>,
     new_keys: NewKeys,
     procedures: Procedures,
     pub(crate) settings: Settings,
@@ -46,8 +48,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(procedures: Procedures, settings: Settings) -> Self {
-        Self { new_keys: NewKeys::default(), procedures, settings, told: Mutex::default() }
+    pub(crate) fn new(procedures: Procedures, settings: Settings, journal: Option<Journal>) -> Self {
+        Self { journal, new_keys: NewKeys::default(), procedures, settings, told: Mutex::default() }
     }
 
     /// Says once for each procedure that a call was not kept.
@@ -108,14 +110,24 @@ where
         if procedure.takes_key {
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
+        let timeout = timeout(&parts.headers);
+        let journal = self.shared.journal.as_ref().filter(|_| procedure.takes_key);
+        let journal = journal.filter(|_| parts.extensions.get::<FromJournal>().is_none());
+        let journaled =
+            journal.and_then(|journal| Some((journal.clone(), journal.entry(&parts, message.clone(), timeout)?)));
         let operation = Operation {
-            attempts: Attempts::new(&self.shared.settings, timeout(&parts.headers)),
+            attempts: Attempts::new(&self.shared.settings, timeout),
             head: Head::of(&parts),
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
             peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
         };
+        if let Some((journal, entry)) = journaled {
+            let clone = self.inner.clone();
+            let ready = std::mem::replace(&mut self.inner, clone);
+            return ResponseFuture::again(operation.journaled(ready, journal, entry));
+        }
         let first = self.inner.call(Request::from_parts(parts, Body::new(Full::new(message))));
         match operation.hedge_after {
             None => {

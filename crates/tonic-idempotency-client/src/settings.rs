@@ -63,6 +63,11 @@ impl Attempts {
         Self { made: 1, deadline, delays: delays.build() }
     }
 
+    /// The time at which the operation ends.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// How many have been made, with the one that is under way.
     pub(crate) fn made(&self) -> u32 {
         self.made

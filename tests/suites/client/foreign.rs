@@ -91,6 +91,11 @@ impl Foreign {
         ShopClient::new(layer.layer(channel))
     }
 
+    /// A connection to this server.
+    pub(crate) async fn channel(&self) -> Channel {
+        shop::serve_in_memory(self.routes()).await
+    }
+
     async fn answer<T: Default>(&self, request: Request<CreateOrderRequest>) -> Result<Response<T>, Status> {
         let (metadata, _, message) = request.into_parts();
         self.seen.lock().expect("no panic").push(Seen { headers: metadata.into_headers(), message });

@@ -1,0 +1,114 @@
+//! The builder of a journal.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::HeaderName;
+
+use super::{
+    Journal, JournalError, JournalStore, MemoryStore, Resumed,
+    inner::{Inner, Settings},
+};
+
+/// Parts of the names of headers that have credentials.
+const CREDENTIALS: [&str; 9] =
+    ["api-key", "apikey", "authorization", "cookie", "credential", "password", "secret", "signature", "token"];
+
+/// Builds a [`Journal`].
+#[must_use = "a builder does nothing until it opens a journal"]
+pub struct JournalBuilder {
+    settings: Settings,
+}
+
+impl Default for JournalBuilder {
+    fn default() -> Self {
+        let settings = Settings {
+            max_age: Duration::from_secs(23 * 3600),
+            on_outcome: None,
+            parallelism: 8,
+            pauses: [Duration::from_secs(1), Duration::from_secs(60)],
+            stores: Arc::new(is_no_credential),
+        };
+        Self { settings }
+    }
+}
+
+impl JournalBuilder {
+    /// Sets the age beyond which an entry is not sent, because the server may have forgotten its key, and would carry it out again.
+    /// Has to be less than the retention of the server's records, by more than an operation takes. Defaults to 23 hours, an hour less
+    /// than the retention of `tonic-idempotency`. If the server says with an answer that it forgets the key sooner
+    /// (`idempotency-expires`), that holds.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.settings.max_age = age;
+        self
+    }
+
+    /// Chooses the metadata that is stored with a call, to be sent again. Values that are marked as sensitive are never stored.
+    /// Defaults to all but those whose names have to do with credentials: `authorization`, `cookie`, `x-api-key`, and others with
+    /// `token`, `secret`, `password`, `signature` or `credential` in them. An interceptor inside the layer adds credentials again.
+    pub fn metadata(mut self, stores: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.settings.stores = Arc::new(move |name| stores(name.as_str()));
+        self
+    }
+
+    /// Sets a function that is told of each entry that was resumed and has ended or expired, by [`Journal::resume`] or a
+    /// [`Worker`](super::Worker), before the entry is removed. If the process dies in between, it is told again: it has to be idempotent.
+    /// An entry whose call is still there is the caller's, and not told of.
+    pub fn on_outcome<F>(mut self, on_outcome: impl Fn(Resumed) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.settings.on_outcome = Some(Arc::new(move |resumed| Box::pin(on_outcome(resumed))));
+        self
+    }
+
+    /// Sets how many entries are sent at the same time, at least 1. Defaults to 8.
+    pub fn parallelism(mut self, entries: usize) -> Self {
+        self.settings.parallelism = entries.max(1);
+        self
+    }
+
+    /// Sets the pauses of the [`Worker`](super::Worker) between two times that it sends an entry: each is a random part of a time that
+    /// begins with the first and doubles up to the longest. Each time, the layer makes its attempts. Defaults to 1 second and 1 minute.
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.pauses = [first, longest.max(first)];
+        self
+    }
+
+    /// Opens the journal in the file at this path, or makes it. Its directory has to exist. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    #[cfg(feature = "redb")]
+    pub fn open(self, path: impl Into<std::path::PathBuf>) -> Result<Journal, JournalError> {
+        self.store(super::RedbStore::open(path)?)
+    }
+
+    /// Makes a journal in memory, which survives a lost connection, and not the process.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Store`] if the system has no thread for it.
+    pub fn in_memory(self) -> Result<Journal, JournalError> {
+        self.store(MemoryStore::default())
+    }
+
+    /// Opens the journal in a store. Blocks, as it reads all entries.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the store cannot be read.
+    pub fn store(self, store: impl JournalStore) -> Result<Journal, JournalError> {
+        Ok(Journal { inner: Arc::new(Inner::new(Arc::new(store), self.settings)?) })
+    }
+}
+
+impl fmt::Debug for JournalBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JournalBuilder").finish_non_exhaustive()
+    }
+}
+
+fn is_no_credential(name: &HeaderName) -> bool {
+    !CREDENTIALS.iter().any(|part| name.as_str().contains(part))
+}

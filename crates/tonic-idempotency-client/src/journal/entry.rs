@@ -1,0 +1,280 @@
+//! An entry of the journal.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request::Parts};
+use http_body_util::Full;
+use prost::Message as _;
+use serde_json::json;
+use tonic::body::Body;
+use tonic_idempotency_wire::headers;
+
+use super::{JournalError, Lane, Scope};
+use crate::{BoxError, OperationKey, captured::HEAD};
+
+/// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
+const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+
+/// An operation that has not ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The number of attempts that are known. Those of a process that died are not.
+    pub attempts: u32,
+    /// The headers that its attempts have, without credentials: see [`JournalBuilder::metadata`](super::JournalBuilder::metadata).
+    pub headers: HeaderMap,
+    /// The key.
+    pub key: OperationKey,
+    /// Its lane, if it has one.
+    pub lane: Option<Lane>,
+    /// The path of the procedure, such as `/shop.v1.Orders/Create`.
+    pub procedure: String,
+    /// When its key ceases to protect, if the server has said so.
+    pub protected_until: Option<SystemTime>,
+    /// Its scope, if it has one.
+    pub scope: Option<Scope>,
+    /// What becomes of it.
+    pub state: EntryState,
+    /// The time that the call may take each time that it is sent, if its caller has set one.
+    pub timeout: Option<Duration>,
+    /// When it was written.
+    pub written: SystemTime,
+    /// The message in its frame.
+    pub(crate) frame: Bytes,
+    uri: Uri,
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryState {
+    /// It is older than its key is protected, and is not sent.
+    Expired,
+    /// This process is sending it.
+    UnderWay,
+    /// It waits to be resumed.
+    Waiting,
+}
+
+impl Entry {
+    /// Returns its age; zero if the clock has been set back.
+    pub fn age(&self) -> Duration {
+        SystemTime::now().duration_since(self.written).unwrap_or_default()
+    }
+
+    /// Returns the time at which its caller's own wait ended, if the caller had set one.
+    pub fn deadline(&self) -> Option<SystemTime> {
+        self.written.checked_add(self.timeout?)
+    }
+
+    /// Returns the encoded message. It is compressed if [`headers`](Self::headers) have `grpc-encoding`.
+    pub fn message(&self) -> Bytes {
+        self.frame.slice(HEAD.min(self.frame.len())..)
+    }
+
+    /// The entry of a request, without the headers that are not to be stored. The request has a key.
+    pub(crate) fn of(
+        parts: &Parts,
+        frame: Bytes,
+        timeout: Option<Duration>,
+        stores: impl Fn(&HeaderName) -> bool,
+    ) -> Option<Self> {
+        let key = parts.headers.get(headers::KEY)?.to_str().ok()?;
+        let stored = parts.headers.iter().filter(|(name, value)| !value.is_sensitive() && stores(name));
+        Some(Self {
+            attempts: 0,
+            headers: stored.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            key: OperationKey::from_header(key)?,
+            lane: parts.extensions.get().cloned(),
+            procedure: parts.uri.path().to_owned(),
+            protected_until: None,
+            scope: parts.extensions.get().cloned(),
+            state: EntryState::UnderWay,
+            timeout,
+            written: SystemTime::now(),
+            frame,
+            uri: parts.uri.clone(),
+        })
+    }
+
+    /// The request of an attempt.
+    pub(crate) fn request(&self) -> Request<Body> {
+        let mut request = Request::new(Body::new(Full::new(self.frame.clone())));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().remove(ACCEPT);
+        request.headers_mut().insert(headers::KEY, self.key.header_value());
+        request.extensions_mut().insert(self.key.clone());
+        if let Some(scope) = &self.scope {
+            request.extensions_mut().insert(scope.clone());
+        }
+        if let Some(lane) = &self.lane {
+            request.extensions_mut().insert(lane.clone());
+        }
+        request
+    }
+
+    /// Whether this is the same operation.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.procedure == other.procedure && self.frame == other.frame
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let headers = self
+            .headers
+            .iter()
+            .map(|(name, value)| Header { name: name.to_string(), value: value.as_bytes().to_vec() });
+        let record = Record {
+            key: self.key.to_string(),
+            uri: self.uri.to_string(),
+            headers: headers.collect(),
+            frame: self.frame.clone(),
+            lane: self.lane.as_ref().map(ToString::to_string),
+            scope: self.scope.as_ref().map(ToString::to_string),
+            written: since_epoch(self.written),
+            timeout: self.timeout.map(milliseconds),
+            attempts: self.attempts,
+            protected_until: self.protected_until.map(since_epoch),
+        };
+        record.encode_to_vec().into()
+    }
+
+    pub(crate) fn decode(record: Bytes) -> Result<Self, BoxError> {
+        let record = Record::decode(record)?;
+        let uri: Uri = record.uri.parse()?;
+        let mut headers = HeaderMap::with_capacity(record.headers.len());
+        for Header { name, value } in record.headers {
+            headers.append(HeaderName::try_from(name)?, HeaderValue::from_maybe_shared(Bytes::from(value))?);
+        }
+        Ok(Self {
+            attempts: record.attempts,
+            headers,
+            key: OperationKey::from_header(&record.key).ok_or("an entry has no key")?,
+            lane: record.lane.map(Lane::new),
+            procedure: uri.path().to_owned(),
+            protected_until: record.protected_until.map(moment),
+            scope: record.scope.map(Scope::new),
+            state: EntryState::Waiting,
+            timeout: record.timeout.map(Duration::from_millis),
+            written: moment(record.written),
+            frame: record.frame,
+            uri,
+        })
+    }
+
+    /// The entry as one line of JSON.
+    pub(crate) fn to_json(&self) -> String {
+        let headers =
+            self.headers.iter().map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]));
+        let json = json!({
+            "attempts": self.attempts,
+            "headers": headers.collect::<Vec<_>>(),
+            "key": self.key.to_string(),
+            "lane": self.lane.as_ref().map(Lane::as_str),
+            "message": BASE64_STANDARD.encode(self.message()),
+            "procedure": self.procedure,
+            "protectedUntil": self.protected_until.map(since_epoch),
+            "scope": self.scope.as_ref().map(Scope::as_str),
+            "state": self.state.as_str(),
+            "timeout": self.timeout.map(milliseconds),
+            "written": since_epoch(self.written),
+        });
+        json.to_string()
+    }
+}
+
+impl EntryState {
+    /// Returns the name in an [export](super::Journal::export).
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::UnderWay => "under_way",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// Reads an entry of a store.
+pub(crate) fn decode(id: u64, record: Bytes) -> Result<Entry, JournalError> {
+    Entry::decode(record).map_err(|error| JournalError::store(format!("entry {id}"), error))
+}
+
+/// An entry as it is stored. Times are in milliseconds.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Record {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(string, tag = "2")]
+    uri: String,
+    #[prost(message, repeated, tag = "3")]
+    headers: Vec<Header>,
+    #[prost(bytes = "bytes", tag = "4")]
+    frame: Bytes,
+    #[prost(string, optional, tag = "5")]
+    lane: Option<String>,
+    #[prost(string, optional, tag = "6")]
+    scope: Option<String>,
+    #[prost(uint64, tag = "7")]
+    written: u64,
+    #[prost(uint64, optional, tag = "8")]
+    timeout: Option<u64>,
+    #[prost(uint32, tag = "9")]
+    attempts: u32,
+    #[prost(uint64, optional, tag = "10")]
+    protected_until: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Header {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+fn since_epoch(time: SystemTime) -> u64 {
+    milliseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn moment(milliseconds: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_read_as_it_was_written() {
+        let (mut parts, ()) =
+            Request::post("http://shop/shop.v1.Orders/Create").body(()).expect("a request").into_parts();
+        for (name, value) in [(headers::KEY, "k-1"), ("x-tenant", "a"), ("x-tenant", "b"), ("authorization", "secret")]
+        {
+            parts.headers.append(name, HeaderValue::from_static(value));
+        }
+        let mut private = HeaderValue::from_static("secret");
+        private.set_sensitive(true);
+        parts.headers.insert("x-private", private);
+        parts.extensions.insert(Lane::new("account-7"));
+        parts.extensions.insert(Scope::new("alice"));
+        let frame = Bytes::from_static(b"\0\0\0\0\x02hi");
+        let stores = |name: &HeaderName| name != "authorization";
+        let entry = Entry::of(&parts, frame, Some(Duration::from_secs(7)), stores).expect("a key");
+        let read = Entry::decode(entry.encode()).expect("an entry");
+        assert_eq!((read.message(), read.timeout), (Bytes::from_static(b"hi"), Some(Duration::from_secs(7))));
+        let request = read.request();
+        assert_eq!(request.uri(), "http://shop/shop.v1.Orders/Create");
+        assert_eq!(request.headers().get_all("x-tenant").iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(request.headers().len(), 3, "{:?}", request.headers());
+        assert_eq!(request.extensions().get::<Scope>(), Some(&Scope::new("alice")));
+        assert!(read.to_json().contains(r#""lane":"account-7","message":"aGk=""#), "{}", read.to_json());
+    }
+}

@@ -1,0 +1,86 @@
+//! The errors of a journal.
+
+use std::{error::Error, sync::Arc};
+
+use thiserror::Error;
+use tonic::Status;
+use tonic_idempotency_wire::{DOMAIN, Reason};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::BoxError;
+
+/// An operation of a journal has failed.
+///
+/// A call that cannot be written down is not sent, and fails with a status:
+///
+/// | error | code | what to do |
+/// |---|---|---|
+/// | [`Expired`](Self::Expired) | `FAILED_PRECONDITION` | find out what became of the operation, and give its entry up |
+/// | [`Full`](Self::Full) | `RESOURCE_EXHAUSTED` | free space on the journal's disk, and call again |
+/// | [`InUse`](Self::InUse) | `INTERNAL` | give each process a journal of its own |
+/// | [`KeyReused`](Self::KeyReused) | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_REUSED` | use a new key for another request |
+/// | [`Store`](Self::Store) | `INTERNAL` | see the cause |
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The journal has an entry with this key that is older than keys are protected, so that it cannot be sent any more.
+    #[error(
+        "the journal's entry with the key {key} is older than its key is protected; find out what became of it, and give it up"
+    )]
+    Expired {
+        /// The key.
+        key: String,
+    },
+    /// The disk, or the quota, is full.
+    #[error("there is no space for the journal {journal}; free some, and try again")]
+    Full {
+        /// The path of the file.
+        journal: String,
+        /// The cause.
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// Another journal, in this process or another one, has the file open.
+    #[error("the journal {journal} is open already, in this process or another one; each needs a journal of its own")]
+    InUse {
+        /// The path of the file.
+        journal: String,
+    },
+    /// The journal has an entry with this key that is for another request or procedure.
+    #[error("the journal has an entry with the key {key} for another request; use a new key")]
+    KeyReused {
+        /// The key.
+        key: String,
+    },
+    /// The store has failed.
+    #[error("the journal {journal} has failed")]
+    Store {
+        /// The path of the file, or another description of the store.
+        journal: String,
+        /// The cause.
+        #[source]
+        source: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl JournalError {
+    /// Makes the error of a store that has failed.
+    pub fn store(journal: impl Into<String>, source: impl Into<BoxError>) -> Self {
+        Self::Store { journal: journal.into(), source: Arc::from(source.into()) }
+    }
+
+    /// Returns the status of a call that was not sent because of this.
+    pub(crate) fn status(&self) -> Status {
+        let cause = self.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let message = format!("the call was not sent: {self}{cause}");
+        match self {
+            Self::Expired { .. } => Status::failed_precondition(message),
+            Self::Full { .. } => Status::resource_exhausted(message),
+            Self::InUse { .. } | Self::Store { .. } => Status::internal(message),
+            Self::KeyReused { .. } => {
+                let details = ErrorDetails::with_error_info(Reason::KeyReused.as_str(), DOMAIN, []);
+                Status::with_error_details(tonic::Code::InvalidArgument, message, details)
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! An entry that this process sends.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use super::{
+    Change, Entry, JournalError,
+    index::{Entered, Slot},
+    inner::Inner,
+    writer::Purpose,
+};
+use crate::{answer::Answer, verdict::Verdict};
+
+/// An entry that this process sends. If it is dropped, the entry stays, and is sent again later.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(super) id: u64,
+    pub(super) journal: Arc<Inner>,
+    /// Whether it may have been sent before.
+    was_sent: bool,
+    due: Option<Instant>,
+}
+
+impl Held {
+    /// Writes an entry. When this ends, it is durable.
+    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, JournalError> {
+        let slot = Slot::of(entry, journal.settings.expires(entry));
+        loop {
+            let changed = journal.index.changed();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            match journal.index.enter(slot.clone()) {
+                Entered::New(id) => {
+                    let written = journal.hand(Change::Put { id, record: entry.encode() }, Purpose::Write);
+                    let held = Self::new(id, Arc::clone(&journal), false);
+                    written.await?;
+                    return Ok(held);
+                }
+                Entered::Before(id) => {
+                    let held = Self::new(id, Arc::clone(&journal), true);
+                    if journal.read(id).await?.is_some_and(|before| !before.is(entry)) {
+                        return Err(JournalError::KeyReused { key: entry.key.to_string() });
+                    }
+                    return Ok(held);
+                }
+                Entered::Expired => return Err(JournalError::Expired { key: entry.key.to_string() }),
+                Entered::Unwritten => changed.await,
+            }
+        }
+    }
+
+    pub(super) fn new(id: u64, journal: Arc<Inner>, was_sent: bool) -> Self {
+        Self { id, journal, was_sent, due: None }
+    }
+
+    /// Waits until the earlier entries of its lane have ended.
+    pub(crate) async fn turn(&self) {
+        loop {
+            let changed = self.journal.index.changed();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.journal.index.has_turn(self.id) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns whether an answer ends the operation, after this many attempts.
+    pub(crate) fn ends_with(&self, answer: &Answer, attempts: u32) -> bool {
+        // Credentials that are missing or have expired say nothing of an earlier attempt.
+        let is_unauthenticated = || answer.status().is_some_and(|status| status.code() == Code::Unauthenticated);
+        answer.verdict() == Verdict::Final && !((self.was_sent || attempts > 1) && is_unauthenticated())
+    }
+
+    /// Notes the answer of a call. Returns the answer for its caller, which says whether the entry stays.
+    pub(crate) fn settle(self, entry: Entry, answer: Answer, attempts: u32) -> Answer {
+        if self.ends_with(&answer, attempts) {
+            self.end();
+            return answer;
+        }
+        let key = entry.key.header_value();
+        self.leave(entry, &answer, attempts);
+        answer.kept(key)
+    }
+
+    /// Ends the entry.
+    pub(crate) fn end(self) {
+        self.journal.end(self.id);
+    }
+
+    /// Notes what was learnt of an entry that stays.
+    pub(crate) fn leave(mut self, mut entry: Entry, answer: &Answer, attempts: u32) {
+        let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
+        entry.attempts = entry.attempts.saturating_add(attempts);
+        entry.protected_until = protected.or(entry.protected_until);
+        if let Some(until) = protected {
+            self.journal.index.protected_until(self.id, until);
+        }
+        self.journal.note(self.id, &entry);
+        self.due = Instant::now().checked_add(self.pause());
+    }
+
+    /// The pause before it is sent again.
+    fn pause(&self) -> Duration {
+        self.journal.settings.pause(self.journal.index.failures(self.id))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let due = self.due.unwrap_or_else(|| Instant::now() + self.pause());
+        self.journal.index.release(self.id, due);
+    }
+}
+
+/// The status of a call whose turn did not come.
+pub(crate) fn behind() -> Status {
+    Status::deadline_exceeded("an earlier call of its lane has not ended; this one is sent after it")
+}

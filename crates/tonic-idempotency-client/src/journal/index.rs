@@ -1,0 +1,384 @@
+//! The entries of a journal in memory, without their messages: which are under way, and which are to be sent next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
+
+use super::{Entry, EntryState, Lane, Scope};
+use crate::OperationKey;
+
+/// The entries of a journal.
+#[derive(Debug)]
+pub(crate) struct Index {
+    slots: Mutex<Slots>,
+    changed: Notify,
+}
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) key: OperationKey,
+    pub(crate) lane: Option<Lane>,
+    pub(crate) procedure: String,
+    pub(crate) scope: Option<Scope>,
+    /// The number of times that it was left without an end.
+    pub(crate) failures: u32,
+    /// When it may be sent, by the journal's setting or the server's word.
+    expires: SystemTime,
+    due: Instant,
+    is_expired: bool,
+    /// Whether it is durable.
+    is_written: bool,
+    /// How many send it.
+    under_way: u32,
+}
+
+/// What a call finds of an entry with its key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// It has been written before.
+    Before(u64),
+    /// It is not to be sent any more.
+    Expired,
+    /// It has to be written.
+    New(u64),
+    /// Another call is writing it.
+    Unwritten,
+}
+
+/// What was found in taking an entry to send it.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// An earlier entry of its lane has not ended, or another call sends it.
+    Busy(Slot),
+    /// It is older than its key is protected.
+    Expired(Slot),
+    /// It has ended.
+    Gone,
+    /// The caller has to send and release it.
+    Taken(Slot),
+}
+
+type Identity = (Option<Scope>, OperationKey);
+
+#[derive(Debug, Default)]
+struct Slots {
+    last: u64,
+    by_id: BTreeMap<u64, Slot>,
+    by_identity: HashMap<Identity, u64>,
+    /// Those that are to be sent in order.
+    lanes: HashMap<Lane, BTreeSet<u64>>,
+    /// Those that are to be sent next, by the time at which they are due.
+    waiting: BTreeSet<(Instant, u64)>,
+}
+
+impl Index {
+    /// The index of entries of a store, by their numbers.
+    pub(crate) fn new(stored: impl IntoIterator<Item = (u64, Slot)>) -> Self {
+        let mut slots = Slots::default();
+        for (id, mut slot) in stored {
+            slot.is_written = true;
+            slots.add(id, slot);
+            slots.consider(id);
+        }
+        Self { slots: Mutex::new(slots), changed: Notify::new() }
+    }
+
+    /// Ends with the next change, counted from its first poll or `enable`.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Adds an entry that is going to be written, unless there is one with its key. The caller sends it.
+    pub(crate) fn enter(&self, slot: Slot) -> Entered {
+        let mut slots = self.slots();
+        let Some(id) = slots.by_identity.get(&slot.identity()).copied() else {
+            let id = slots.last + 1;
+            slots.add(id, Slot { under_way: 1, ..slot });
+            return Entered::New(id);
+        };
+        let Some(known) = slots.by_id.get_mut(&id) else { return Entered::Unwritten };
+        if known.is_expired || known.expires <= SystemTime::now() {
+            return Entered::Expired;
+        }
+        if !known.is_written {
+            return Entered::Unwritten;
+        }
+        known.under_way += 1;
+        let waiting = (known.due, id);
+        slots.waiting.remove(&waiting);
+        Entered::Before(id)
+    }
+
+    /// Notes that an entry is durable.
+    pub(crate) fn written(&self, id: u64) {
+        self.change(|slots| {
+            if let Some(slot) = slots.by_id.get_mut(&id) {
+                slot.is_written = true;
+            }
+            slots.consider(id);
+        });
+    }
+
+    /// Removes an entry. Returns whether it was there.
+    pub(crate) fn remove(&self, id: u64) -> bool {
+        self.change(|slots| slots.remove(id))
+    }
+
+    /// Notes that an entry is not sent any more, and when it may be sent again.
+    pub(crate) fn release(&self, id: u64, due: Instant) {
+        self.change(|slots| {
+            if let Some(slot) = slots.by_id.get_mut(&id) {
+                slot.under_way = slot.under_way.saturating_sub(1);
+                slot.failures = slot.failures.saturating_add(1);
+                slot.due = due;
+            }
+            slots.consider(id);
+        });
+    }
+
+    /// Notes when the key of an entry ceases to protect.
+    pub(crate) fn protected_until(&self, id: u64, until: SystemTime) {
+        if let Some(slot) = self.slots().by_id.get_mut(&id) {
+            slot.expires = slot.expires.min(until);
+        }
+    }
+
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.slots().by_id.contains_key(&id)
+    }
+
+    /// Returns how often an entry was left without an end.
+    pub(crate) fn failures(&self, id: u64) -> u32 {
+        self.slots().by_id.get(&id).map_or(0, |slot| slot.failures)
+    }
+
+    /// Returns whether no earlier entry of its lane is to be sent before this one.
+    pub(crate) fn has_turn(&self, id: u64) -> bool {
+        self.slots().has_turn(id)
+    }
+
+    /// Takes this entry to send it.
+    pub(crate) fn take(&self, id: u64) -> Taken {
+        self.slots().take(id)
+    }
+
+    /// Takes the entry that is due for the longest time. Otherwise returns when the next one is due.
+    pub(crate) fn take_due(&self) -> Result<(u64, Taken), Option<Instant>> {
+        let mut slots = self.slots();
+        match slots.waiting.first().copied() {
+            Some((due, id)) if due <= Instant::now() => Ok((id, slots.take(id))),
+            next => Err(next.map(|(due, _)| due)),
+        }
+    }
+
+    /// The entries that nobody sends, in the order in which they were written; those of one lane together.
+    pub(crate) fn by_lane(&self) -> Vec<Vec<u64>> {
+        let slots = self.slots();
+        let mut groups: Vec<Vec<u64>> = Vec::new();
+        let mut lanes: HashMap<&Lane, usize> = HashMap::new();
+        for (id, slot) in slots.by_id.iter().filter(|(_, slot)| slot.is_written && slot.under_way == 0) {
+            match slot.lane.as_ref().and_then(|lane| lanes.get(lane)) {
+                Some(group) => groups[*group].push(*id),
+                None => {
+                    lanes.extend(slot.lane.as_ref().map(|lane| (lane, groups.len())));
+                    groups.push(vec![*id]);
+                }
+            }
+        }
+        groups
+    }
+
+    /// The numbers of all entries, and what becomes of them.
+    pub(crate) fn states(&self) -> Vec<(u64, EntryState)> {
+        let slots = self.slots();
+        let written = slots.by_id.iter().filter(|(_, slot)| slot.is_written);
+        written.map(|(id, slot)| (*id, slot.state())).collect()
+    }
+
+    /// The numbers of the entries with this key, in any scope.
+    pub(crate) fn with_key(&self, key: &OperationKey) -> Vec<u64> {
+        self.slots().by_id.iter().filter(|(_, slot)| slot.key == *key).map(|(id, _)| *id).collect()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Slots) -> T) -> T {
+        let changed = change(&mut self.slots());
+        self.changed.notify_waiters();
+        changed
+    }
+}
+
+impl Slot {
+    /// The slot of an entry that may be sent until this time.
+    pub(crate) fn of(entry: &Entry, expires: SystemTime) -> Self {
+        Self {
+            key: entry.key.clone(),
+            lane: entry.lane.clone(),
+            procedure: entry.procedure.clone(),
+            scope: entry.scope.clone(),
+            failures: 0,
+            expires,
+            due: Instant::now(),
+            is_expired: false,
+            is_written: false,
+            under_way: 0,
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        (self.scope.clone(), self.key.clone())
+    }
+
+    fn state(&self) -> EntryState {
+        match self.under_way {
+            0 if self.is_expired || self.expires <= SystemTime::now() => EntryState::Expired,
+            0 => EntryState::Waiting,
+            _ => EntryState::UnderWay,
+        }
+    }
+}
+
+impl Slots {
+    fn add(&mut self, id: u64, slot: Slot) {
+        self.last = self.last.max(id);
+        self.by_identity.insert(slot.identity(), id);
+        if let Some(lane) = &slot.lane {
+            self.lanes.entry(lane.clone()).or_default().insert(id);
+        }
+        self.by_id.insert(id, slot);
+    }
+
+    fn has_turn(&self, id: u64) -> bool {
+        let lane = self.by_id.get(&id).and_then(|slot| self.lanes.get(slot.lane.as_ref()?));
+        lane.and_then(BTreeSet::first).is_none_or(|first| *first >= id)
+    }
+
+    /// Lets an entry wait to be sent, if it can be.
+    fn consider(&mut self, id: u64) {
+        let Some(slot) = self.by_id.get(&id) else { return };
+        if slot.is_written && slot.under_way == 0 && !slot.is_expired && self.has_turn(id) {
+            self.waiting.insert((slot.due, id));
+        }
+    }
+
+    fn take(&mut self, id: u64) -> Taken {
+        let has_turn = self.has_turn(id);
+        let Some(slot) = self.by_id.get_mut(&id) else { return Taken::Gone };
+        if slot.under_way > 0 || !slot.is_written {
+            return Taken::Busy(slot.clone());
+        }
+        if slot.is_expired || slot.expires <= SystemTime::now() {
+            slot.is_expired = true;
+            let slot = slot.clone();
+            self.leave_lane(id, &slot);
+            return Taken::Expired(slot);
+        }
+        if !has_turn {
+            return Taken::Busy(slot.clone());
+        }
+        slot.under_way = 1;
+        let slot = slot.clone();
+        self.waiting.remove(&(slot.due, id));
+        Taken::Taken(slot)
+    }
+
+    fn remove(&mut self, id: u64) -> bool {
+        let Some(slot) = self.by_id.remove(&id) else { return false };
+        self.by_identity.remove(&slot.identity());
+        self.leave_lane(id, &slot);
+        true
+    }
+
+    /// Lets the next entry of its lane be sent.
+    fn leave_lane(&mut self, id: u64, slot: &Slot) {
+        self.waiting.remove(&(slot.due, id));
+        let Some(lane) = &slot.lane else { return };
+        let Some(ids) = self.lanes.get_mut(lane) else { return };
+        ids.remove(&id);
+        match ids.first().copied() {
+            Some(next) => self.consider(next),
+            None => drop(self.lanes.remove(lane)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn slot(key: &str, lane: Option<&str>) -> Slot {
+        Slot {
+            key: OperationKey::from_text(key).expect("a key"),
+            lane: lane.map(Lane::new),
+            procedure: "/shop.v1.Orders/Create".to_owned(),
+            scope: None,
+            failures: 0,
+            expires: SystemTime::now() + Duration::from_secs(60),
+            due: Instant::now(),
+            is_expired: false,
+            is_written: false,
+            under_way: 0,
+        }
+    }
+
+    /// Takes all entries that are due.
+    fn due(index: &Index) -> Vec<u64> {
+        std::iter::from_fn(|| index.take_due().ok()).map(|(id, _)| id).collect()
+    }
+
+    #[test]
+    fn has_entries_of_one_lane_one_after_the_other() {
+        let lanes = [Some("a"), Some("b"), Some("a"), None, Some("a"), None];
+        let index = Index::new((1..).zip(lanes.map(|lane| slot("k", lane))).map(|(id, mut slot)| {
+            slot.key = OperationKey::from_text(&format!("k-{id}")).expect("a key");
+            (id, slot)
+        }));
+        assert_eq!(index.by_lane(), [vec![1, 3, 5], vec![2], vec![4], vec![6]]);
+        assert_eq!(due(&index), [1, 2, 4, 6]);
+        assert!(!index.has_turn(3));
+        index.release(1, Instant::now());
+        assert_eq!(due(&index), [1]);
+        assert!(index.remove(1) && index.has_turn(3));
+        assert_eq!(due(&index), [3]);
+    }
+
+    #[test]
+    fn does_not_give_out_an_entry_that_a_call_sends_or_that_is_not_durable() {
+        let index = Index::new([]);
+        assert_eq!(index.enter(slot("k", None)), Entered::New(1));
+        assert_eq!(index.enter(slot("k", None)), Entered::Unwritten);
+        index.release(1, Instant::now());
+        assert!(due(&index).is_empty());
+        index.written(1);
+        assert_eq!(index.enter(slot("k", None)), Entered::Before(1));
+        assert!(due(&index).is_empty());
+        assert!(matches!(index.take(1), Taken::Busy(_)));
+        index.release(1, Instant::now());
+        assert_eq!(due(&index), [1]);
+    }
+
+    #[test]
+    fn gives_out_an_expired_entry_once_and_lets_its_lane_go_on() {
+        let mut old = slot("old", Some("a"));
+        old.expires = SystemTime::now();
+        let index = Index::new([(7, old.clone()), (8, slot("new", Some("a")))]);
+        assert!(matches!(index.take_due(), Ok((7, Taken::Expired(_)))));
+        assert!(matches!(index.take_due(), Ok((8, Taken::Taken(_)))));
+        assert_eq!(index.take_due().err(), Some(None));
+        assert_eq!(index.enter(old), Entered::Expired);
+        assert_eq!(index.states(), [(7, EntryState::Expired), (8, EntryState::UnderWay)]);
+    }
+}

@@ -1,0 +1,224 @@
+//! A journal of operations, so that a client survives its own death.
+//!
+//! An operation is written down, with its key, **before** it is sent, and struck out when it has ended. What a process that died has
+//! left is sent by the next one, with the same keys, so that it happens once.
+//!
+//! ```no_run
+//! use tonic::transport::Channel;
+//! use tonic_idempotency_client::{IdempotencyClientLayer, journal::Journal};
+//! use tower_layer::Layer;
+//!
+//! # struct OrderServiceClient<T>(T);
+//! # impl<T> OrderServiceClient<T> { fn new(channel: T) -> Self { Self(channel) } }
+//! # fn make(channel: Channel, file_descriptor_set: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = Journal::open("orders.journal")?;
+//! let layer = IdempotencyClientLayer::builder(file_descriptor_set).journal(journal.clone()).build()?;
+//! let channel = layer.layer(channel);
+//! let _worker = journal.spawn(channel.clone());
+//! let client = OrderServiceClient::new(channel);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which calls are written down
+//!
+//! Those of procedures that take keys. A call of a procedure that is repeatable without a key is not, nor one that the layer passes
+//! through: a stream, or a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
+//!
+//! # What ends an entry
+//!
+//! | the call | its entry |
+//! |---|---|
+//! | gets a response, or an error that no retry can change | ends |
+//! | gets `UNAUTHENTICATED` for an attempt that is not the first | stays: credentials say nothing of the attempt before |
+//! | uses up its attempts, its budget or its deadline, and nobody knows what became of it | stays; [`Journal::kept`] tells its caller |
+//! | is dropped by its caller | stays |
+//! | dies with its process | stays |
+//! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
+//!
+//! [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next write: if the
+//! process dies in between, the entry is sent once more, and the server replays the answer.
+//!
+//! # What is stored
+//!
+//! The key, the procedure, the encoded message, the metadata without credentials, the time that the call may take, [`Lane`] and
+//! [`Scope`]. The file is readable by its owner alone; it is not encrypted. Put the interceptor that adds credentials *inside* the layer
+//! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
+//!
+//! # What it costs
+//!
+//! One fsync for each call before it is sent. Calls that come at the same time share one, as all changes that wait while the disk is
+//! busy become one transaction: a thread of the journal's own writes them, so that no thread of tokio's is blocked.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `builder`, `inner` | the settings, and what clones share |
+//! | `entry`, `lane` | an entry, and what callers say of a call |
+//! | `index` | which entries are under way, and which are sent next |
+//! | `held` | an entry that this process sends |
+//! | `resume`, `worker` | sending what has not ended, once or in the background |
+//! | `store`, `redb`, `writer` | the contract of a store, the store in a file, the thread that writes |
+
+mod builder;
+mod entry;
+mod error;
+pub(crate) mod held;
+mod index;
+mod inner;
+mod lane;
+#[cfg(feature = "redb")]
+mod redb;
+mod resume;
+mod store;
+mod worker;
+mod writer;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response, request::Parts};
+use http_body::Body as HttpBody;
+use tonic::{Status, body::Body};
+use tower_service::Service;
+
+#[cfg(feature = "redb")]
+pub use self::redb::RedbStore;
+pub(crate) use self::resume::FromJournal;
+pub use self::{
+    builder::JournalBuilder,
+    entry::{Entry, EntryState},
+    error::JournalError,
+    lane::{Lane, Scope},
+    resume::{Outcome, Reply, Resumed},
+    store::{Change, JournalStore, MemoryStore},
+    worker::Worker,
+};
+use self::{entry::decode, held::Held, inner::Inner, writer::Purpose};
+use crate::{BoxError, OperationKey};
+
+/// The metadata of an error whose operation stays in the journal: its key. It does not come from a server.
+pub(crate) const KEPT: &str = "idempotency-journal-key";
+
+/// The operations of a client that have not ended. Clones are the same journal.
+///
+/// See the [module](self). When the last clone is dropped, it waits until the last ends of entries are written.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    inner: Arc<Inner>,
+}
+
+impl Journal {
+    /// Opens the journal in the file at this path, or makes it, with the default settings. Its directory has to exist. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::InUse`] if it is open already, in this process or another one; another one if it cannot be made or read.
+    #[cfg(feature = "redb")]
+    pub fn open(path: impl Into<std::path::PathBuf>) -> Result<Self, JournalError> {
+        Self::builder().open(path)
+    }
+
+    /// Returns a builder.
+    pub fn builder() -> JournalBuilder {
+        JournalBuilder::default()
+    }
+
+    /// Returns the key of a call that has failed and whose entry stays in the journal: it is sent again by [`resume`](Self::resume) or a
+    /// [`Worker`]. Do not call again with a new key. `None` if the operation has ended, or was not sent.
+    pub fn kept(error: &Status) -> Option<OperationKey> {
+        OperationKey::from_header(error.metadata().get(KEPT)?.to_str().ok()?)
+    }
+
+    /// Sends all entries once, with their own keys, that no call or worker of this process sends, and returns what came of each, in the
+    /// order in which they were written. The service is that of the client, with the layer, whose retries they have.
+    ///
+    /// At most [`parallelism`](JournalBuilder::parallelism) are under way at a time; those of one [`Lane`] one after the other.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves what has not ended in the journal.
+    pub async fn resume<S, B>(&self, service: S) -> Vec<Resumed>
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        resume::all(&self.inner, &service).await
+    }
+
+    /// Sends what has not ended in the background, until the worker is dropped: what an earlier process has left, and the calls of this
+    /// one that end without a known outcome. The service is that of the client, with the layer.
+    ///
+    /// # Panics
+    ///
+    /// It is called outside of a tokio runtime.
+    pub fn spawn<S, B>(&self, service: S) -> Worker
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Worker::spawn(Arc::clone(&self.inner), service)
+    }
+
+    /// Returns all entries, in the order in which they were written.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the store cannot be read.
+    pub async fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+        let states = self.inner.index.states();
+        let read = move |store: &dyn JournalStore| {
+            let mut entries = Vec::with_capacity(states.len());
+            for (id, state) in states {
+                if let Some(record) = store.read(id)? {
+                    let mut entry = decode(id, record)?;
+                    entry.state = state;
+                    entries.push(entry);
+                }
+            }
+            Ok(entries)
+        };
+        self.inner.with_store(read).await
+    }
+
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
+    /// `procedure`, `protectedUntil`, `scope`, `state`, `timeout` and `written`. Times are in milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the store cannot be read.
+    pub async fn export(&self) -> Result<String, JournalError> {
+        Ok(self.entries().await?.iter().map(|entry| entry.to_json() + "\n").collect())
+    }
+
+    /// Ends the entries with this key, of any scope, and returns them. A call that is under way goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the store cannot be read, or the end is not durable: the entries are not sent by this process, and perhaps by
+    /// the next one.
+    pub async fn give_up(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
+        let mut entries = Vec::new();
+        for id in self.inner.index.with_key(key) {
+            entries.extend(self.inner.read(id).await?);
+            if self.inner.index.remove(id) {
+                self.inner.hand(Change::Remove { id }, Purpose::End).await?;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The entry of a request that has a key.
+    pub(crate) fn entry(&self, parts: &Parts, frame: Bytes, timeout: Option<Duration>) -> Option<Entry> {
+        Entry::of(parts, frame, timeout, |name| (self.inner.settings.stores)(name))
+    }
+
+    /// Writes an entry. When this ends, it is durable.
+    pub(crate) async fn write(&self, entry: &Entry) -> Result<Held, JournalError> {
+        Held::write(Arc::clone(&self.inner), entry).await
+    }
+}

@@ -1,0 +1,211 @@
+//! Sending what has not ended.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use prost::Message;
+use tonic::{Status, body::Body, metadata::MetadataMap};
+use tower_service::Service;
+
+use super::{
+    Entry, JournalError, Lane, Scope,
+    held::Held,
+    index::{Slot, Taken},
+    inner::Inner,
+};
+use crate::{
+    BoxError, Delivery, OperationKey,
+    answer::{Answer, Attempt},
+    captured::HEAD,
+};
+
+/// Marks a request of an entry, so that the layer does not write it down again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromJournal;
+
+/// An entry that was resumed, and what came of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// The key.
+    pub key: OperationKey,
+    /// The lane of its caller, if it has one.
+    pub lane: Option<Lane>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The path of the procedure.
+    pub procedure: String,
+    /// The scope of its caller, if it has one.
+    pub scope: Option<Scope>,
+}
+
+/// What came of an entry.
+///
+/// | outcome | the entry |
+/// |---|---|
+/// | [`Answered`](Self::Answered), [`Failed`](Self::Failed) | has ended |
+/// | [`Behind`](Self::Behind), [`Unresolved`](Self::Unresolved) | is sent again by the next [`resume`](super::Journal::resume), or by the [`Worker`](super::Worker) |
+/// | [`Expired`](Self::Expired) | stays until it is [given up](super::Journal::give_up), and is not sent |
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The operation has succeeded. If it had done so before, this is the replay.
+    Answered(Reply),
+    /// An earlier entry of its lane has not ended, so that this one was not sent.
+    Behind,
+    /// It was not sent, because its key may not protect any more: it could happen twice. Find out from the service what became of it.
+    Expired {
+        /// The time since it was written.
+        age: Duration,
+    },
+    /// The operation has failed, and no retry can change that.
+    Failed(Status),
+    /// It is not known what became of it: the last answer.
+    Unresolved(Status),
+}
+
+/// The response of an operation that was resumed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reply {
+    /// How it came about.
+    pub delivery: Delivery,
+    /// The encoded message.
+    pub message: Bytes,
+    /// The headers.
+    pub metadata: MetadataMap,
+}
+
+impl Reply {
+    /// Decodes the message.
+    ///
+    /// # Errors
+    ///
+    /// The message is not of this type.
+    pub fn decode<T: Message + Default>(&self) -> Result<T, prost::DecodeError> {
+        T::decode(self.message.clone())
+    }
+}
+
+impl Resumed {
+    fn new(slot: Slot, outcome: Outcome) -> Self {
+        let Slot { key, lane, procedure, scope, .. } = slot;
+        Self { key, lane, outcome, procedure, scope }
+    }
+}
+
+/// Sends all entries once that nobody sends, those of one lane in their order.
+pub(super) async fn all<S, B>(journal: &Arc<Inner>, service: &S) -> Vec<Resumed>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let lanes = stream::iter(journal.index.by_lane());
+    let sent = lanes.map(|ids| in_order(journal, ids, service)).buffer_unordered(journal.settings.parallelism);
+    let mut resumed: Vec<_> = sent.collect::<Vec<_>>().await.into_iter().flatten().collect();
+    resumed.sort_by_key(|(id, _)| *id);
+    resumed.into_iter().map(|(_, resumed)| resumed).collect()
+}
+
+async fn in_order<S, B>(journal: &Arc<Inner>, ids: Vec<u64>, service: &S) -> Vec<(u64, Resumed)>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let mut resumed = Vec::new();
+    for id in ids {
+        let outcome = match journal.index.take(id) {
+            // Another one sends it, and tells of it.
+            Taken::Gone => continue,
+            Taken::Busy(slot) => Resumed::new(slot, Outcome::Behind),
+            taken => one(journal, id, taken, service.clone()).await.unwrap_or_else(|| unreachable!("it is not busy")),
+        };
+        resumed.push((id, outcome));
+    }
+    resumed
+}
+
+/// Sends an entry that was taken, and tells what came of it.
+pub(super) async fn one<S, B>(journal: &Arc<Inner>, id: u64, taken: Taken, service: S) -> Option<Resumed>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let slot = match taken {
+        Taken::Taken(slot) => slot,
+        Taken::Expired(slot) => {
+            let entry = journal.read(id).await.ok().flatten();
+            let age = entry.map(|entry| entry.age()).unwrap_or_default();
+            tracing::warn!(key = %slot.key, procedure = slot.procedure, ?age, "a journaled operation is too old to be sent");
+            let resumed = Resumed::new(slot, Outcome::Expired { age });
+            tell(journal, &resumed).await;
+            return Some(resumed);
+        }
+        Taken::Busy(_) | Taken::Gone => return None,
+    };
+    let held = Held::new(id, Arc::clone(journal), true);
+    let entry = match journal.read(id).await {
+        Ok(Some(entry)) => entry,
+        Ok(None) => return Some(Resumed::new(slot, Outcome::Unresolved(Status::not_found("the entry has ended")))),
+        Err(error) => return Some(Resumed::new(slot, Outcome::Unresolved(unreadable(&error)))),
+    };
+    let answer = send(&entry, service).await;
+    let delivery = answer.delivery();
+    let resumed = |outcome| Resumed::new(slot, outcome);
+    if held.ends_with(&answer, delivery.attempts) {
+        let resumed = resumed(outcome(answer, delivery));
+        // First the one, then the other: an application that dies here is told again.
+        tell(journal, &resumed).await;
+        held.end();
+        return Some(resumed);
+    }
+    held.leave(entry, &answer, delivery.attempts);
+    Some(resumed(Outcome::Unresolved(answer.into_status())))
+}
+
+async fn tell(journal: &Inner, resumed: &Resumed) {
+    if let Some(on_outcome) = &journal.settings.on_outcome {
+        on_outcome(resumed.clone()).await;
+    }
+}
+
+async fn send<S, B>(entry: &Entry, mut service: S) -> Answer
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
+        return Answer::Lost(error.into());
+    }
+    let mut request = entry.request();
+    request.extensions_mut().insert(FromJournal);
+    Attempt::new(service.call(request)).await
+}
+
+fn outcome(answer: Answer, delivery: Delivery) -> Outcome {
+    match answer {
+        Answer::Complete { parts, data }
+            if data.status(&parts).is_none_or(|status| status.code() == tonic::Code::Ok) =>
+        {
+            let frame = data.into_bytes();
+            let message = frame.slice(HEAD.min(frame.len())..);
+            Outcome::Answered(Reply { delivery, message, metadata: MetadataMap::from_headers(parts.headers) })
+        }
+        answer => Outcome::Failed(answer.into_status()),
+    }
+}
+
+fn unreadable(error: &JournalError) -> Status {
+    Status::internal(format!("the entry cannot be read: {error}"))
+}

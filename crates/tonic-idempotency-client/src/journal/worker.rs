@@ -1,0 +1,98 @@
+//! Working off the entries in the background.
+
+use std::{future::pending, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use tokio::{
+    sync::oneshot,
+    task::{JoinHandle, JoinSet},
+    time::sleep_until,
+};
+use tonic::body::Body;
+use tower_service::Service;
+
+use super::{inner::Inner, resume::one};
+use crate::BoxError;
+
+/// Works off the entries of a journal in the background. Ends when dropped: what it sends at that moment stays in the journal.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Worker {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    pub(super) fn spawn<S, B>(journal: Arc<Inner>, service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (stop, stopped) = oneshot::channel();
+        Self { stop: Some(stop), task: tokio::spawn(work(journal, service, stopped)) }
+    }
+
+    /// Sends nothing more, and waits for the answers of what it sends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the worker at once.
+    pub async fn shut_down(mut self) {
+        self.stop = None;
+        // It fails if the task panicked, which has been reported.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn work<S, B>(journal: Arc<Inner>, service: S, mut stopped: oneshot::Receiver<()>)
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut under_way = JoinSet::new();
+    loop {
+        let changed = journal.index.changed();
+        let mut changed = std::pin::pin!(changed);
+        changed.as_mut().enable();
+        let mut next = None;
+        while under_way.len() < journal.settings.parallelism {
+            match journal.index.take_due() {
+                Ok((id, taken)) => {
+                    let (journal, service) = (Arc::clone(&journal), service.clone());
+                    under_way.spawn(async move { drop(one(&journal, id, taken, service).await) });
+                }
+                Err(due) => {
+                    next = due;
+                    break;
+                }
+            }
+        }
+        let next = async {
+            match next {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            _ = &mut stopped => break,
+            Some(_) = under_way.join_next() => {}
+            () = changed => {}
+            () = next => {}
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+}

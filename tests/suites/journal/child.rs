@@ -1,0 +1,198 @@
+//! The other process of a test: this program again, told what to do by its environment.
+
+use std::{
+    env, fs, iter,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+};
+
+use bytes::Bytes;
+use http::Request;
+use tonic::{Code, Status, body::Body, transport::Endpoint};
+use tonic_idempotency_client::journal::{Change, Journal, JournalError, JournalStore, RedbStore};
+use tonic_idempotency_tests::shop::proto::{CreateOrderRequest, shop_client::ShopClient};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::{
+    foreign::Foreign,
+    harness::{Setup, keyed, layer},
+};
+
+const FILE: &str = "JOURNAL_TEST_FILE";
+const ROLE: &str = "JOURNAL_TEST_ROLE";
+const SERVER: &str = "JOURNAL_TEST_SERVER";
+const STEP: &str = "JOURNAL_TEST_STEP";
+const USER: &str = "JOURNAL_TEST_USER";
+
+/// What begins a line of the other process, wherever the test harness has put it.
+const SAYS: &str = "says: ";
+
+/// The command of a process with this role and journal.
+pub(crate) fn command(role: &str, file: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().expect("this program"));
+    command.args(["--exact", "child::plays_its_role", "--nocapture"]).env(ROLE, role).env(FILE, file);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+/// A file that takes space on the disk of a journal.
+pub(crate) fn beside(file: &Path) -> PathBuf {
+    file.with_extension("space")
+}
+
+/// The command of a client's process that calls, or resumes, and dies at this step.
+pub(crate) fn client(role: &str, file: &Path, server: SocketAddr, user: Uuid, step: &str) -> Command {
+    let mut command = command(role, file);
+    command.env(SERVER, server.to_string()).env(USER, user.to_string()).env(STEP, step);
+    command
+}
+
+/// What a line of the other process says.
+pub(crate) fn said(line: &str) -> Option<&str> {
+    Some(line.split_once(SAYS)?.1)
+}
+
+#[tokio::test]
+async fn plays_its_role() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let file = variable(FILE);
+    match role.as_str() {
+        "call" => call(&file).await,
+        "fill" => fill(&file).await,
+        "open" => say(Journal::open(file).err().map(|error| error.to_string()).unwrap_or_default()),
+        "resume" => resume(&file).await,
+        "write" => write(&file).await,
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).expect("the parent has set it")
+}
+
+#[expect(clippy::print_stdout, reason = "the parent reads it")]
+fn say(text: impl AsRef<str>) {
+    println!("{SAYS}{}", text.as_ref());
+}
+
+/// Dies as if somebody had pulled the plug.
+fn die() -> ! {
+    Command::new("kill").args(["-9", &std::process::id().to_string()]).status().expect("kill");
+    loop {
+        thread::park();
+    }
+}
+
+fn die_at(step: &str) {
+    if env::var(STEP).is_ok_and(|wanted| wanted == step) {
+        die();
+    }
+}
+
+/// A store that dies around its commits.
+struct Mortal(RedbStore);
+
+impl JournalStore for Mortal {
+    fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
+        let [before, after] = match changes {
+            [Change::Put { .. }, ..] => ["before_write", "after_write"],
+            _ => ["before_end", "after_end"],
+        };
+        die_at(before);
+        self.0.commit(changes)?;
+        die_at(after);
+        Ok(())
+    }
+
+    fn ids(&self) -> Result<Vec<u64>, JournalError> {
+        self.0.ids()
+    }
+
+    fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
+        self.0.read(id)
+    }
+}
+
+/// The service of a client of the parent's server, which dies around a call.
+fn service()
+-> impl tower::Service<Request<Body>, Response = http::Response<Body>, Error = tonic::transport::Error, Future: Send>
++ Clone
++ Send
++ Sync
++ 'static {
+    let endpoint = Endpoint::new(format!("http://{}", variable(SERVER))).expect("an address");
+    let channel = endpoint.connect_lazy();
+    tower::service_fn(move |mut request: Request<Body>| {
+        let channel = channel.clone();
+        request.headers_mut().insert("user", variable(USER).parse().expect("a header"));
+        async move {
+            die_at("before_send");
+            let response = tower::ServiceExt::oneshot(channel, request).await;
+            die_at("after_answer");
+            response
+        }
+    })
+}
+
+fn mortal(file: &str) -> Journal {
+    Journal::builder().store(Mortal(RedbStore::open(file).expect("a file"))).expect("a journal")
+}
+
+async fn call(file: &str) {
+    let journal = mortal(file);
+    let mut client = ShopClient::new(layer(&journal, |layer| layer).layer(service()));
+    let name = if env::var(STEP).is_ok_and(|step| step == "in_handler") { "hold" } else { "shop" };
+    client.create_order(crate::foreign::order(name)).await.expect("an order");
+    drop((client, journal));
+    say("answered");
+}
+
+async fn resume(file: &str) {
+    let journal = mortal(file);
+    let resumed = journal.resume(layer(&journal, |layer| layer).layer(service())).await;
+    for resumed in resumed {
+        say(format!("{:?}", resumed.outcome));
+    }
+}
+
+/// Writes entries until it is killed, and says the key of each that is durable.
+async fn write(file: &str) {
+    let server = Foreign::default();
+    let mut setup = Setup::with(server, Journal::open(file).expect("a journal"), |layer| layer.max_attempts(1)).await;
+    for number in 0.. {
+        setup.server.fails([Status::unavailable("away")]);
+        let request = keyed("shop", &format!("k-{number}"));
+        let failed = setup.client.create_order(request).await.expect_err("the server is away");
+        say(Journal::kept(&failed).expect("it stays").to_string());
+    }
+}
+
+/// Writes entries until there is no space, and says what the call hears that is not sent. Then removes the file beside the journal, if
+/// there is one, and goes on.
+async fn fill(file: &str) {
+    let server = Foreign::default();
+    let mut setup = Setup::with(server, Journal::open(file).expect("a journal"), |layer| layer.max_attempts(1)).await;
+    setup.server.fails(iter::repeat_n(Status::unavailable("away"), 10_000));
+    let mut kept = Vec::new();
+    let large = |number: usize| {
+        keyed("shop", &format!("k-{number}")).map(|order| CreateOrderRequest { padding: vec![7; 64 << 10], ..order })
+    };
+    let full = loop {
+        let failed = setup.client.create_order(large(kept.len())).await.expect_err("the server is away");
+        let Some(key) = Journal::kept(&failed) else { break failed };
+        kept.push(key);
+    };
+    assert_eq!(full.code(), Code::ResourceExhausted, "{full:?}");
+    assert_eq!(setup.server.seen().len(), kept.len(), "the last one was not sent");
+    say(full.message());
+    if fs::remove_file(beside(Path::new(file))).is_ok() {
+        let failed = setup.client.create_order(large(kept.len())).await.expect_err("the server is away");
+        kept.push(Journal::kept(&failed).expect("there is space again"));
+    }
+    for key in kept {
+        say(key.to_string());
+    }
+}

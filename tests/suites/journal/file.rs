@@ -1,0 +1,128 @@
+//! The file of a journal: two processes, a full disk, a process that is killed while it writes.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Command,
+};
+
+use tonic_idempotency_client::journal::{Journal, JournalError};
+
+use crate::{
+    child::{beside, command, said},
+    harness::{Directory, keys},
+};
+
+/// The largest size of a file of the other process, in KiB, and that of a small disk.
+const SMALL: u32 = 4096;
+
+#[tokio::test]
+async fn is_refused_to_a_second_journal_in_this_process_or_another_one() {
+    let directory = Directory::new();
+    let journal = Journal::open(directory.file()).expect("a journal");
+    let name = directory.file().display().to_string();
+    let second = Journal::open(directory.file()).expect_err("it is open");
+    assert!(matches!(&second, JournalError::InUse { journal } if *journal == name), "{second:?}");
+    let output = command("open", &directory.file()).output().expect("a process");
+    let output = String::from_utf8(output.stdout).expect("text");
+    let refused = output.lines().find_map(said).expect("an answer");
+    assert!(refused.contains(&name) && refused.contains("is open already"), "{refused}");
+    drop(journal);
+    Journal::open(directory.file()).expect("the first has been closed");
+}
+
+#[cfg(unix)]
+#[test]
+fn is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let directory = Directory::new();
+    Journal::open(directory.file()).expect("a journal");
+    let mode = std::fs::metadata(directory.file()).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn that_is_none_or_cannot_be_made_is_an_error_with_its_name() {
+    let directory = Directory::new();
+    std::fs::write(directory.file(), "this is a text, and no journal").expect("a file");
+    for path in [directory.file(), directory.path().join("absent").join("orders.journal")] {
+        let error = Journal::open(&path).expect_err("no journal");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn keeps_every_entry_of_a_process_that_is_killed_while_it_writes() {
+    for after in [1, 2, 7, 20] {
+        let directory = Directory::new();
+        let mut child = command("write", &directory.file()).spawn().expect("a process");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let mut durable = Vec::new();
+        for line in lines {
+            durable.extend(said(&line.expect("text")).map(str::to_owned));
+            if durable.len() == after {
+                // It goes on to write until it is dead, and may say so.
+                child.kill().expect("a process");
+            }
+        }
+        child.wait().expect("a process");
+        let found = keys(&Journal::open(directory.file()).expect("a journal")).await;
+        assert!(durable.len() >= after && found.len() <= durable.len() + 1, "{found:?} {durable:?}");
+        assert_eq!(found[..durable.len()], durable[..]);
+    }
+}
+
+#[tokio::test]
+async fn that_has_no_space_fails_the_call_before_it_is_sent() {
+    // The shell ignores the signal, and so does what it becomes: a write beyond the limit is an error.
+    let mut limited = Command::new("sh");
+    let directory = Directory::new();
+    let program = command("fill", &directory.file());
+    limited.args(["-c", &format!("ulimit -f {}; trap '' XFSZ; exec \"$0\" \"$@\"", SMALL * 2)]);
+    limited.arg(program.get_program()).args(program.get_args());
+    limited.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    fills_up(limited, &directory.file()).await;
+}
+
+#[tokio::test]
+async fn on_a_full_disk_fails_the_call_before_it_is_sent() {
+    let directory = Directory::new();
+    let mount = |arguments: &[&str]| {
+        let mounted = Command::new("mount").args(arguments).arg(directory.path()).output();
+        mounted.map_err(|error| error.to_string()).and_then(|it| {
+            if it.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&it.stderr).into_owned()) }
+        })
+    };
+    if let Err(why) = mount(&["-t", "tmpfs", "-o", &format!("size={SMALL}k"), "tmpfs"]) {
+        return scratch_postgres::skip("mount", why);
+    }
+    std::fs::write(beside(&directory.file()), vec![7; 1 << 20]).expect("space");
+    let filled = fills_up(command("fill", &directory.file()), &directory.file());
+    let filled = tokio::spawn(filled).await;
+    Command::new("umount").arg("-l").arg(directory.path()).status().expect("umount");
+    filled.expect("no panic");
+}
+
+fn fills_up(mut program: Command, file: &Path) -> impl Future<Output = ()> + Send + use<> {
+    let file = file.to_owned();
+    async move {
+        let output = program.output().expect("a process");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let mut lines = text.lines().filter_map(said);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{errors}");
+        let message = lines.next().expect("an answer");
+        assert!(message.starts_with("the call was not sent: there is no space for the journal "), "{message}");
+        assert!(message.contains(&file.display().to_string()) && message.contains("free some"), "{message}");
+        let durable: Vec<_> = lines.collect();
+        assert!(durable.len() > 5, "{text}");
+        assert_eq!(keys(&Journal::open(file).expect("a journal")).await, durable);
+    }
+}
+
+#[test]
+fn the_variable_of_the_other_process_is_not_set_for_this_one() {
+    assert!(env::vars().all(|(name, _)| !name.starts_with("JOURNAL_TEST_")));
+}

@@ -1,0 +1,14 @@
+//! The client's journal: around generated clients, in front of servers that are not ours and of ours, and in processes that die.
+
+mod child;
+mod crash;
+mod ends;
+mod file;
+#[path = "../client/foreign.rs"]
+#[expect(dead_code, reason = "the suite `client` uses all of it")]
+mod foreign;
+mod harness;
+mod lanes;
+mod resume;
+mod worker;
+mod written;
