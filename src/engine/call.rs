@@ -6,6 +6,7 @@ use bytes::Bytes;
 use protobuf_canonical::RequestHashes;
 use tokio_util::sync::CancellationToken;
 
+use super::key_age;
 use crate::{
     caller::Caller,
     grpc::UnaryResponse,
@@ -44,7 +45,7 @@ impl Call {
             procedure: self.procedure.path().to_owned(),
             request: self.request_hashes.clone(),
             lease: policies.lease,
-            retention: policies.retention,
+            retention: key_age::retention(self),
             on_lease_ended: policies.on_lease_ended,
             on_foreign_reservation: policies.on_foreign_reservation,
             effect: policies.effect,

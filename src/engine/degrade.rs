@@ -8,6 +8,7 @@ use super::{
     execute::execute_unprotected,
     handler::Handler,
     held_key::Lease,
+    key_age,
     record::{record_in_background, release_lost_claim},
     refusal::refuse,
     shutdown::Stage,
@@ -40,7 +41,7 @@ pub(super) async fn degrade<E: Send + 'static>(
     tracked: &TrackedCall,
 ) -> Result<UnaryResponse, E> {
     let policies = call.procedure.policies();
-    if !proceeds(policies, error) {
+    if !proceeds(policies, error) || key_age::refusal(engine, &call).is_some() {
         release_lost_claim(engine, &call, error);
         return refuse(&call.procedure, error);
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
@@ -38,10 +38,9 @@ pub(crate) async fn dispatch<E: Send + 'static>(
     mut admitted: Admitted,
 ) -> Option<Result<UnaryResponse, E>> {
     if !engine.tracker.shutting_down().is_cancelled()
-        && let Some(recorded) = engine.replay_cache.get(&call)
+        && let Some(given) = from_memory(&engine, &call)
     {
-        call.procedure.telemetry().cache_hit();
-        return Some(Ok(match replay::give(&engine, &call, recorded) {
+        return Some(Ok(match given {
             Either::Left(response) => response,
             Either::Right(asked) => asked.await,
         }));
@@ -80,6 +79,13 @@ pub(crate) async fn dispatch<E: Send + 'static>(
             None => return Some(call.reject(Rejection::ShuttingDown)),
         }
     }
+}
+
+/// Answers a call from the replay cache. Not async, because the future of each call would hold a place for the record.
+fn from_memory<'a>(engine: &'a Engine, call: &'a Call) -> Option<Either<UnaryResponse, BoxFuture<'a, UnaryResponse>>> {
+    let recorded = engine.replay_cache.get(call)?;
+    call.procedure.telemetry().cache_hit();
+    Some(replay::give(engine, call, recorded))
 }
 
 /// Runs the leader: a call that identical calls of this process wait for. If another process holds the key, claims it

@@ -1,9 +1,11 @@
 //! The disposition of a key when its call has ended.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tonic::Status;
 
-use super::{call::Call, execute::Outcome, state::Engine};
+use super::{call::Call, execute::Outcome, key_age, state::Engine};
 use crate::{
     grpc::{Encoded, error_with_traceparent, with_traceparent},
     status::Resource,
@@ -42,6 +44,14 @@ impl Disposition {
             Self::Abandon => "abandoned",
             Self::Complete(_) => "completed",
             Self::Release => "released",
+        }
+    }
+
+    /// How long the record lives that it makes; `None` if it makes none.
+    pub(super) fn retention(&self) -> Option<Duration> {
+        match self {
+            Self::Complete(completion) => Some(completion.retention),
+            Self::Abandon | Self::Release => None,
         }
     }
 
@@ -89,7 +99,7 @@ pub(super) fn of<E>(engine: &Engine, call: &Call, outcome: &Outcome<E>) -> Dispo
             Disposition::Complete(Completion {
                 response: StoredResponse::Error(error_with_traceparent(error, call.traceparent.as_deref())),
                 resource: None,
-                retention: call.procedure.policies().retention,
+                retention: key_age::retention(call),
             })
         }
         _ if outcome.effect_committed => Disposition::Abandon,
@@ -116,5 +126,5 @@ pub(super) fn completion(engine: &Engine, call: &Call, message: Option<Bytes>, m
         }
         _ => StoredResponse::NotStored,
     };
-    Completion { response, resource, retention: procedure.policies().retention }
+    Completion { response, resource, retention: key_age::retention(call) }
 }

@@ -8,6 +8,7 @@
 //! | `admission` | the limits of the calls in flight and of those that wait |
 //! | `dispatch` | the entry: the task, the replay cache, waiting for a call that holds the key |
 //! | `claim`, `replay` | the claim of the key, and the answer to a call whose handler does not run |
+//! | `key_age` | the refusal of calls whose keys have expired |
 //! | `replay_hooks` | what the application has a say in when a replay is given |
 //! | `reconcile`, `reconcilers` | the search for the outcome of an earlier call that recorded none |
 //! | `execute`, `heartbeat`, `handler` | the handler, while its key is held |
@@ -16,7 +17,7 @@
 //! | `refusal` | the refusal of a call because of an error of the store |
 //! | `degrade`, `without_key` | calls that cannot be protected, and calls without a key to a transactional procedure |
 //! | `state` | the state that all calls share: `replay_cache`, `single_flight`, `tracker` |
-//! | `call`, `recorded`, `held_key`, `clock_reading`, `shutdown` | data |
+//! | `call`, `recorded`, `held_key`, `clock_reading`, `expiry`, `wall_clock`, `shutdown` | data |
 
 pub(crate) mod admission;
 pub(crate) mod backlog;
@@ -35,13 +36,16 @@ pub(crate) mod shutdown;
 pub(crate) mod single_flight;
 pub(crate) mod state;
 pub(crate) mod tracker;
+pub(crate) mod wall_clock;
 pub(crate) mod without_key;
 
 mod backoff;
 mod clock_reading;
 mod degrade;
 mod execute;
+mod expiry;
 mod heartbeat;
+mod key_age;
 mod recorded;
 mod refusal;
 mod replay;
@@ -49,9 +53,12 @@ mod settle;
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use self::{
     call::Call,
     claim::claim,
+    disposition::Disposition,
     handler::Handler,
     held_key::{Claimed, HeldKey},
     reconcile::Verdict,
@@ -90,6 +97,7 @@ async fn run<E: Send + 'static>(
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
+    let claimed = Instant::now();
     let key = match claim(engine, &call).await {
         Ok(Claimed::Acquired(key)) => key,
         Ok(Claimed::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
@@ -108,6 +116,10 @@ async fn run<E: Send + 'static>(
             return Attempt::Answered(Box::pin(degrade::degrade(engine, call, &error, handler, &tracked)).await);
         }
     };
+    if let Some(rejection) = key_age::refusal(engine, &call) {
+        Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
+        return Attempt::Answered(call.reject(rejection));
+    }
     telemetry::step(Step::AfterClaim);
     call.procedure.telemetry().first();
     let _holds = Holds::new(matches!(key, HeldKey::Transaction(_)));
@@ -115,7 +127,7 @@ async fn run<E: Send + 'static>(
     let (key, outcome) = execute::execute(engine, &call, key, handler).await;
     tracked.set_stage(Stage::Recording);
     telemetry::step(Step::BeforeSettle);
-    let response = Box::pin(settle::settle(engine, &call, key, outcome, leader)).await;
+    let response = Box::pin(settle::settle(engine, &call, (key, claimed), outcome, leader)).await;
     telemetry::step(Step::AfterSettle);
     Attempt::Answered(response)
 }

@@ -6,7 +6,7 @@ use super::{
     call::Call,
     disposition::{self, Disposition},
     held_key::HeldKey,
-    record,
+    record::{self, Progress},
     state::Engine,
 };
 use crate::{policy::Reconciliation, telemetry::Chain};
@@ -41,7 +41,8 @@ pub(crate) async fn reconcile(engine: &Engine, call: &Arc<Call>, key: HeldKey) -
     let completion = disposition::completion(engine, call, Some(message), None);
     match key {
         HeldKey::Reservation(lease) => {
-            if !record::record(engine, call, Disposition::Complete(completion), lease).await {
+            let complete = Disposition::Complete(completion);
+            if record::record(engine, call, complete, lease).await == Progress::Waiting {
                 // Recorded in the background: the key must not be claimed and released meanwhile.
                 return Verdict::NotRecorded;
             }

@@ -9,6 +9,7 @@ use super::{
     call::Call,
     disposition::Disposition,
     held_key::{HeldKey, Lease},
+    key_age,
     state::Engine,
 };
 use crate::{
@@ -42,15 +43,25 @@ pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &Stor
     }
 }
 
-/// Records a disposition at once; if the store does not take it, in the background. Returns whether it is recorded
-/// already.
-pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> bool {
+/// What became of a disposition at the first attempt to record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The store has taken it.
+    Recorded,
+    /// Another call has taken over the key, and nothing is recorded.
+    Superseded,
+    /// It is recorded in the background.
+    Waiting,
+}
+
+/// Records a disposition at once; if the store does not take it, in the background.
+pub(super) async fn record(engine: &Engine, call: &Arc<Call>, disposition: Disposition, lease: Lease) -> Progress {
     let mut recording = Recording::new(Arc::clone(call), disposition, lease);
-    let recorded = recording.attempt(&*engine.store).await;
-    if !recorded {
+    if !recording.attempt(&*engine.store).await {
         recording.go_on(engine);
+        return Progress::Waiting;
     }
-    recorded
+    if recording.held { Progress::Recorded } else { Progress::Superseded }
 }
 
 /// Records a disposition in a task of its own.
@@ -67,12 +78,14 @@ struct Recording {
     may_be_recorded: bool,
     /// Whether the store has taken it: what is left is to take it once more if the claim is carried out late.
     taken: bool,
+    /// Whether this call held the key then.
+    held: bool,
     attempts: u64,
 }
 
 impl Recording {
     fn new(call: Arc<Call>, disposition: Disposition, lease: Lease) -> Self {
-        Self { call, disposition, lease, may_be_recorded: false, taken: false, attempts: 0 }
+        Self { call, disposition, lease, may_be_recorded: false, taken: false, held: false, attempts: 0 }
     }
 
     /// Makes one attempt; returns whether there is nothing left to do. That is so, too, if another call has taken over the
@@ -93,7 +106,7 @@ impl Recording {
                     let what = "this call does not hold its key any more: its lease ended and another call took over";
                     telemetry.not_settled(self.disposition.step(), what, None);
                 }
-                self.taken = true;
+                (self.taken, self.held) = (true, held);
                 !self.may_be_claimed_late(held)
             }
             Err(error) => {
@@ -127,7 +140,7 @@ impl Recording {
         let store = Arc::clone(&engine.store);
         let tracked = engine.tracker.recording(&self.call);
         let shutting_down = engine.tracker.shutting_down().clone();
-        let ends = Instant::now() + procedure.policies().retention;
+        let ends = Instant::now() + key_age::retention(&self.call);
         let [first, longest] = PAUSES;
         // Two attempts, and a renewal, in each third of a lease.
         let mut backoff = Backoff::new(first, longest.min((self.lease.length / 6).max(SHORTEST_PAUSE)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::Call;
+use super::{call::Call, clock_reading::ClockReading, expiry::Expiry};
 use crate::{
     grpc::{MetadataFilter, Replayed, UnaryResponse},
     rejection::{Reason, Rejection},
@@ -18,6 +18,7 @@ pub(super) struct Recorded {
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
+    pub(super) expiry: Expiry,
     /// The id of the resource that the first call created.
     pub(super) resource: Option<ResourceId>,
     /// The `traceparent` of the first call.
@@ -31,6 +32,7 @@ impl Recorded {
         response: &StoredResponse,
         resource: Option<ResourceId>,
         status: IdempotencyStatus,
+        expiry: Expiry,
     ) -> Self {
         let replayed = match response {
             StoredResponse::Error(error) => UnaryResponse::replay_error(error, filter).ok(),
@@ -45,7 +47,7 @@ impl Recorded {
                     call.procedure.telemetry().metadata_lost();
                 }
                 let traceparent = (!traceparent.is_empty()).then(|| traceparent.into());
-                Self { response, refused: None, metadata_lost, resource, traceparent }
+                Self { response, refused: None, metadata_lost, expiry, resource, traceparent }
             }
             // Too large to store; or larger than a gRPC frame, and so not written by a handler behind this layer.
             None => {
@@ -54,6 +56,7 @@ impl Recorded {
                     refused: Some(rejection.reason()),
                     response: UnaryResponse::failed(rejection.into()),
                     metadata_lost: false,
+                    expiry,
                     resource,
                     traceparent: None,
                 }
@@ -80,6 +83,9 @@ impl Recorded {
             }
             Some(reason) => call.procedure.telemetry().rejected(reason.as_str()),
         }
-        self.response
+        match self.expiry.left(ClockReading::now()) {
+            Some(left) => self.response.with_expiry(left),
+            None => self.response,
+        }
     }
 }

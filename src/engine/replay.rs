@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tonic::Status;
 
 use super::{
-    call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, held_key::Claimed, record,
-    recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
+    call::Call, claim::claim, clock_reading::ClockReading, disposition::Disposition, expiry::Expiry, held_key::Claimed,
+    record, recorded::Recorded, refusal::refuse, single_flight::Leader, state::Engine,
 };
 use crate::{
     grpc::UnaryResponse,
@@ -39,9 +39,11 @@ pub(super) async fn answer<E>(
                 Err(status) => return Ok(UnaryResponse::failed(status)),
             };
             let response = response.as_ref().unwrap_or(&replay.response);
-            let recorded = Recorded::new(&engine.metadata_filter, call, response, replay.resource.clone(), status);
+            let expiry = Expiry::of_record(asked, replay.expires_in);
+            let recorded =
+                Recorded::new(&engine.metadata_filter, call, response, replay.resource.clone(), status, expiry);
             if recorded.is_whole() && is_final(&replay.response, status) {
-                engine.replay_cache.keep(call, &recorded, asked, replay.expires_in);
+                engine.replay_cache.keep(call, &recorded);
             } else {
                 engine.replay_cache.forget(call);
             }

@@ -43,9 +43,6 @@ struct Entry {
     procedure: Arc<Procedure>,
     request: RequestHashes,
     recorded: Recorded,
-    /// The time at which the store was asked, and how long its answer holds from then on.
-    asked: ClockReading,
-    lives: Duration,
     size: usize,
 }
 
@@ -67,11 +64,11 @@ impl ReplayCache {
     /// The record of this call; `None` if the store has to be asked.
     pub(super) fn get(&self, call: &Call) -> Option<Recorded> {
         let entry = self.entries.as_ref()?.get(&id(call))?;
-        (entry.is_of(call) && entry.is_live(ClockReading::now())).then(|| entry.recorded.clone())
+        (entry.is_of(call) && entry.is_live(ClockReading::now(), self.max_age)).then(|| entry.recorded.clone())
     }
 
-    /// Keeps the store's answer of this time, which has to stay the same until the record expires.
-    pub(super) fn keep(&self, call: &Call, recorded: &Recorded, asked: ClockReading, lives: Duration) {
+    /// Keeps a record that has to stay the same until it expires.
+    pub(super) fn keep(&self, call: &Call, recorded: &Recorded) {
         let Some(entries) = &self.entries else { return };
         let size = OVERHEAD + size_of::<Entry>() + recorded.size();
         if size > self.largest {
@@ -81,8 +78,6 @@ impl ReplayCache {
             procedure: Arc::clone(&call.procedure),
             request: call.request_hashes.clone(),
             recorded: recorded.clone(),
-            asked,
-            lives: lives.min(self.max_age),
             size,
         };
         entries.insert(id(call), Arc::new(entry));
@@ -109,8 +104,9 @@ impl Entry {
         self.procedure.path() == call.procedure.path() && self.request.same_request(&call.request_hashes)
     }
 
-    fn is_live(&self, now: ClockReading) -> bool {
-        self.asked.until(now).is_some_and(|age| age < self.lives)
+    fn is_live(&self, now: ClockReading, max_age: Duration) -> bool {
+        let expiry = self.recorded.expiry;
+        expiry.left(now).is_some() && expiry.age(now).is_some_and(|age| age < max_age)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Settles a call that has ended: records its outcome, and decides which response the caller gets.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::{
     call::Call,
+    clock_reading::ClockReading,
     disposition::{self, Disposition},
     execute::Outcome,
+    expiry::Expiry,
     held_key::HeldKey,
-    record,
+    record::{self, Progress},
     recorded::Recorded,
     refusal::not_committed,
     replay,
@@ -24,69 +27,79 @@ use crate::{
 };
 
 /// Records the outcome, and returns the response for the caller. In reserved mode that is the handler's response, whatever
-/// becomes of the record; in transactional mode it is that response only if the transaction was committed.
+/// becomes of the record; in transactional mode it is that response only if the transaction was committed. The key was claimed at
+/// this time.
 pub(super) async fn settle<E>(
     engine: &Engine,
     call: &Arc<Call>,
-    key: HeldKey,
+    (key, claimed): (HeldKey, Instant),
     outcome: Outcome<E>,
     leader: Option<&Leader>,
 ) -> Result<UnaryResponse, E> {
     let disposition = disposition::of(engine, call, &outcome);
+    let expiry = disposition.retention().map(|retention| Expiry::of_new_record(claimed, retention));
     let has_followers = leader.is_some_and(Leader::has_followers);
-    let recorded = if has_followers { for_followers(engine, call, &disposition) } else { None };
+    let recorded =
+        expiry.filter(|_| has_followers).and_then(|expiry| for_followers(engine, call, &disposition, expiry));
     let in_conflict = match &key {
         HeldKey::Reservation(_) => false,
         HeldKey::Transaction(transaction) => {
             transaction.is_in_conflict(outcome.response.as_ref().ok().and_then(UnaryResponse::error))
         }
     };
-    let began = Instant::now();
+    let began = std::time::Instant::now();
     let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
-    let (commits, past) = (matches!(disposition, Disposition::Complete(_)), disposition.past());
+    let past = disposition.past();
     let ended = async {
         match key {
             HeldKey::Reservation(lease) => {
-                let recorded = record::record(engine, call, disposition, lease).await;
-                telemetry::ended(&span, &if recorded { past } else { "not_yet" });
-                Ended::AsAnswered
+                let progress = record::record(engine, call, disposition, lease).await;
+                telemetry::ended(&span, &if progress == Progress::Waiting { "not_yet" } else { past });
+                if progress == Progress::Recorded { Ended::Recorded } else { Ended::AsAnswered }
             }
             HeldKey::Transaction(transaction) => {
                 let ended = end(call, transaction, disposition, in_conflict).await;
-                telemetry::ended(&span, &ended.name(commits));
+                telemetry::ended(&span, &ended.name());
                 ended
             }
         }
     };
     let ended = ended.instrument(span.clone()).await;
     call.procedure.telemetry().took(Timed::Record, began);
+    let expiry = expiry.filter(|_| matches!(ended, Ended::Recorded));
     let response = match ended {
-        Ended::AsAnswered => outcome.response,
+        Ended::AsAnswered | Ended::Recorded => outcome.response,
         Ended::Refused(rejection) => return call.reject(rejection),
         Ended::Superseded => return replay::look_again(engine, call).await,
     };
     if let (Some(leader), Some(recorded)) = (leader, recorded) {
         leader.publish(&recorded);
     }
-    let status = call.first_status().header_value();
-    response.map(|response| if response.is_success() { response.with_status(status) } else { response })
+    let left = expiry.and_then(|expiry| expiry.left(ClockReading::now()));
+    response.map(|response| {
+        let status = response.is_success().then(|| call.first_status().header_value());
+        let response = status.into_iter().fold(response, UnaryResponse::with_status);
+        left.into_iter().fold(response, UnaryResponse::with_expiry)
+    })
 }
 
 /// The response for the calls that waited for this one; `None` if its outcome is not recorded.
-fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition) -> Option<Recorded> {
+fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition, expiry: Expiry) -> Option<Recorded> {
     let Disposition::Complete(completion) = disposition else { return None };
     // They ask the store, and have their own responses rebuilt.
     if engine.replay_hooks.rebuilds(call.procedure.path()) && matches!(completion.response, StoredResponse::NotStored) {
         return None;
     }
     let resource = completion.resource.as_ref().map(|resource| resource.id.clone());
-    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status()))
+    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status(), expiry))
 }
 
 /// The end of a call.
 enum Ended {
-    /// In reserved mode, always; otherwise committed or rolled back, as the handler's response says.
+    /// As the handler's response says: rolled back; or not recorded, or not yet.
     AsAnswered,
+    /// As the handler's response says, and the store has taken the disposition.
+    Recorded,
     /// Rolled back, or unknown.
     Refused(Rejection),
     /// Rolled back, because another call is recorded.
@@ -94,11 +107,11 @@ enum Ended {
 }
 
 impl Ended {
-    /// The name of the end of a transaction, for the span. `commits` says whether it was to be committed.
-    fn name(&self, commits: bool) -> &'static str {
+    /// The name of the end of a transaction, for the span.
+    fn name(&self) -> &'static str {
         match self {
-            Self::AsAnswered if commits => "committed",
             Self::AsAnswered => "rolled_back",
+            Self::Recorded => "committed",
             Self::Refused(_) => "refused",
             Self::Superseded => "superseded",
         }
@@ -125,7 +138,7 @@ async fn end(
         call.procedure.telemetry().transaction_unused();
     }
     match transaction.commit(Some(completion)).await {
-        Ok(CommitOutcome::Committed) => Ended::AsAnswered,
+        Ok(CommitOutcome::Committed) => Ended::Recorded,
         Ok(CommitOutcome::Superseded) => Ended::Superseded,
         Err(error) => Ended::Refused(not_committed(&call.procedure, &error)),
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     admission::Admission, backlog::Backlog, reconcilers::Reconcilers, replay_cache::ReplayCache,
-    replay_hooks::ReplayHooks, single_flight::SingleFlight, tracker::CallTracker,
+    replay_hooks::ReplayHooks, single_flight::SingleFlight, tracker::CallTracker, wall_clock::WallClock,
 };
 use crate::{grpc::MetadataFilter, status::DynStatusResolver, store::DynStore, telemetry::Spans};
 
@@ -29,5 +29,6 @@ pub(crate) struct Engine {
     /// The outcomes that wait to be recorded.
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) tracker: CallTracker,
+    pub(crate) clock: WallClock,
     pub(crate) spans: Spans,
 }

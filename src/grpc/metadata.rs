@@ -10,7 +10,7 @@ use super::{WireError, headers};
 
 /// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, to a single call, or to
 /// the first caller alone.
-const NEVER_REPLAYED: [&str; 37] = [
+const NEVER_REPLAYED: [&str; 38] = [
     "accept-encoding",
     "age",
     "alt-svc",
@@ -45,6 +45,7 @@ const NEVER_REPLAYED: [&str; 37] = [
     "x-csrf-token",
     "x-powered-by",
     "x-request-id",
+    headers::EXPIRES,
     headers::KEY,
     headers::STATUS,
     headers::REPLAYED,
@@ -197,6 +198,7 @@ mod tests {
             ("shop-hop", "1"),
             ("set-cookie", "session=1"),
             ("authorization", "Bearer 1"),
+            ("idempotency-expires", "1"),
             ("idempotency-key", "1"),
             ("idempotency-status", "completed"),
             ("idempotent-replayed", "true"),

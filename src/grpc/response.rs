@@ -1,6 +1,6 @@
 //! Unary gRPC responses: of handlers, of rejections, and replayed.
 
-use std::{convert::Infallible, mem, pin::pin};
+use std::{convert::Infallible, mem, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,6 +19,7 @@ use super::{
     stored_error::{self, Encoded, Restored},
 };
 
+const EXPIRES: HeaderName = HeaderName::from_static(headers::EXPIRES);
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
@@ -206,6 +207,14 @@ impl UnaryResponse {
 
     pub(crate) fn with_status(mut self, status: HeaderValue) -> Self {
         self.parts.headers.insert(STATUS, status);
+        self
+    }
+
+    /// Adds how long its record still lives, in whole seconds.
+    pub(crate) fn with_expiry(mut self, left: Duration) -> Self {
+        if let Ok(seconds) = HeaderValue::try_from(left.as_secs().to_string()) {
+            self.parts.headers.insert(EXPIRES, seconds);
+        }
         self
     }
 

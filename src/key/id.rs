@@ -1,9 +1,9 @@
 //! A key as it is stored.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use sha2::{Digest, Sha256};
-use uuid::{Builder, Uuid};
+use uuid::{Builder, Uuid, Variant};
 
 /// Separates the hashes of keys from all other hashes. The documentation has it in SQL.
 const DOMAIN: &str = "tonic-idempotency key ";
@@ -34,6 +34,14 @@ impl KeyId {
     /// Returns the id as a UUID.
     pub fn as_uuid(&self) -> &Uuid {
         &self.0
+    }
+
+    /// Returns the time in the key, since the Unix epoch, in milliseconds; `None` if it is not a UUID of version 7.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        if self.0.get_version_num() != 7 || self.0.get_variant() != Variant::RFC4122 {
+            return None;
+        }
+        Some(Duration::from_millis((self.0.as_u128() >> 80) as u64))
     }
 
     /// Returns the key for a further call that the operation makes: see [`IdempotencyKey::downstream`].
@@ -68,6 +76,17 @@ mod tests {
             assert_eq!(KeyId::of_text(text), KeyId::new(id), "{text}");
             assert_eq!((id.get_version_num(), id.get_variant()), (8, uuid::Variant::RFC4122), "{text}");
         }
+    }
+
+    /// The example of RFC 9562.
+    #[test]
+    fn of_version_7_has_a_time() {
+        let time = |key| KeyId::new(key).time();
+        let made = Duration::from_millis(0x017F_22E2_79B0);
+        assert_eq!(time(uuid!("017f22e2-79b0-7cc3-98c4-dc0c0c07398f")), Some(made));
+        assert_eq!(time(uuid!("017f22e2-79b0-4cc3-98c4-dc0c0c07398f")), None, "version 4");
+        assert_eq!(time(uuid!("017f22e2-79b0-7cc3-c8c4-dc0c0c07398f")), None, "another variant");
+        assert_eq!(time(uuid!("14d49737-423d-8590-ae64-e2f7f1f01f4b")), None, "the hash of a text");
     }
 
     /// The same in Python: `uuid5(UUID("8e03978e-40d5-43dd-bc93-6894a57f9324"), "charge")`.

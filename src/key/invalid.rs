@@ -4,13 +4,19 @@ use thiserror::Error;
 
 use super::IdempotencyKey;
 
-/// The reason why a header, or a field of a message, is not a key.
+/// The reason why a header, or a field of a message, is not a valid key.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidKey {
     /// The header is empty.
     #[error("the idempotency key is empty; send a key, or leave it out")]
     Empty,
+    /// The key is a UUID of version 7 whose time is more than five minutes ahead, and the policy is to refuse expired keys.
+    #[error(
+        "the time in the idempotency key is ahead of the server's by more than five minutes, and the call was not run; set the \
+         client's clock"
+    )]
+    FromTheFuture,
     /// The header and the field of the message that has the key are different keys.
     #[error(
         "the idempotency-key header and the key in the message differ; send the same key in both, or one of them only"

@@ -67,10 +67,11 @@ impl IdempotencyLayer {
         }
     }
 
-    /// Empties the replay cache: the next replays ask the store.
+    /// Advances the clock by which keys expire, and empties the replay cache: the next replays ask the store.
     #[cfg(feature = "testing")]
-    pub(crate) fn forget_replays(&self) {
+    pub(crate) fn advance(&self, by: Duration) {
         if let Some(engine) = &self.shared.engine {
+            engine.clock.advance(by);
             engine.replay_cache.clear();
         }
     }

@@ -31,8 +31,8 @@ pub use self::{
     error::ProcedureError,
     final_errors::{FinalErrors, InvalidFinalError},
     policy::{
-        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy, LeasePolicy, Mode,
-        Policies, ScopePolicy, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyPolicy,
+        LeasePolicy, Mode, Policies, ScopePolicy, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
     },
     rebuilder::{RebuildRequest, Rebuilder},
     reconciler::{Abandoned, Reconciler, Reconciliation},
@@ -206,6 +206,7 @@ pub struct ProcedureBuilder {
     path: String,
     creates: Option<Creates>,
     effect: Option<EffectPolicy>,
+    expired_keys: Option<ExpiredKeyPolicy>,
     final_errors: Option<Vec<Code>>,
     ignore: Vec<String>,
     isolation: Option<Isolation>,
@@ -247,6 +248,12 @@ impl ProcedureBuilder {
     /// Sets where a reserved handler takes effect.
     pub fn effect(mut self, policy: EffectPolicy) -> Self {
         self.effect = Some(policy);
+        self
+    }
+
+    /// Sets the policy for a key that is a UUID of version 7 older than the retention, and has no record.
+    pub fn expired_keys(mut self, policy: ExpiredKeyPolicy) -> Self {
+        self.expired_keys = Some(policy);
         self
     }
 

@@ -6,8 +6,8 @@ use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor, Value};
 use tonic::Code;
 
 use super::{
-    DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy, LeasePolicy,
-    Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
+    DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat, KeyPolicy,
+    LeasePolicy, Mode, Procedure, ProcedureBuilder, ProcedureError, StorePolicy, UnprotectedKeyPolicy, UserPolicy,
     redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
@@ -84,6 +84,12 @@ fn read(method: &MethodDescriptor, value: &Value) -> Result<ProcedureBuilder, Pr
         v1::EffectPolicy::Unspecified => None,
         v1::EffectPolicy::Anywhere => Some(EffectPolicy::Anywhere),
         v1::EffectPolicy::SameServer => Some(EffectPolicy::SameServer),
+    };
+    let expired_keys = v1::ExpiredKeyPolicy::try_from(option.expired_keys);
+    procedure.expired_keys = match expired_keys.map_err(|_| unknown("expired_keys"))? {
+        v1::ExpiredKeyPolicy::Unspecified => None,
+        v1::ExpiredKeyPolicy::Refuse => Some(ExpiredKeyPolicy::Refuse),
+        v1::ExpiredKeyPolicy::Run => Some(ExpiredKeyPolicy::Run),
     };
     procedure.isolation = match v1::Isolation::try_from(option.isolation).map_err(|_| unknown("isolation"))? {
         v1::Isolation::Unspecified => None,

@@ -30,6 +30,9 @@ use crate::key::KeyFormat;
 pub struct Policies {
     /// The place where a reserved handler takes effect. Defaults to [`EffectPolicy::Anywhere`].
     pub effect: EffectPolicy,
+    /// The policy for a key that is a UUID of version 7 older than the retention, and has no record. Defaults to
+    /// [`ExpiredKeyPolicy::Run`].
+    pub expired_keys: ExpiredKeyPolicy,
     /// The errors of the handler that end the operation: they are stored and replayed like a response. Any other error
     /// frees the key. Defaults to none, like the Go interceptor.
     pub final_errors: FinalErrors,
@@ -70,6 +73,11 @@ pub struct Policies {
 }
 
 impl Policies {
+    /// Returns whether a call is refused whose key has expired.
+    pub(crate) fn refuses_expired_keys(&self) -> bool {
+        self.expired_keys == ExpiredKeyPolicy::Refuse
+    }
+
     /// Returns whether a key that was taken over is reconciled before its handler runs.
     pub(crate) fn reconciles(&self) -> bool {
         self.on_lease_ended == LeasePolicy::Reconcile || self.on_foreign_reservation == ForeignPolicy::Reconcile
@@ -80,6 +88,7 @@ impl Default for Policies {
     fn default() -> Self {
         Self {
             effect: EffectPolicy::default(),
+            expired_keys: ExpiredKeyPolicy::default(),
             final_errors: FinalErrors::NONE,
             isolation: Isolation::default(),
             key_format: KeyFormat::default(),
@@ -139,6 +148,30 @@ pub enum EffectPolicy {
     /// one that waits until the server is back, or gets its first connection only then, and continues: if the crash
     /// removed its reservation, another call with the key may run as well.
     SameServer,
+}
+
+/// The policy for a key that is a UUID of version 7, whose time is longer ago than the procedure's
+/// [`retention`](Policies::retention), and that has no record. Such a key may be new, used for the first time long after it was made;
+/// or its record has expired.
+///
+/// | the key | its record | `Run` | `Refuse` |
+/// |---|---|---|---|
+/// | of any age | lives | replay | replay |
+/// | at most as old as the retention, and five minutes | none | runs | runs |
+/// | older | none, or a reservation whose lease ended | runs | `FAILED_PRECONDITION`, `IDEMPOTENCY_KEY_EXPIRED` |
+/// | more than five minutes ahead of the server's clock | none | runs | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_INVALID` |
+/// | without a time: any other UUID or text | none | runs | runs |
+///
+/// A key that has run is never run again under `Refuse`: its record lives for 15 minutes longer than the retention, and so until the
+/// key is too old to run. The server's clock decides on the age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExpiredKeyPolicy {
+    /// Refuses the call. A call whose procedure is to proceed without the store is refused then, too, if its key has expired.
+    Refuse,
+    /// Runs the call. The default, like the Go interceptor.
+    #[default]
+    Run,
 }
 
 /// The policy for a key that another system has reserved without a lease: a server with the Go interceptor, on the same

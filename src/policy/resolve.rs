@@ -62,6 +62,7 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
     };
     let policies = Policies {
         effect: described.effect.unwrap_or(defaults.effect),
+        expired_keys: described.expired_keys.unwrap_or(defaults.expired_keys),
         final_errors,
         isolation: described.isolation.unwrap_or(defaults.isolation),
         key_format: described.key_format.unwrap_or(defaults.key_format),

@@ -18,6 +18,11 @@ pub(crate) enum Rejection {
     Conflict,
     #[error("the first call with this idempotency key is still running; retry with the same key")]
     InProgress { lease_left: Duration },
+    #[error(
+        "this idempotency key is older than the records that the server keeps, and the call was not run; check whether an earlier \
+         attempt took effect before you use a new key"
+    )]
+    KeyExpired,
     #[error("{field}: {key}")]
     KeyFieldInvalid {
         /// The path of the field.
@@ -96,6 +101,7 @@ impl Rejection {
             Self::CallerInvalid => Reason::CallerInvalid,
             Self::Conflict => Reason::Conflict,
             Self::InProgress { .. } => Reason::InProgress,
+            Self::KeyExpired => Reason::KeyExpired,
             Self::KeyFieldInvalid { .. } | Self::KeyInvalid(_) => Reason::KeyInvalid,
             Self::KeyFieldRequired { .. } | Self::KeyRequired => Reason::KeyRequired,
             Self::KeyReused(_) => Reason::KeyReused,
@@ -126,7 +132,7 @@ impl Rejection {
             | Self::KeyReused(_)
             | Self::KeyUnsupported => Code::InvalidArgument,
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
-            Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
+            Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
@@ -171,6 +177,7 @@ impl Rejection {
                 details.set_retry_info(Some(RETRY_STORE));
             }
             Self::CallerInvalid
+            | Self::KeyExpired
             | Self::NotCommitted
             | Self::NoScope
             | Self::NoUser
@@ -224,6 +231,7 @@ mod tests {
             (Rejection::CallerInvalid, Code::Internal, "IDEMPOTENCY_CALLER_INVALID"),
             (Rejection::Conflict, Code::Aborted, "IDEMPOTENCY_CONFLICT"),
             (Rejection::InProgress { lease_left: Duration::MAX }, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
+            (Rejection::KeyExpired, Code::FailedPrecondition, "IDEMPOTENCY_KEY_EXPIRED"),
             (in_field(InvalidKey::NotAUuid), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (in_field(InvalidKey::Mismatch), Code::InvalidArgument, "IDEMPOTENCY_KEY_INVALID"),
             (Rejection::KeyFieldRequired { field: field() }, Code::InvalidArgument, "IDEMPOTENCY_KEY_REQUIRED"),

@@ -64,8 +64,8 @@ impl Harness<MemoryStore> {
         Self::with_layer(MemoryStore::new().accept_transactions(), build, service)
     }
 
-    /// Advances the clock of the store, which decides on leases and retentions. Nobody waits for it, and no other clock
-    /// changes: the layer renews leases, and waits, by tokio's clock, which a test can
+    /// Advances the clock of the store, which decides on leases and retentions, and that of the layer, which decides whether a key
+    /// has expired (`ExpiredKeyPolicy`). Nobody waits for them, and no other clock changes: the layer renews leases, and waits, by tokio's clock, which a test can
     /// [pause](https://docs.rs/tokio/latest/tokio/time/fn.pause.html).
     ///
     /// ```
@@ -78,7 +78,7 @@ impl Harness<MemoryStore> {
     /// ```
     pub fn advance(&self, by: Duration) {
         self.store().advance(by);
-        self.layer.forget_replays();
+        self.layer.advance(by);
     }
 }
 

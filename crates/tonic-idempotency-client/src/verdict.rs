@@ -122,6 +122,7 @@ mod tests {
         }
         for never in [
             Reason::CallerInvalid,
+            Reason::KeyExpired,
             Reason::KeyInvalid,
             Reason::KeyRequired,
             Reason::KeyReused,

@@ -16,7 +16,8 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_CALLER_INVALID` | `INTERNAL` | the application's caller resolver failed, or gave an id that is too long; or a session setting is invalid | |
 /// | `IDEMPOTENCY_CONFLICT` | `ABORTED` | the call conflicted with another call and had no effect | `RetryInfo` |
 /// | `IDEMPOTENCY_IN_PROGRESS` | `ABORTED` | the first call is still running | `RetryInfo` |
-/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent | `BadRequest` naming the header, or the field; metadata `mismatch` = `key_field` if the keys in both differ |
+/// | `IDEMPOTENCY_KEY_EXPIRED` | `FAILED_PRECONDITION` | the key is a UUID of version 7 older than the retention, it has no record, and the policy is to refuse | |
+/// | `IDEMPOTENCY_KEY_INVALID` | `INVALID_ARGUMENT` | the key is malformed, or several keys were sent; or its time is ahead, and expired keys are refused | `BadRequest` naming the header, or the field; metadata `mismatch` = `key_field` if the keys in both differ |
 /// | `IDEMPOTENCY_KEY_REQUIRED` | `INVALID_ARGUMENT` | no key was sent, and the procedure requires one | `BadRequest` naming the header, or the field |
 /// | `IDEMPOTENCY_KEY_REUSED` | `INVALID_ARGUMENT` | the key was used before with another procedure or request | metadata `mismatch` = `procedure` or `request` |
 /// | `IDEMPOTENCY_KEY_UNSUPPORTED` | `INVALID_ARGUMENT` | a key was sent to a procedure that takes none, and the policy is to refuse | `BadRequest` naming the header |
@@ -64,6 +65,8 @@ pub enum Reason {
     Conflict,
     /// `IDEMPOTENCY_IN_PROGRESS`
     InProgress,
+    /// `IDEMPOTENCY_KEY_EXPIRED`
+    KeyExpired,
     /// `IDEMPOTENCY_KEY_INVALID`
     KeyInvalid,
     /// `IDEMPOTENCY_KEY_REQUIRED`
@@ -99,10 +102,11 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::CallerInvalid,
         Self::Conflict,
         Self::InProgress,
+        Self::KeyExpired,
         Self::KeyInvalid,
         Self::KeyRequired,
         Self::KeyReused,
@@ -136,6 +140,7 @@ impl Reason {
             Self::CallerInvalid => "IDEMPOTENCY_CALLER_INVALID",
             Self::Conflict => "IDEMPOTENCY_CONFLICT",
             Self::InProgress => "IDEMPOTENCY_IN_PROGRESS",
+            Self::KeyExpired => "IDEMPOTENCY_KEY_EXPIRED",
             Self::KeyInvalid => "IDEMPOTENCY_KEY_INVALID",
             Self::KeyRequired => "IDEMPOTENCY_KEY_REQUIRED",
             Self::KeyReused => "IDEMPOTENCY_KEY_REUSED",

@@ -9,7 +9,7 @@ use crate::{
     build_error::BuildError,
     engine::{
         admission::Admission, backlog::Backlog, replay_cache::ReplayCache, single_flight::SingleFlight, state::Engine,
-        tracker::CallTracker,
+        tracker::CallTracker, wall_clock::WallClock,
     },
     layer::{
         layer::IdempotencyLayer,
@@ -87,6 +87,7 @@ impl IdempotencyLayerBuilder {
                 replay_cache: ReplayCache::new(self.replay_cache_bytes, self.replay_cache_max_age),
                 backlog: Backlog::new(self.max_unrecorded, self.max_unrecorded_bytes),
                 tracker: CallTracker::default(),
+                clock: WallClock::default(),
                 spans: self.spans,
             })
         });

@@ -51,6 +51,8 @@ async fn wherever_the_connection_is_cut_there_is_one_order() {
             proxy.cut_later(Cut { all: true, moment: Moment::Bytes { direction, left } }, || {});
             let response = client.create_order(request("shop", user)).await.expect("an order");
             replayed += usize::from(Delivery::of(response.extensions()).replayed);
+            let kept = Delivery::expires_in(response.metadata()).expect("it is recorded");
+            assert!(kept > Duration::from_secs(86_000), "{kept:?}");
             orders += 1;
             assert_eq!(handler.finished(), orders, "{direction:?} {left}");
         }

@@ -46,7 +46,7 @@ fn are_none_for_a_call_that_is_passed_through() {
 #[test]
 fn of_a_first_call_do_not_exceed_the_bound() {
     let handler = Counting::default();
-    for (path, status, bound) in [(CANCEL, "completed", 19), (CREATE, "processing", 32)] {
+    for (path, status, bound) in [(CANCEL, "completed", 20), (CREATE, "processing", 33)] {
         let bare = allocations(&mut bare(&handler), || request(path, "a", None), says(None, false));
         let first = || request(path, "a", Some(Uuid::new_v4()));
         let wrapped = allocations(&mut wrapped(&handler), first, says(Some(status), false));
@@ -73,7 +73,7 @@ fn of_a_first_call_are_no_more_if_the_key_is_in_the_message() {
 #[test]
 fn of_a_replay_do_not_exceed_the_bound() {
     let handler = Counting::default();
-    for (path, status, bound) in [(CANCEL, "completed", 18), (CREATE, "processing", 24)] {
+    for (path, status, bound) in [(CANCEL, "completed", 19), (CREATE, "processing", 25)] {
         let replays = replay_allocations(&mut without_replay_cache(&handler), path, status);
         assert!(replays <= bound, "{path}: {replays} allocations, and the bound is {bound}");
     }
@@ -81,7 +81,7 @@ fn of_a_replay_do_not_exceed_the_bound() {
 
 #[test]
 fn of_a_replay_from_memory_do_not_exceed_a_lower_bound() {
-    let bound = 14;
+    let bound = 16;
     let replays = replay_allocations(&mut wrapped(&Counting::default()), CANCEL, "completed");
     assert!(replays <= bound, "{replays} allocations, and the bound is {bound}");
 }

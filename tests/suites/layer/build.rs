@@ -8,8 +8,8 @@ use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
-        DisconnectPolicy, EffectPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy, LeasePolicy, Mode,
-        Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy,
+        LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
@@ -45,7 +45,7 @@ pub(crate) fn compile(methods: &str) -> DescriptorPool {
 /// [`compile`] with another version of the proto file of the option.
 pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPool {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
-    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../proto");
+    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/tonic-idempotency-wire/proto");
     fs::create_dir_all(folder.join("idempotency/v1")).expect("a folder");
     if let Some(option) = option {
         fs::write(folder.join("idempotency/v1/procedure.proto"), option).expect("a file");
@@ -105,7 +105,8 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
                 .max_wait(Duration::from_secs(10))
                 .on_foreign_reservation(ForeignPolicy::Rerun)
                 .transaction_idle(Duration::from_secs(20))
-                .effect(EffectPolicy::SameServer),
+                .effect(EffectPolicy::SameServer)
+                .expired_keys(ExpiredKeyPolicy::Refuse),
         )
         .build()
         .expect("a layer");

@@ -8,6 +8,8 @@ mod compression;
 mod degradation;
 mod duplicates;
 mod encoding;
+mod expired_keys;
+mod expires;
 mod final_errors;
 mod free_form;
 mod harness;

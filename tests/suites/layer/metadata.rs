@@ -167,10 +167,11 @@ pub(crate) async fn call(shop: &Shop, path: &str, style: &str, name: &str) -> An
     raw::post(shop, path, &[("style", style)], raw::frame(0, &message)).await
 }
 
-/// The headers without the date.
+/// The headers without the date and without the time that is left of the record.
 pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove("date");
+    headers.remove("idempotency-expires");
     headers
 }
 

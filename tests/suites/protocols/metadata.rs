@@ -24,6 +24,7 @@ async fn of_a_first_response_is_in_the_headers() {
                 let status = headers.get("idempotency-status").map(|status| status.to_str().expect("text"));
                 assert_eq!(status, key.map(|_| "completed"), "{told}");
                 assert!(!headers.contains_key("idempotent-replayed"), "{told}");
+                assert_eq!(headers.contains_key("idempotency-expires"), key.is_some(), "{told}");
                 if protocol.is_connect() {
                     assert!(headers.keys().all(|name| !name.as_str().contains("grpc")), "{told}: {headers:?}");
                 }

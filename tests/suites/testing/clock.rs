@@ -1,12 +1,19 @@
 //! The clock of the store, which a test advances.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use quickstart::proto::CreateOrderResponse;
 use tokio::sync::Semaphore;
-use tonic_idempotency::{policy::LeasePolicy, rejection::Reason, testing::Record};
+use tonic_idempotency::{
+    policy::{ExpiredKeyPolicy, LeasePolicy},
+    rejection::Reason,
+    testing::Record,
+};
 use tonic_idempotency_tests::until;
-use uuid::Uuid;
+use uuid::{Timestamp, Uuid};
 
 use crate::harness::{call, create, harness, hold};
 
@@ -75,4 +82,45 @@ async fn ends_a_lease_whose_call_must_not_run_again() {
     call(&harness, &orders, key, "lamp").await.refused_with(Reason::OutcomeUnknown);
     gate.add_permits(1);
     assert_eq!(first.await.expect("no panic"), 1);
+}
+
+/// Minute by minute: the record is there until the key is too old to run.
+#[tokio::test]
+async fn shows_that_a_key_that_has_expired_never_runs_again() {
+    for (expired_keys, runs) in [(ExpiredKeyPolicy::Refuse, 1), (ExpiredKeyPolicy::Run, 2)] {
+        // The clock of the client is behind, right, or ahead.
+        for skew in [-4, 0, 4] {
+            let (harness, orders) = harness(create, |procedure| procedure.retention(HOUR).expired_keys(expired_keys));
+            let made = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+            let key = Uuid::new_v7(Timestamp::from_unix_time(made.saturating_add_signed(skew * 60), 0, 0, 0));
+            for minute in 0..100 {
+                let called = call(&harness, &orders, key, "lamp").await;
+                drop(match minute {
+                    0 => called.executed_once(),
+                    60 if runs == 2 => called.executed_once(),
+                    // The record lives for 75 minutes.
+                    75.. if runs == 1 => called.refused_with(Reason::KeyExpired),
+                    _ => called.replayed(),
+                });
+                harness.advance(60 * SECOND);
+            }
+            assert_eq!(harness.runs(), runs, "{expired_keys:?} {skew}");
+        }
+    }
+}
+
+/// The retention counts from the completion, and the time in the key from when it was made.
+#[tokio::test]
+async fn shows_that_a_record_is_replayed_whatever_the_age_of_its_key() {
+    let refuse = ExpiredKeyPolicy::Refuse;
+    let (harness, orders) = harness(create, |procedure| procedure.retention(HOUR).expired_keys(refuse));
+    let key = Uuid::now_v7();
+    harness.advance(HOUR);
+    call(&harness, &orders, key, "lamp").await.executed_once();
+    harness.advance(HOUR);
+    call(&harness, &orders, key, "lamp").await.replayed();
+    call(&harness, &orders, Uuid::new_v4(), "lamp").await.executed_once();
+    harness.advance(HOUR);
+    call(&harness, &orders, key, "lamp").await.refused_with(Reason::KeyExpired);
+    assert_eq!(harness.runs(), 2);
 }
