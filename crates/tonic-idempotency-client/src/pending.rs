@@ -8,7 +8,7 @@ use prost::Message as _;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::{
-    IdempotencyStatus,
+    IdempotencyStatus, Reason,
     proto::v1::{Operation, State, Until, WaitOperationRequest, Work},
 };
 
@@ -78,6 +78,9 @@ impl Pending {
         let answer = self.send(&self.head, self.message.clone(), self.attempt_timeout).await;
         match (answer.verdict(), answer.error()) {
             (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Final, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
+                Look::Ended(CompletionError::Forgotten)
+            }
             (Verdict::Final, Some(error)) => Look::Ended(CompletionError::Refused(error)),
             (_, None) => {
                 let headers = answer.headers().filter(|headers| was_replayed(headers));

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Request, Response, Status, async_trait};
 use tonic_idempotency_client::{
-    Completion, CompletionError, IdempotencyClientLayer, OperationKey, Progress, ProgressEvent, completed,
+    Completion, CompletionError, IdempotencyClientLayer, OperationKey, Progress, ProgressEvent, Reason, completed,
     proto::v1::{
         GetOperationRequest, Operation, ReleaseOperationRequest, State, Until, WaitOperationRequest, Work,
         operation_service_server::{OperationService, OperationServiceServer},
     },
 };
 use tonic_idempotency_tests::shop;
+use tonic_types::{ErrorDetails, StatusExt as _};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -202,6 +203,16 @@ async fn is_not_looked_for_again_if_the_server_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn is_not_looked_for_again_if_the_server_has_forgotten_the_key() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    let details = ErrorDetails::with_error_info(Reason::KeyExpired.as_str(), "tonic-idempotency", []);
+    server.fails([Status::with_error_details(Code::FailedPrecondition, "", details)]);
+    assert!(matches!(work.await, Err(CompletionError::Forgotten)));
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn is_not_looked_for_any_more_if_its_future_is_dropped() {
     let (server, mut client) = foreign().await;
     let work = pending(&mut client).await;
@@ -254,7 +265,7 @@ async fn waiting(answer: Option<Operation>) -> (Foreign, Waiting, Client) {
     let (server, waiting) = (Foreign::default(), Waiting { answer, ..Waiting::default() });
     server.answers([told("processing", false)]);
     let routes = server.routes().add_service(OperationServiceServer::new(waiting.clone()));
-    let client = server.client_of(routes, |layer| layer).await;
+    let client = Foreign::client_over(shop::serve_in_memory(routes).await, |layer| layer);
     (server, waiting, client)
 }
 

@@ -72,7 +72,7 @@ impl Foreign {
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        self.client_of(self.routes(), set).await
+        Self::client_over(self.channel().await, set)
     }
 
     /// The services of this server.
@@ -80,13 +80,11 @@ impl Foreign {
         Routes::new(ShopServer::new(self.clone()))
     }
 
-    /// A client with the layer of a server that has these services.
-    pub(crate) async fn client_of(
-        &self,
-        routes: Routes,
+    /// A client with the layer over this connection.
+    pub(crate) fn client_over(
+        channel: Channel,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        let channel = shop::serve_in_memory(routes).await;
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
     }
