@@ -39,9 +39,9 @@ pub(super) mod proto {
     tonic::include_proto!("benchmarks.layer.v1");
 }
 
-const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo.fds"));
+pub(super) const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echo.fds"));
 
-const SAY: &str = "/benchmarks.layer.v1.Echo/Say";
+pub(super) const SAY: &str = "/benchmarks.layer.v1.Echo/Say";
 
 /// Answers with the number of bytes that the request asks for.
 #[derive(Clone, Debug, Default)]

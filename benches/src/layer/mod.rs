@@ -6,9 +6,11 @@
 //! | `way` | the ways to call it |
 //! | `loopback` | throughput and latency over HTTP/2 |
 //! | `in_process` | the time and the allocations of a call without a network |
+//! | `client` | the time and the allocations of the client's layer |
 //! | `heap`, `resident` | the memory of calls in flight, by allocations and by the system |
 //! | `settling` | a store that never finishes recording a call |
 
+mod client;
 mod echo;
 mod heap;
 mod in_process;
@@ -18,7 +20,7 @@ mod settling;
 mod way;
 
 pub(crate) use self::resident::{ServerKind, serve_until_input_ends};
-use self::{in_process::InProcess, loopback::Loopback, way::Way};
+use self::{client::AtClient, in_process::InProcess, loopback::Loopback, way::Way};
 use crate::{
     Error,
     context::Context,
@@ -30,7 +32,7 @@ const TEXT: &str = "\
 A service that echoes 100 bytes, bare and wrapped by the layer, with a store in memory: the cost of the layer alone. Over loopback \
 HTTP/2, clients and servers share this machine's cores, and a call without a key is compared with the bare service turn by turn. In \
 process, the service is called as tonic's server calls it, without a network: the difference is the layer and, for a first call and a \
-replay, the store in memory. All allocations of this process are counted as they are made, which makes them slower.
+replay, the store in memory. The client's layer is measured around a service that answers at once. All allocations of this process are counted as they are made, which makes them slower.
 
 The memory of a call in flight is the heap that it holds while its handler runs, from the head of the request on, and the growth of a \
 server in a process of its own with each such call.";
@@ -51,9 +53,10 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     }
     context.progress("in process");
     // Allocations are counted per thread.
-    let (in_process, running, recorded) = tokio::task::block_in_place(|| {
+    let (in_process, at_client, running, recorded) = tokio::task::block_in_place(|| {
         Ok::<_, Error>((
             in_process::measure(context)?,
+            client::measure(context)?,
             heap::while_handlers_run(context)?,
             heap::while_recorded(context)?,
         ))
@@ -63,13 +66,14 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
 
     let mut tables: Vec<_> = loopback.iter().map(|(concurrency, ways)| over_loopback(*concurrency, ways)).collect();
     tables.push(without_a_network(&in_process));
+    tables.push(in_the_client(&at_client));
     tables.push(in_flight(running, &resident));
     tables.push(being_recorded(&recorded));
     Ok(Section {
         title: "The layer",
         text: TEXT.to_owned(),
         tables,
-        goals: goals(&loopback, &in_process, running, &resident),
+        goals: [goals(&loopback, &in_process, running, &resident), goals_of_the_client(&at_client)].concat(),
     })
 }
 
@@ -106,6 +110,36 @@ fn without_a_network(measured: &InProcess) -> Table {
         columns: ["call", "ns", "allocations", "bytes allocated"].map(str::to_owned).into(),
         rows: Way::ALL.map(row).into(),
     }
+}
+
+fn in_the_client(measured: &AtClient) -> Table {
+    let [bare, wrapped] = measured.allocations;
+    let row = |what: &str, nanoseconds: Spread, allocations: u64| {
+        vec![what.to_owned(), format!("{nanoseconds:.0}"), allocations.to_string()]
+    };
+    Table {
+        caption: "A generated client whose call is answered at once, in process".to_owned(),
+        columns: ["client", "ns", "allocations"].map(str::to_owned).into(),
+        rows: vec![
+            row("without the layer", measured.nanoseconds[0], bare),
+            row("with `IdempotencyClientLayer`", measured.nanoseconds[1], wrapped),
+            row("of the layer", measured.of_the_layer, wrapped.saturating_sub(bare)),
+        ],
+    }
+}
+
+fn goals_of_the_client(measured: &AtClient) -> Vec<Goal> {
+    let [bare, wrapped] = measured.allocations;
+    let Spread { median, min, max } = measured.of_the_layer;
+    let microseconds = Spread { median: median / 1000.0, min: min / 1000.0, max: max / 1000.0 };
+    let goal = |bound, figure, unit: &str| Goal {
+        measure: "the client's layer, answered at once".to_owned(),
+        bound: Bound::AtMost(bound),
+        figure,
+        unit: unit.to_owned(),
+        limit: None,
+    };
+    vec![goal(5.0, microseconds, "µs"), goal(3.0, Spread::of([wrapped as f64 - bare as f64]), "allocations")]
 }
 
 fn in_flight([bare, wrapped]: [f64; 2], resident: &[Vec<f64>; 2]) -> Table {

@@ -11,13 +11,17 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic_idempotency_wire::headers;
 
-use crate::{BoxError, Delivery, journal::KEPT, verdict::Verdict};
+use crate::{BoxError, Delivery, captured::HEAD, journal::KEPT, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are of the large variant, and a box is an allocation for each"
+)]
 pub(crate) enum Answer {
     /// The server, or something before it, has answered.
     Complete { parts: Parts, data: Collected },
@@ -98,6 +102,37 @@ impl Answer {
                 Verdict::of(parts.status, data.trailers.as_ref().unwrap_or(&parts.headers))
             }
             Self::Lost(_) | Self::TimedOut => Verdict::Again(None),
+        }
+    }
+
+    /// Returns the error that an answer is; `None` if the call succeeded.
+    pub(crate) fn error(&self) -> Option<Status> {
+        match self {
+            Self::Complete { parts, data } => {
+                let status = data.status(parts).unwrap_or_else(|| without_status(parts.status));
+                (status.code() != Code::Ok).then_some(status)
+            }
+            Self::Lost(error) => Some(match error.downcast_ref::<Status>() {
+                Some(status) => Status::unavailable(status.message()),
+                None => Status::unavailable(error.to_string()),
+            }),
+            Self::TimedOut => Some(timed_out()),
+        }
+    }
+
+    /// Returns the headers, if there are any.
+    pub(crate) fn headers(&self) -> Option<&HeaderMap> {
+        match self {
+            Self::Complete { parts, .. } => Some(&parts.headers),
+            Self::Lost(_) | Self::TimedOut => None,
+        }
+    }
+
+    /// Returns the first message, if it is in one piece and not compressed.
+    pub(crate) fn message(&self) -> Option<&[u8]> {
+        match self {
+            Self::Complete { data, .. } => data.first.as_ref()?.get(HEAD..),
+            Self::Lost(_) | Self::TimedOut => None,
         }
     }
 

@@ -1,7 +1,14 @@
 //! The head of a request, kept to send it again.
 
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request::Parts};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery,
+};
 use tonic::{GrpcMethod, body::Body};
+use tonic_idempotency_wire::headers;
+
+/// The headers that are about one call and its message, and not about its caller.
+const OF_ONE_CALL: [&str; 5] =
+    [headers::KEY, "content-length", "grpc-accept-encoding", "grpc-encoding", "grpc-timeout"];
 
 /// The head of a request.
 #[derive(Debug)]
@@ -30,6 +37,29 @@ impl Head {
         };
         let headers = parts.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
         Self { uri: parts.uri.clone(), version: parts.version, headers: headers.collect(), extensions }
+    }
+
+    /// Returns the key, if the request has one.
+    pub(crate) fn key(&self) -> Option<&str> {
+        let (_, key) = self.headers.iter().find(|(name, _)| name == headers::KEY)?;
+        key.to_str().ok()
+    }
+
+    /// Returns the head for another procedure of the same server, for the same caller.
+    pub(crate) fn for_procedure(&self, service: &'static str, method: &'static str) -> Self {
+        let mut uri = self.uri.clone().into_parts();
+        uri.path_and_query = PathAndQuery::try_from(format!("/{service}/{method}")).ok();
+        let headers = self.headers.iter().filter(|(name, _)| !OF_ONE_CALL.contains(&name.as_str())).cloned();
+        let extensions = match &self.extensions {
+            Kept::All(extensions) => {
+                let mut extensions = extensions.clone();
+                extensions.insert(GrpcMethod::new(service, method));
+                Kept::All(extensions)
+            }
+            Kept::Method(_) => Kept::Method(Some(GrpcMethod::new(service, method))),
+        };
+        let uri = Uri::from_parts(uri).unwrap_or_default();
+        Self { uri, version: self.version, headers: headers.collect(), extensions }
     }
 
     /// Returns the request with this body.

@@ -7,6 +7,8 @@
 //! | `captured`, `head` | a request, in a form that can be sent again |
 //! | `key`, `key_field` | its key |
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
+//! | `completion`, `progress`, `pending` | the end of the work behind a call |
+//! | `peer` | the service that is called again |
 //! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
 //! | `settings` | the order of attempts |
 //! | `descriptor`, `procedure` | the procedures that take keys |
@@ -15,6 +17,7 @@
 
 mod answer;
 mod captured;
+mod completion;
 mod delivery;
 mod descriptor;
 mod error;
@@ -24,7 +27,10 @@ mod key;
 mod key_field;
 mod layer;
 mod operation;
+mod peer;
+mod pending;
 mod procedure;
+mod progress;
 mod service;
 mod settings;
 mod verdict;
@@ -35,11 +41,13 @@ pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 
 pub use self::{
     answer::ResponseBody,
+    completion::{Completed, Completion, CompletionError, completed},
     delivery::Delivery,
     error::{BuildError, ProcedureError},
     future::ResponseFuture,
     key::OperationKey,
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
+    progress::{Progress, ProgressEvent, ProgressStream},
     service::IdempotencyClient,
 };
 

@@ -1,20 +1,15 @@
 //! The attempts of one operation.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
-use http::{HeaderName, Request, Response};
+use http::{HeaderMap, HeaderName, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use tokio::time::{sleep, timeout_at};
 use tonic::body::Body;
-use tonic_idempotency_wire::headers;
+use tonic_idempotency_wire::{IdempotencyStatus, headers};
 use tower_service::Service;
 
 use crate::{
@@ -22,6 +17,8 @@ use crate::{
     answer::{Answer, Attempt, ResponseBody},
     head::Head,
     journal::{Entry, Journal, held::behind},
+    peer::Peer,
+    pending::{Pending, expires_or_untold},
     service::Shared,
     settings::Attempts,
     verdict::Verdict,
@@ -31,21 +28,22 @@ const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 
 /// One operation, whose attempts all have the same key and message.
 pub(crate) struct Operation<S> {
-    /// What further attempts are made with.
-    pub(crate) again: Arc<Mutex<S>>,
     pub(crate) attempts: Attempts,
     pub(crate) head: Head,
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
+    /// What further attempts are made with.
+    pub(crate) peer: Arc<Peer<S>>,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl<S, B> Operation<S>
 where
-    S: Service<Request<Body>, Response = Response<B>> + Clone,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
     S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     /// Waits for the first attempt, or for a second one beside it, as the server lets that one wait for the first.
@@ -125,22 +123,30 @@ where
     }
 
     /// Returns the response of the last attempt.
-    pub(crate) fn finish(&self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+    pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+        let is_processing = answer.headers().and_then(IdempotencyStatus::of) == Some(IdempotencyStatus::Processing);
+        let expires = is_processing.then(|| expires_or_untold(&answer));
         let mut response = answer.into_response()?;
-        let replayed = response.headers().get(REPLAYED).is_some_and(|value| value == "true");
-        let delivery = Delivery { attempts: self.attempts.made(), replayed };
+        let delivery = Delivery { attempts: self.attempts.made(), replayed: was_replayed(response.headers()) };
         if delivery != Delivery::AT_ONCE {
             response.extensions_mut().insert(delivery);
+        }
+        if let (Some(expires), Some(key)) = (expires, self.head.key()) {
+            let pending = Pending {
+                attempt_timeout: self.shared.settings.attempt_timeout,
+                expires,
+                key: key.to_owned(),
+                head: self.head,
+                message: self.message,
+                peer: self.peer,
+            };
+            response.extensions_mut().insert(Arc::new(pending));
         }
         Ok(response)
     }
 
     async fn send(&self) -> Answer {
-        let mut service = self.again.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
-            return Answer::Lost(error.into());
-        }
-        Attempt::new(service.call(self.request())).await
+        self.peer.send(self.request()).await
     }
 
     fn request(&self) -> Request<Body> {
@@ -151,4 +157,9 @@ where
     async fn bounded(&self, attempt: impl Future<Output = Answer>) -> Answer {
         timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(Answer::TimedOut)
     }
+}
+
+/// Returns whether these headers of a response say that it is that of an earlier attempt.
+pub(crate) fn was_replayed(headers: &HeaderMap) -> bool {
+    headers.get(REPLAYED).is_some_and(|value| value == "true")
 }

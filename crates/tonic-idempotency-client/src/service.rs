@@ -26,6 +26,7 @@ use crate::{
     journal::{FromJournal, Journal},
     key::NewKeys,
     operation::Operation,
+    peer::Peer,
     procedure::{Procedure, Procedures},
     settings::{Attempts, Settings},
 };
@@ -68,13 +69,13 @@ impl Shared {
 pub struct IdempotencyClient<S> {
     inner: S,
     /// What further attempts are made with.
-    again: Arc<Mutex<S>>,
+    peer: Arc<Peer<S>>,
     shared: Arc<Shared>,
 }
 
 impl<S: Clone> IdempotencyClient<S> {
     pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { again: Arc::new(Mutex::new(inner.clone())), inner, shared }
+        Self { peer: Arc::new(Peer::new(inner.clone())), inner, shared }
     }
 }
 
@@ -115,11 +116,11 @@ where
         let journaled =
             journal.and_then(|journal| Some((journal.clone(), journal.entry(&parts, message.clone(), timeout)?)));
         let operation = Operation {
-            again: Arc::clone(&self.again),
             attempts: Attempts::new(&self.shared.settings, timeout),
             head: Head::of(&parts),
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
+            peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
         };
         if let Some((journal, entry)) = journaled {
@@ -140,7 +141,7 @@ where
 
 impl<S: Clone> Clone for IdempotencyClient<S> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), again: Arc::clone(&self.again), shared: Arc::clone(&self.shared) }
+        Self { inner: self.inner.clone(), peer: Arc::clone(&self.peer), shared: Arc::clone(&self.shared) }
     }
 }
 

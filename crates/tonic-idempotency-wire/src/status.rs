@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 
 use crate::headers;
 
@@ -21,6 +21,12 @@ pub enum IdempotencyStatus {
 impl IdempotencyStatus {
     /// The name of the response header.
     pub const HEADER: &'static str = headers::STATUS;
+
+    /// Reads the header of a response; `None` if it is missing, or has another value than those of the contract.
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(Self::HEADER)?;
+        [Self::Completed, Self::Failed, Self::Processing].into_iter().find(|status| value == status.as_str())
+    }
 
     /// Returns the value of the header.
     pub fn as_str(self) -> &'static str {

@@ -18,6 +18,9 @@ const BURST = 20;
 /** How long a held-up handler waits, in milliseconds. */
 const SLOW = 2000;
 
+/** The pause before a call whose answer was lost on purpose is sent again, in milliseconds: long enough to see what is known then. */
+const RETRY = 1500;
+
 /** The interval between replays while the background work is watched, in milliseconds. */
 const LOOK = 1000;
 
@@ -68,13 +71,24 @@ async function callAndTell(...parts) {
   announce(said(exchange));
   await count(lives.of(exchange.user, exchange.key));
   watch();
+  return exchange;
 }
 
 const slowly = () => (byId("slow").checked ? { "sample-handler-delay-ms": String(SLOW) } : {});
 
+/** Asks the sample to carry the call out and to break the connection in place of an answer. */
+const losing = () => (byId("lose").checked ? { "sample-lose-answer": "1" } : {});
+
 async function sendProject() {
   if (!(await meet())) return;
-  callAndTell(life().first ? "again" : "CreateProject", CREATE_PROJECT, project(), slowly());
+  const [message, headers] = [project(), losing()];
+  const exchange = await callAndTell(life().first ? "again" : "CreateProject", CREATE_PROJECT, message, { ...slowly(), ...headers });
+  if ("sample-lose-answer" in headers && exchange.outcome.kind === "lost") setTimeout(() => retry(exchange, message), RETRY);
+}
+
+/** Sends a call again whose answer was lost, as every client should: with the same key and the same message. */
+function retry({ user: sender, key: used, procedure }, message) {
+  if (sender === user() && used === key) callAndTell("retry, same key", procedure, message);
 }
 
 function sendChanged() {
@@ -210,6 +224,7 @@ listen({
   c: "changed",
   f: "fails",
   h: "slow",
+  l: "lose",
   n: "new-key",
   p: "procedure",
   s: "send",

@@ -42,8 +42,9 @@ export function outcomeOf(exchange) {
   return refused(response);
 }
 
-function lost({ failure }) {
-  return { kind: "lost", ...KINDS.lost, detail: failure, advice: `Is the sample still running? ${RETRY}` };
+function lost({ failure, request }) {
+  const asked = "sample-lose-answer" in request.headers ? "The answer was lost on purpose." : "Is the sample still running?";
+  return { kind: "lost", ...KINDS.lost, detail: failure, advice: `${asked} ${RETRY}` };
 }
 
 function succeeded({ headers, json }) {

@@ -12,6 +12,7 @@
 //! | `auth` | JWT bearer tokens, the authenticated [`Caller`] |
 //! | `database`, `fields`, `failure` | the handlers' database access, validation and error statuses |
 //! | `driver`, `on_tokio_postgres` | what there is once for each client library of PostgreSQL |
+//! | `lost_answer` | answers that do not arrive, to show what a client does then |
 //! | `api_token` | the tokens of API keys |
 //! | [`migrations`], `resource_types` | the sample's own tables, and the resource types whose creation is recorded |
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
@@ -29,6 +30,7 @@ mod driver;
 mod failure;
 mod fields;
 mod hosts;
+mod lost_answer;
 pub mod migrations;
 #[cfg(feature = "sqlx")]
 mod on_sqlx;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::{
     Router,
     http::{HeaderName, Method, header},
+    middleware::from_fn,
 };
 use tonic::service::Routes;
 use tonic_idempotency::{connect::ConnectLayer, layer::BuildError};
@@ -12,7 +13,7 @@ use tonic_web::GrpcWebLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_layer::Layer;
 
-use crate::FILE_DESCRIPTOR_SET;
+use crate::{FILE_DESCRIPTOR_SET, lost_answer};
 
 /// The request headers that a page of another origin may send: those of gRPC-Web and Connect clients, and the key.
 const SENT: [HeaderName; 8] = [
@@ -46,7 +47,7 @@ const MAX_AGE: Duration = Duration::from_secs(2 * 60 * 60);
 pub(crate) fn all(site: Router, grpc: Routes) -> Result<Routes, BuildError> {
     let grpc_web = GrpcWebLayer::new().layer(grpc);
     let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET)?.layer(grpc_web);
-    Ok(site.fallback_service(cors().layer(connect)).into())
+    Ok(site.fallback_service(from_fn(lost_answer::lose).layer(cors().layer(connect))).into())
 }
 
 /// Allows calls from pages of any origin. That is safe because there are no cookies and every call needs a token. A

@@ -34,6 +34,8 @@ pub(crate) struct Foreign {
 pub(crate) enum Answer {
     /// This error.
     Error(Status),
+    /// Success, with these headers.
+    Headers(Vec<(&'static str, String)>),
     /// Nothing, for ever.
     Nothing,
 }
@@ -70,14 +72,26 @@ impl Foreign {
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        let channel = self.channel().await;
+        Self::client_over(self.channel().await, set)
+    }
+
+    /// The services of this server.
+    pub(crate) fn routes(&self) -> Routes {
+        Routes::new(ShopServer::new(self.clone()))
+    }
+
+    /// A client with the layer over this connection.
+    pub(crate) fn client_over(
+        channel: Channel,
+        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+    ) -> Client {
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
     }
 
     /// A connection to this server.
     pub(crate) async fn channel(&self) -> Channel {
-        shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await
+        shop::serve_in_memory(self.routes()).await
     }
 
     async fn answer<T: Default>(&self, request: Request<CreateOrderRequest>) -> Result<Response<T>, Status> {
@@ -86,6 +100,13 @@ impl Foreign {
         let answer = self.answers.lock().expect("no panic").pop_front();
         match answer {
             Some(Answer::Error(status)) => Err(status),
+            Some(Answer::Headers(headers)) => {
+                let mut response = Response::new(T::default());
+                for (name, value) in headers {
+                    response.metadata_mut().insert(name, value.parse().expect("metadata"));
+                }
+                Ok(response)
+            }
             Some(Answer::Nothing) => std::future::pending().await,
             None => Ok(Response::new(T::default())),
         }

@@ -119,6 +119,14 @@ async fn the_page_advises_a_retry_after_a_lost_answer() {
 }
 
 #[tokio::test]
+async fn the_page_sends_a_call_again_whose_answer_the_sample_loses() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("lost", &site.ready).await;
+    assert_eq!(site.count("tenant.projects").await, 3);
+}
+
+#[tokio::test]
 async fn the_page_has_a_light_and_a_dark_theme_and_fits_a_phone() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;

@@ -107,3 +107,16 @@ async fn without_a_key_a_client_that_resets_the_stream_leaves_no_transaction_ope
     eventually("the transaction ends", || async { (open(&sample).await == 0).then_some(()) }).await;
     assert_eq!(sample.count("tenant.projects").await, 0);
 }
+
+/// The page's switch does this, to show the retry.
+#[tokio::test]
+async fn a_client_whose_answer_is_lost_on_purpose_finds_its_response() {
+    for mode in MODES {
+        let Some(sample) = Sample::start(&["--mode", mode]).await else { return };
+        let key = Uuid::new_v4();
+        let mut lost = request(&sample, Some(key));
+        lost.metadata_mut().insert("sample-lose-answer", "1".parse().expect("a header"));
+        client(&sample).await.create_project(lost).await.expect_err("there is no answer");
+        one_row_and_its_response(&sample, key).await;
+    }
+}

@@ -19,14 +19,14 @@ export default async function ({ open }) {
   await tab("theme");
   await tab("new-key");
   await tab("alice");
-  for (const id of ["name", "fails", "slow", "follow", "send", "burst", "changed", "procedure", "clear", "shortcuts"]) await tab(id);
+  for (const id of ["name", "fails", "slow", "lose", "follow", "send", "burst", "changed", "procedure", "clear", "shortcuts"]) await tab(id);
 
   // Skip the header with the skip link.
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("Home");
   await page.locator(".skip").focus();
   await page.keyboard.press("Enter");
-  for (const id of ["name", "fails", "slow", "follow"]) await tab(id);
+  for (const id of ["name", "fails", "slow", "lose", "follow"]) await tab(id);
   await page.keyboard.press("Space");
   assert.equal(await page.getByLabel("Watch the work").isChecked(), false);
   await tab("send");

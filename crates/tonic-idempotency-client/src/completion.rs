@@ -1,0 +1,159 @@
+//! The end of the work behind a call.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_util::Stream as _;
+use thiserror::Error;
+use tonic::{Response, Status};
+use tonic_idempotency_wire::IdempotencyStatus;
+
+use crate::{
+    pending::Pending,
+    progress::{ProgressEvent, ProgressStream},
+};
+
+/// Waits for the end of the asynchronous work behind a call: until the server says that its status is `completed` or `failed`.
+///
+/// The server is asked with `OperationService.WaitOperation`, which answers when the work ends. One that does not have that service
+/// gets the same call again, with the same key, and replays it with the newest status: with growing pauses, and as late as it asks for.
+/// Such replays stop before the key expires, as the call would run again; if the server does not say when (`idempotency-expires`), an
+/// hour after the first answer.
+///
+/// ```no_run
+/// # async fn example(response: tonic::Response<()>) -> Result<(), tonic_idempotency_client::CompletionError> {
+/// use std::time::Duration;
+/// use tonic_idempotency_client::completed;
+///
+/// let work = completed(&response).timeout(Duration::from_secs(600));
+/// println!("{:?}", response.into_inner());
+/// work.await?;
+/// println!("the work behind it is done");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The requests have the metadata of the call. A token that does not live as long as the work belongs into a service between this layer
+/// and the connection.
+pub fn completed<T>(response: &Response<T>) -> Completion {
+    let known = match IdempotencyStatus::of(response.metadata().as_ref()) {
+        Some(IdempotencyStatus::Completed) => Known::Ended(Ok(())),
+        Some(IdempotencyStatus::Failed) => Known::Ended(Err(CompletionError::Failed)),
+        Some(IdempotencyStatus::Processing) => match response.extensions().get::<Arc<Pending>>() {
+            Some(pending) => Known::Processing(Arc::clone(pending)),
+            None => Known::Ended(Err(CompletionError::NoStatus)),
+        },
+        None => Known::Ended(Err(CompletionError::NoStatus)),
+    };
+    Completion { known, pauses: [Duration::from_millis(500), Duration::from_secs(30)], timeout: None }
+}
+
+/// The end of the work behind a call, which an `.await` waits for: see [`completed`].
+#[derive(Clone, Debug)]
+#[must_use = "it asks nothing until it is awaited"]
+pub struct Completion {
+    pub(crate) known: Known,
+    pub(crate) pauses: [Duration; 2],
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// What the response says.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    Ended(Result<(), CompletionError>),
+    Processing(Arc<Pending>),
+}
+
+impl Completion {
+    /// Sets how long to wait, from the first look on. Defaults to no limit but the life of the key.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the pauses between replays: each is between half of a time and all of it, which begins with the first and doubles up to the
+    /// longest. Defaults to 500 milliseconds and 30 seconds.
+    pub fn pauses(mut self, first: Duration, longest: Duration) -> Self {
+        self.pauses = [first, longest.max(first)];
+        self
+    }
+
+    /// Returns what happens while the work is waited for, for a caller that shows it.
+    pub fn progress(self) -> ProgressStream {
+        ProgressStream::new(self)
+    }
+}
+
+impl IntoFuture for Completion {
+    type Output = Result<(), CompletionError>;
+    type IntoFuture = Completed;
+
+    fn into_future(self) -> Completed {
+        Completed { progress: self.progress() }
+    }
+}
+
+/// The future of a [`Completion`].
+///
+/// # Errors
+///
+/// [`CompletionError`]
+///
+/// # Cancel safety
+///
+/// Dropping it ends the looks, and leaves the work alone.
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Completed {
+    progress: ProgressStream,
+}
+
+impl Future for Completed {
+    type Output = Result<(), CompletionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let next = ready!(Pin::new(&mut self.progress).poll_next(cx));
+            if let ProgressEvent::Ended(result) = next.expect("it is not polled after its end").event {
+                return Poll::Ready(result);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Completed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completed").finish_non_exhaustive()
+    }
+}
+
+/// The work behind a call has not been completed, as far as it is known.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum CompletionError {
+    /// The work has failed for good.
+    #[error("the work behind the call has failed")]
+    Failed,
+    /// The server has deleted what it knew of the key. What became of the work is to be seen at the resource.
+    #[error("the server does not know the key any more; look at the resource")]
+    Forgotten,
+    /// Another replay might run the call again, as its key expires. What became of the work is to be seen at the resource.
+    #[error("the key expires, and the server cannot be asked without it; look at the resource")]
+    KeyExpires,
+    /// The response has no status; or its call did not pass the layer, or passed it without a key.
+    #[error("the response does not tell the status of the work behind the call")]
+    NoStatus,
+    /// The server answered a replay without the header `idempotent-replayed`. It may have run the call again, which it should not.
+    #[error("the server did not replay the call, and may have run it again")]
+    NotReplayed,
+    /// The server refuses to replay the call.
+    #[error("the server refuses to tell the status: {0}")]
+    Refused(#[source] Status),
+    /// The time of [`Completion::timeout`] is over. The work may go on.
+    #[error("the work behind the call has not ended in time")]
+    TimedOut,
+}

@@ -1,0 +1,137 @@
+//! A call whose answer says that the work behind it has not ended, and what its server says of that when it is asked.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http_body_util::Full;
+use prost::Message as _;
+use tokio::time::{Instant, timeout};
+use tonic::{Code, Status, body::Body};
+use tonic_idempotency_wire::{
+    IdempotencyStatus, Reason,
+    proto::v1::{Operation, State, Until, WaitOperationRequest, Work},
+};
+
+use crate::{
+    CompletionError, answer::Answer, captured::HEAD, head::Head, operation::was_replayed, peer::DynPeer,
+    verdict::Verdict,
+};
+
+/// The time for which a key is taken to protect, if its server does not tell.
+const UNTOLD: Duration = Duration::from_secs(3600);
+
+/// The longest time that the server is asked to wait at once.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// A call whose answer says that the work behind it has not ended.
+pub(crate) struct Pending {
+    pub(crate) attempt_timeout: Duration,
+    /// The time at which its key stops to protect.
+    pub(crate) expires: Instant,
+    pub(crate) head: Head,
+    pub(crate) key: String,
+    pub(crate) message: Bytes,
+    pub(crate) peer: Arc<dyn DynPeer>,
+}
+
+/// What the server says when it is asked.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// The work has this status. The key may protect for longer.
+    Status(IdempotencyStatus, Option<Instant>),
+    /// There is no answer for now. The server may say when there may be one.
+    Unanswered(Status, Option<Duration>),
+    /// It cannot be asked in this way.
+    CannotWait,
+    /// It need not be asked again.
+    Ended(CompletionError),
+}
+
+impl Pending {
+    /// Lets the server wait for the end of the work, at most for this time.
+    pub(crate) async fn wait(&self, at_most: Duration) -> Look {
+        let at_most = at_most.min(LONGEST_WAIT);
+        let asked = WaitOperationRequest {
+            key: self.key.clone(),
+            until: Until::WorkEnded.into(),
+            timeout: prost_types::Duration::try_from(at_most).ok(),
+        };
+        let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
+        let answer = self.send(&head, framed(&asked), at_most.saturating_add(self.attempt_timeout)).await;
+        match (answer.verdict(), answer.error()) {
+            (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Final, Some(error)) => {
+                if error.code() == Code::Unimplemented {
+                    self.peer.cannot_wait();
+                }
+                Look::CannotWait
+            }
+            (_, None) => match answer.message().and_then(|message| Operation::decode(message).ok()) {
+                Some(operation) => of_operation(&operation),
+                None => Look::CannotWait,
+            },
+        }
+    }
+
+    /// Makes the same call again, which is replayed.
+    pub(crate) async fn replay(&self) -> Look {
+        let answer = self.send(&self.head, self.message.clone(), self.attempt_timeout).await;
+        match (answer.verdict(), answer.error()) {
+            (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Final, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
+                Look::Ended(CompletionError::Forgotten)
+            }
+            (Verdict::Final, Some(error)) => Look::Ended(CompletionError::Refused(error)),
+            (_, None) => {
+                let headers = answer.headers().filter(|headers| was_replayed(headers));
+                let Some(headers) = headers else { return Look::Ended(CompletionError::NotReplayed) };
+                match IdempotencyStatus::of(headers) {
+                    Some(status) => Look::Status(status, expires(&answer)),
+                    None => Look::Ended(CompletionError::NoStatus),
+                }
+            }
+        }
+    }
+
+    async fn send(&self, head: &Head, message: Bytes, at_most: Duration) -> Answer {
+        let sent = self.peer.send(head.request(Body::new(Full::new(message))));
+        timeout(at_most, sent).await.unwrap_or(Answer::TimedOut)
+    }
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// Returns the time at which the key of an answer stops to protect, which has come now; `None` if the server does not tell.
+fn expires(answer: &Answer) -> Option<Instant> {
+    Instant::now().checked_add(answer.protected_for()?)
+}
+
+/// As [`expires`], or the time that is taken for it.
+pub(crate) fn expires_or_untold(answer: &Answer) -> Instant {
+    expires(answer).unwrap_or_else(|| Instant::now() + UNTOLD)
+}
+
+fn of_operation(operation: &Operation) -> Look {
+    match (operation.state(), operation.work()) {
+        (State::Absent | State::Expired, _) => Look::Ended(CompletionError::Forgotten),
+        (State::Failed, _) | (_, Work::Failed) => Look::Status(IdempotencyStatus::Failed, None),
+        // The work of a procedure without any is completed with the call.
+        (State::Completed, Work::Completed | Work::Unspecified) => Look::Status(IdempotencyStatus::Completed, None),
+        (State::Completed, Work::Processing) => Look::Status(IdempotencyStatus::Processing, None),
+        // The call has been answered, so this is of another one, or of another server.
+        (State::Unspecified | State::Running | State::Unknown, _) => Look::CannotWait,
+    }
+}
+
+fn framed(message: &WaitOperationRequest) -> Bytes {
+    let length = message.encoded_len();
+    let mut framed = BytesMut::with_capacity(HEAD + length);
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    framed.put_slice(&message.encode_to_vec());
+    framed.freeze()
+}

@@ -1,0 +1,57 @@
+//! What the person in front of the terminal sees: lines, and a bar below them.
+
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Error;
+
+/// The terminal; or, if the output goes elsewhere, plain lines.
+#[derive(Clone, Debug)]
+pub(crate) struct Show {
+    bar: Option<ProgressBar>,
+}
+
+impl Show {
+    /// Shows a bar of this length, if there is a terminal.
+    pub(crate) fn new(steps: u64) -> Result<Self, Error> {
+        if !io::stdout().is_terminal() {
+            return Ok(Self { bar: None });
+        }
+        let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}")?;
+        let bar = ProgressBar::new(steps).with_style(style.progress_chars("=> "));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Ok(Self { bar: Some(bar) })
+    }
+
+    /// Prints a line.
+    pub(crate) fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| print(text)),
+            None => print(text),
+        }
+    }
+
+    /// Says beside the bar what is going on.
+    pub(crate) fn now(&self, text: &str) {
+        self.bar.iter().for_each(|bar| bar.set_message(text.to_owned()));
+    }
+
+    /// Moves the bar by one step.
+    pub(crate) fn step(&self) {
+        self.bar.iter().for_each(|bar| bar.inc(1));
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn end(&self) {
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "it shows what happens")]
+fn print(text: &str) {
+    println!("{text}");
+}

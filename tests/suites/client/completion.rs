@@ -1,0 +1,356 @@
+//! The end of the work behind a call: through replays, or through a server that waits for it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use organization::proto::{CreateProjectRequest, project_service_client::ProjectServiceClient};
+use prost_types::Duration as Timeout;
+use tokio::time::Instant;
+use tokio_stream::StreamExt as _;
+use tonic::{Code, Request, Response, Status, async_trait};
+use tonic_idempotency_client::{
+    Completion, CompletionError, IdempotencyClientLayer, OperationKey, Progress, ProgressEvent, Reason, completed,
+    proto::v1::{
+        GetOperationRequest, Operation, ReleaseOperationRequest, State, Until, WaitOperationRequest, Work,
+        operation_service_server::{OperationService, OperationServiceServer},
+    },
+};
+use tonic_idempotency_tests::shop;
+use tonic_types::{ErrorDetails, StatusExt as _};
+use tower_layer::Layer as _;
+use uuid::Uuid;
+
+use crate::{
+    foreign::{Answer, Client, Foreign, order},
+    process::Process,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An answer that tells the status, of the first call or of a replay.
+fn told(status: &str, replayed: bool) -> Answer {
+    let mut headers = vec![("idempotency-status", status.to_owned())];
+    headers.extend(replayed.then(|| ("idempotent-replayed", "true".to_owned())));
+    Answer::Headers(headers)
+}
+
+/// A call whose work has not ended, and what waits for that.
+async fn pending(client: &mut Client) -> Completion {
+    completed(&client.create_order(order("shop")).await.expect("an order"))
+}
+
+/// A server whose first answer is that the work has not ended.
+async fn foreign() -> (Foreign, Client) {
+    let server = Foreign::default();
+    server.answers([told("processing", false)]);
+    let client = server.client(|layer| layer).await;
+    (server, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_looked_for_with_replays_of_the_same_call_at_growing_intervals() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await.pauses(SECOND, 4 * SECOND);
+    server.answers((0..4).map(|_| told("processing", true)));
+    server.answers([told("completed", true)]);
+    let asked = Instant::now();
+    work.await.expect("it is completed");
+    // Half of 1 + 2 + 4 + 4 + 4 seconds, to all of it; and one more for the look that finds no `WaitOperation`.
+    assert!((Duration::from_secs(7)..Duration::from_secs(20)).contains(&asked.elapsed()), "{:?}", asked.elapsed());
+    let seen = server.seen();
+    assert_eq!(seen.len(), 6);
+    assert!(seen.iter().all(|call| call.key() == seen[0].key() && call.message == seen[0].message));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_an_error_if_the_work_failed() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    server.answers([told("failed", true)]);
+    assert!(matches!(work.await, Err(CompletionError::Failed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_known_at_once_if_the_response_says_so() {
+    let server = Foreign::default();
+    let mut client = server.client(|layer| layer).await;
+    server.answers([told("completed", false), told("failed", false)]);
+    pending(&mut client).await.await.expect("it is completed");
+    assert!(matches!(pending(&mut client).await.await, Err(CompletionError::Failed)));
+    assert!(matches!(pending(&mut client).await.await, Err(CompletionError::NoStatus)), "a response without a status");
+    assert_eq!(server.seen().len(), 3);
+}
+
+/// The layer gives the calls of this procedure no key, so that it cannot ask again.
+#[tokio::test(start_paused = true)]
+async fn is_not_known_of_a_call_without_a_key() {
+    let (server, mut client) = foreign().await;
+    let response = client.get_order(order("shop")).await.expect("an order");
+    assert!(matches!(completed(&response).await, Err(CompletionError::NoStatus)));
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_looked_for_as_late_as_a_busy_server_says() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    let mut busy = Status::unavailable("busy");
+    busy.metadata_mut().insert("grpc-retry-pushback-ms", "60000".parse().expect("metadata"));
+    server.answers([Answer::Nothing, Answer::Error(Status::unavailable("down")), Answer::Error(busy)]);
+    server.answers([told("completed", true)]);
+    let mut unanswered = Vec::new();
+    let mut progress = work.progress();
+    while let Some(step) = progress.next().await {
+        if let ProgressEvent::Unanswered { next, status } = step.event {
+            unanswered.push((status.code(), next));
+        }
+    }
+    let codes: Vec<Code> = unanswered.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, [Code::DeadlineExceeded, Code::Unavailable, Code::Unavailable]);
+    assert!((60 * SECOND..67 * SECOND).contains(&unanswered[2].1), "{:?}", unanswered[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_told_step_by_step() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    server.answers([told("processing", true), told("completed", true)]);
+    let steps: Vec<Progress> = work.progress().collect().await;
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| match step.event {
+            ProgressEvent::Asking { waiting: true } => (step.looks, "wait"),
+            ProgressEvent::Asking { waiting: false } => (step.looks, "replay"),
+            ProgressEvent::Processing { .. } => (step.looks, "processing"),
+            ProgressEvent::Ended(Ok(())) => (step.looks, "completed"),
+            _ => (step.looks, "else"),
+        })
+        .collect();
+    let (first, rest) = ((0, "processing"), [(1, "wait"), (1, "processing"), (2, "replay"), (2, "processing")]);
+    assert_eq!(told, [&[first][..], &rest, &[(3, "replay"), (3, "completed")]].concat());
+    assert!(steps.windows(2).all(|two| two[0].elapsed <= two[1].elapsed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_waited_for_as_long_as_the_caller_says() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await.timeout(20 * SECOND);
+    server.answers((0..100).map(|_| told("processing", true)));
+    let asked = Instant::now();
+    assert!(matches!(work.await, Err(CompletionError::TimedOut)));
+    let waited = asked.elapsed();
+    assert!((19 * SECOND..=20 * SECOND).contains(&waited), "a last look shortly before the end: {waited:?}");
+}
+
+/// A replay would run the call again.
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_when_the_key_expires() {
+    for (expires, at_most) in [(Some("60"), 60), (None, 3600)] {
+        let server = Foreign::default();
+        let mut headers = vec![("idempotency-status", "processing".to_owned())];
+        headers.extend(expires.map(|seconds| ("idempotency-expires", seconds.to_owned())));
+        server.answers([Answer::Headers(headers)]);
+        let mut client = server.client(|layer| layer.attempt_timeout(10 * SECOND)).await;
+        let work = pending(&mut client).await;
+        server.answers((0..1_000).map(|_| told("processing", true)));
+        let asked = Instant::now();
+        assert!(matches!(work.await, Err(CompletionError::KeyExpires)), "{expires:?}");
+        let (waited, end) = (asked.elapsed(), Duration::from_secs(at_most - 10));
+        assert!(waited < end && waited + 30 * SECOND > end, "{waited:?} of {end:?}, an attempt before the key expires");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_looked_for_longer_if_a_replay_says_that_the_key_lives_longer() {
+    let server = Foreign::default();
+    let expires = |seconds: &str, replayed| {
+        let Answer::Headers(mut headers) = told("processing", replayed) else { panic!("headers") };
+        headers.push(("idempotency-expires", seconds.to_owned()));
+        Answer::Headers(headers)
+    };
+    server.answers([expires("60", false)]);
+    let mut client = server.client(|layer| layer).await;
+    let work = pending(&mut client).await;
+    server.answers((0..10).map(|_| expires("60", true)));
+    server.answers([told("completed", true)]);
+    let asked = Instant::now();
+    work.await.expect("it is completed");
+    assert!(asked.elapsed() > 60 * SECOND);
+}
+
+/// A server that forgot the key ran the call again: once is too often.
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_again_if_the_server_did_not_replay() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    server.answers([told("processing", false)]);
+    assert!(matches!(work.await, Err(CompletionError::NotReplayed)));
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_again_if_the_server_refuses() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    server.fails([Status::unauthenticated("the token has expired")]);
+    let Err(CompletionError::Refused(status)) = work.await else { panic!("a refusal") };
+    assert_eq!((status.code(), server.seen().len()), (Code::Unauthenticated, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_again_if_the_server_has_forgotten_the_key() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    let details = ErrorDetails::with_error_info(Reason::KeyExpired.as_str(), "tonic-idempotency", []);
+    server.fails([Status::with_error_details(Code::FailedPrecondition, "", details)]);
+    assert!(matches!(work.await, Err(CompletionError::Forgotten)));
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_any_more_if_its_future_is_dropped() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await;
+    server.answers((0..100).map(|_| told("processing", true)));
+    tokio::time::timeout(10 * SECOND, work.clone()).await.expect_err("it does not end");
+    let looks = server.seen().len();
+    tokio::time::advance(600 * SECOND).await;
+    assert!(looks > 1 && server.seen().is_empty());
+}
+
+/// An `OperationService` that says what a test tells it.
+#[derive(Clone, Default)]
+struct Waiting {
+    answer: Option<Operation>,
+    waits: Arc<AtomicU32>,
+    asked: Arc<Mutex<Vec<(Option<String>, WaitOperationRequest)>>>,
+}
+
+#[async_trait]
+impl OperationService for Waiting {
+    async fn get_operation(&self, _: Request<GetOperationRequest>) -> Result<Response<Operation>, Status> {
+        Err(Status::unimplemented("it is not asked"))
+    }
+
+    async fn wait_operation(&self, request: Request<WaitOperationRequest>) -> Result<Response<Operation>, Status> {
+        let user = request.metadata().get("user").map(|user| user.to_str().expect("text").to_owned());
+        self.asked.lock().expect("no panic").push((user, request.into_inner()));
+        let waits = self.waits.fetch_add(1, Ordering::SeqCst) + 1;
+        match &self.answer {
+            Some(operation) => Ok(Response::new(operation.clone())),
+            None if waits < 3 => {
+                tokio::time::sleep(30 * SECOND).await;
+                Ok(Response::new(operation(State::Completed, Work::Processing)))
+            }
+            None => Ok(Response::new(operation(State::Completed, Work::Completed))),
+        }
+    }
+
+    async fn release_operation(&self, _: Request<ReleaseOperationRequest>) -> Result<Response<Operation>, Status> {
+        Err(Status::unimplemented("it is not asked"))
+    }
+}
+
+fn operation(state: State, work: Work) -> Operation {
+    Operation { state: state.into(), work: work.into(), ..Operation::default() }
+}
+
+/// A client of a server whose first answer is that the work has not ended, and which may be asked to wait.
+async fn waiting(answer: Option<Operation>) -> (Foreign, Waiting, Client) {
+    let (server, waiting) = (Foreign::default(), Waiting { answer, ..Waiting::default() });
+    server.answers([told("processing", false)]);
+    let routes = server.routes().add_service(OperationServiceServer::new(waiting.clone()));
+    let client = Foreign::client_over(shop::serve_in_memory(routes).await, |layer| layer);
+    (server, waiting, client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_waited_for_at_a_server_that_can() {
+    let (server, waiting, mut client) = waiting(None).await;
+    let key = Uuid::now_v7();
+    let mut request = shop::with(order("shop"), Some(key), None);
+    request.extensions_mut().insert(OperationKey::from(key));
+    request.set_timeout(5 * SECOND);
+    let response = client.create_order(request).await.expect("an order");
+    let asked = Instant::now();
+    completed(&response).await.expect("it is completed");
+    assert_eq!(waiting.waits.load(Ordering::SeqCst), 3);
+    assert!((60 * SECOND..75 * SECOND).contains(&asked.elapsed()), "{:?}", asked.elapsed());
+    assert_eq!(server.seen().len(), 1, "nothing is replayed");
+    let wait = WaitOperationRequest {
+        key: key.to_string(),
+        until: Until::WorkEnded.into(),
+        timeout: Some(Timeout { seconds: 30, nanos: 0 }),
+    };
+    assert!(
+        waiting.asked.lock().expect("no panic").iter().all(|asked| *asked == (Some(key.to_string()), wait.clone()))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_that_of_the_operation() {
+    for (state, work, expected) in [
+        (State::Completed, Work::Completed, "completed"),
+        (State::Completed, Work::Unspecified, "completed"),
+        (State::Completed, Work::Failed, "failed"),
+        (State::Failed, Work::Unspecified, "failed"),
+        (State::Absent, Work::Unspecified, "forgotten"),
+        (State::Expired, Work::Unspecified, "forgotten"),
+    ] {
+        let (server, _, mut client) = waiting(Some(operation(state, work))).await;
+        let ended = match pending(&mut client).await.await {
+            Ok(()) => "completed",
+            Err(CompletionError::Failed) => "failed",
+            Err(CompletionError::Forgotten) => "forgotten",
+            Err(_) => "else",
+        };
+        assert_eq!((ended, server.seen().len()), (expected, 1), "{state:?} {work:?}");
+    }
+}
+
+/// A server that lacks the service is asked for it once.
+#[tokio::test(start_paused = true)]
+async fn is_looked_for_with_replays_if_the_server_cannot_wait() {
+    let (server, mut client) = foreign().await;
+    for waits in [1, 0] {
+        let work = pending(&mut client).await;
+        server.answers([told("completed", true), told("processing", false)]);
+        let steps: Vec<Progress> = work.progress().collect().await;
+        let waited = steps.iter().filter(|step| matches!(step.event, ProgressEvent::Asking { waiting: true }));
+        assert_eq!(waited.count(), waits);
+        assert!(matches!(steps.last().expect("a step").event, ProgressEvent::Ended(Ok(()))));
+    }
+}
+
+/// The sample's work is done by its outbox; that of projects with a name such as `fail-shop` fails.
+#[tokio::test]
+async fn is_that_of_the_sample_on_postgres() {
+    let database = scratch_postgres::database(None).await;
+    let flags = ["--listen", "127.0.0.1:0", "--outbox-delay", "1s"];
+    let mut sample = Process::spawn(Some(database.url()), &flags);
+    let ready = sample.ready().await;
+    let layer = IdempotencyClientLayer::new(organization::FILE_DESCRIPTOR_SET).expect("the layer");
+    let mut projects = ProjectServiceClient::new(layer.layer(shop::channel(ready.address).await));
+    for name in ["shop", "fail-shop"] {
+        let cluster_id = ready.cluster_id.to_string();
+        let mut request =
+            Request::new(CreateProjectRequest { cluster_id, name: name.to_owned(), ..Default::default() });
+        let token = format!("Bearer {}", ready.tokens.alice);
+        request.metadata_mut().insert("authorization", token.parse().expect("metadata"));
+        let response = projects.create_project(request).await.expect("a project");
+        let work = completed(&response).pauses(Duration::from_millis(10), Duration::from_millis(100));
+        let ended = work.timeout(30 * SECOND).await;
+        match name {
+            "shop" => ended.expect("it is completed"),
+            _ => assert!(matches!(ended, Err(CompletionError::Failed)), "{ended:?}"),
+        }
+        let row =
+            database.connect().await.query_one("SELECT count(*) FROM tenant.projects WHERE name = $1", &[&name]).await;
+        assert_eq!(row.expect("a count").get::<_, i64>(0), 1);
+    }
+}
