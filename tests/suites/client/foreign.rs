@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use tonic::{Request, Response, Status, async_trait, service::Routes, transport::Channel};
+use tonic::{Request, Response, Status, async_trait, codec::CompressionEncoding, service::Routes, transport::Channel};
 use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer};
 use tonic_idempotency_tests::shop::{
     self, FILE_DESCRIPTOR_SET,
@@ -65,12 +65,17 @@ impl Foreign {
         std::mem::take(&mut *self.seen.lock().expect("no panic"))
     }
 
+    /// The server. It accepts compressed requests.
+    pub(crate) fn routes(&self) -> Routes {
+        Routes::new(ShopServer::new(self.clone()).accept_compressed(CompressionEncoding::Gzip))
+    }
+
     /// A client of this server with the layer.
     pub(crate) async fn client(
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
-        let channel = shop::serve_in_memory(Routes::new(ShopServer::new(self.clone()))).await;
+        let channel = shop::serve_in_memory(self.routes()).await;
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
     }

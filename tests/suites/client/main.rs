@@ -2,6 +2,7 @@
 
 mod attempts;
 mod foreign;
+mod interoperability;
 mod keys;
 mod lost_answers;
 mod pass_through;
