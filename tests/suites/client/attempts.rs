@@ -18,7 +18,7 @@ fn rejected(code: Code, reason: Reason) -> Status {
 async fn end_with_the_first_answer_that_no_retry_can_change() {
     let server = Foreign::default();
     let mut client = server.client(|layer| layer).await;
-    for reason in [Reason::KeyReused, Reason::KeyInvalid, Reason::OutcomeUnknown] {
+    for reason in [Reason::KeyExpired, Reason::KeyReused, Reason::KeyInvalid, Reason::OutcomeUnknown] {
         server.fails([Status::unavailable(""), rejected(Code::FailedPrecondition, reason)]);
         let refused = client.create_order(order("shop")).await.expect_err("a refusal");
         assert_eq!((Reason::of(&refused), server.seen().len()), (Some(reason), 2));

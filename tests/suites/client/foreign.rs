@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use tonic::{Request, Response, Status, async_trait, service::Routes, transport::Channel};
+use tonic::{Request, Response, Status, async_trait, codec::CompressionEncoding, service::Routes, transport::Channel};
 use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer};
 use tonic_idempotency_tests::shop::{
     self, FILE_DESCRIPTOR_SET,
@@ -67,17 +67,17 @@ impl Foreign {
         std::mem::take(&mut *self.seen.lock().expect("no panic"))
     }
 
+    /// The server. It accepts compressed requests.
+    pub(crate) fn routes(&self) -> Routes {
+        Routes::new(ShopServer::new(self.clone()).accept_compressed(CompressionEncoding::Gzip))
+    }
+
     /// A client of this server with the layer.
     pub(crate) async fn client(
         &self,
         set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
     ) -> Client {
         Self::client_over(self.channel().await, set)
-    }
-
-    /// The services of this server.
-    pub(crate) fn routes(&self) -> Routes {
-        Routes::new(ShopServer::new(self.clone()))
     }
 
     /// A client with the layer over this connection.

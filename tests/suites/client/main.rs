@@ -4,6 +4,7 @@ mod attempts;
 mod completion;
 mod example;
 mod foreign;
+mod interoperability;
 mod keys;
 mod lost_answers;
 mod pass_through;

@@ -1,7 +1,7 @@
 //! Calls that the layer leaves alone.
 
 use tonic::{Code, Status};
-use tonic_idempotency_client::Delivery;
+use uuid::Uuid;
 
 use crate::foreign::{CREATE_ORDER, Foreign, order};
 
@@ -29,16 +29,20 @@ async fn whose_message_is_too_large_to_keep_are_made_once_without_a_key() {
     assert_eq!((seen.len(), seen[0].key(), &seen[0].message), (1, None, &large));
 }
 
+/// The message is sent as it is, and so is its empty field.
 #[tokio::test(start_paused = true)]
 async fn that_are_compressed_have_their_key_in_the_header() {
     let server = Foreign::default();
     let client = server.client(|layer| layer.key_field(CREATE_ORDER, "request_id")).await;
     let mut client = client.send_compressed(tonic::codec::CompressionEncoding::Gzip);
-    let refused = client.create_order(order("shop")).await.expect_err("this server accepts no compression");
-    assert_eq!(refused.code(), Code::Unimplemented);
-    let response = client.get_order(order("shop")).await;
-    assert_eq!(
-        response.map(|response| Delivery::of(response.extensions())).map_err(|it| it.code()),
-        Err(Code::Unimplemented)
-    );
+    server.fails([Status::unavailable("")]);
+    client.create_order(order("shop")).await.expect("an order");
+    client.get_order(order("shop")).await.expect("an order");
+
+    let seen = server.seen();
+    let [first, again, without_option] = &seen[..] else { panic!("three calls: {seen:?}") };
+    assert!(seen.iter().all(|call| call.headers["grpc-encoding"] == "gzip" && call.message == order("shop")));
+    let key: Uuid = first.key().expect("a key").parse().expect("a UUID");
+    assert_eq!((key.get_version_num(), first.key()), (7, again.key()));
+    assert_eq!(without_option.key(), None);
 }
