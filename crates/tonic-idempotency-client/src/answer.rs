@@ -18,6 +18,10 @@ use crate::{BoxError, Delivery, journal::KEPT, verdict::Verdict};
 
 /// The answer of one attempt.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most answers are complete, and a box would be an allocation of each call"
+)]
 pub(crate) enum Answer {
     /// The server, or something before it, has answered.
     Complete { parts: Parts, data: Collected },
