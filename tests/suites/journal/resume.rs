@@ -12,6 +12,9 @@ use crate::{
     harness::{Directory, Setup, keyed, keys},
 };
 
+/// What an application was told, and the keys of the journal at that time.
+type Told = (Resumed, Vec<String>);
+
 #[tokio::test(start_paused = true)]
 async fn sends_each_entry_with_the_key_message_and_metadata_of_the_call() {
     let directory = Directory::new();
@@ -49,7 +52,7 @@ async fn sends_each_entry_with_the_key_message_and_metadata_of_the_call() {
 
 #[tokio::test]
 async fn tells_the_application_of_an_outcome_before_the_entry_ends() {
-    let told: Arc<Mutex<Vec<(Resumed, Vec<String>)>>> = Arc::default();
+    let told: Arc<Mutex<Vec<Told>>> = Arc::default();
     let handle: Arc<Mutex<Option<Journal>>> = Arc::default();
     let (telling, journal_of) = (Arc::clone(&told), Arc::clone(&handle));
     let journal = Journal::builder().on_outcome(move |resumed| {

@@ -63,7 +63,7 @@ pub(crate) enum Taken {
     /// It has ended.
     Gone,
     /// The caller has to send and release it.
-    Taken(Slot),
+    ToSend(Slot),
 }
 
 type Identity = (Option<Scope>, OperationKey);
@@ -290,7 +290,7 @@ impl Slots {
         slot.under_way = 1;
         let slot = slot.clone();
         self.waiting.remove(&(slot.due, id));
-        Taken::Taken(slot)
+        Taken::ToSend(slot)
     }
 
     fn remove(&mut self, id: u64) -> bool {
@@ -376,7 +376,7 @@ mod tests {
         old.expires = SystemTime::now();
         let index = Index::new([(7, old.clone()), (8, slot("new", Some("a")))]);
         assert!(matches!(index.take_due(), Ok((7, Taken::Expired(_)))));
-        assert!(matches!(index.take_due(), Ok((8, Taken::Taken(_)))));
+        assert!(matches!(index.take_due(), Ok((8, Taken::ToSend(_)))));
         assert_eq!(index.take_due().err(), Some(None));
         assert_eq!(index.enter(old), Entered::Expired);
         assert_eq!(index.states(), [(7, EntryState::Expired), (8, EntryState::UnderWay)]);

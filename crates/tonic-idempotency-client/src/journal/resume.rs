@@ -143,7 +143,7 @@ where
         Taken::Busy(slot) => return Some(Resumed::new(slot, request_of(journal, id).await, Outcome::Behind)),
         Taken::Expired(slot) => (slot, true),
         Taken::Gone => return None,
-        Taken::Taken(slot) => (slot, false),
+        Taken::ToSend(slot) => (slot, false),
     };
     // Releases the entry, however this ends.
     let held = (!is_old).then(|| Held::new(id, Arc::clone(journal), true));
