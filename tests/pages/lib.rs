@@ -1,9 +1,13 @@
-//! Compiles the code of the documents that show a driver. The tests are in `pages.rs`.
+//! Compiles the code of the documents that show a driver or the client. The tests are in `pages.rs` and `newcomer.rs`.
 
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]
     mod first_page {}
+    #[doc = include_str!("../../docs/client.md")]
+    mod client {}
+    #[doc = include_str!("../../crates/tonic-idempotency-client/README.md")]
+    mod client_first_page {}
     #[doc = include_str!("../../docs/drivers.md")]
     mod drivers {}
 }
