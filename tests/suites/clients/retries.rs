@@ -44,18 +44,25 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The time that a call may take: longer than a pushback, and shorter than the backoff of ten minutes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The calls that arrive at the server: their times and headers, and the number of those that it has answered.
+/// What goes over the wire of a server.
 #[derive(Clone, Debug, Default)]
-struct Wire(Arc<Mutex<(Vec<(Instant, HeaderMap)>, usize)>>);
+struct Wire(Arc<Mutex<Traffic>>);
+
+#[derive(Debug, Default)]
+struct Traffic {
+    /// The times and the headers of the calls since the last look.
+    arrived: Vec<(Instant, HeaderMap)>,
+    answered: usize,
+}
 
 impl Wire {
     fn answered(&self) -> usize {
-        self.0.lock().expect("no panic").1
+        self.0.lock().expect("no panic").answered
     }
 
     /// The calls since the last look.
     fn take(&self) -> Vec<(Instant, HeaderMap)> {
-        std::mem::take(&mut self.0.lock().expect("no panic").0)
+        std::mem::take(&mut self.0.lock().expect("no panic").arrived)
     }
 }
 
@@ -82,11 +89,11 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let wire = Arc::clone(&self.1.0);
-        wire.lock().expect("no panic").0.push((Instant::now(), request.headers().clone()));
+        wire.lock().expect("no panic").arrived.push((Instant::now(), request.headers().clone()));
         let answer = self.0.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            wire.lock().expect("no panic").1 += 1;
+            wire.lock().expect("no panic").answered += 1;
             answer
         })
     }
