@@ -1,5 +1,5 @@
 //! `cargo run --example client` creates projects at the sample service through a connection that loses answers.
-//! `-- --help` lists its options.
+//! `-- --kill` shows how it survives its own death, and `-- --help` lists its options.
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 #[command(name = "client")]
 pub struct Args {
     /// The number of projects.
-    #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) calls: u32,
 
     /// The number of attempts of each call whose answer is lost.
@@ -22,6 +22,14 @@ pub struct Args {
     /// How long the background work of a project takes, at a sample that is started.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = humantime::parse_duration)]
     pub(crate) work: Duration,
+
+    /// Start a client that is killed in the middle of its calls, and then send what it has left in its journal.
+    #[arg(long, conflicts_with = "lose")]
+    pub(crate) kill: bool,
+
+    /// The journal: each call is written there before it is sent. If it holds calls that have not ended, those are sent, and no others.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
 
     /// The file that a running sample has written: it was started with `--ready-file FILE`.
     #[arg(long, value_name = "FILE", conflicts_with = "server")]
@@ -38,6 +46,10 @@ pub struct Args {
     /// The id of a cluster of that user's organization.
     #[arg(long, value_name = "UUID", requires = "server")]
     pub(crate) cluster: Option<Uuid>,
+
+    /// Be the client that is killed, whose projects have this label: the program starts itself with this.
+    #[arg(long, hide = true, requires = "journal")]
+    pub(crate) be_killed: Option<Uuid>,
 
     /// Be the sample: the program starts itself with this.
     #[arg(long, hide = true)]

@@ -1,9 +1,13 @@
 //! Shows each attempt of a call, and loses the answers of some.
 
 use std::{
+    collections::HashSet,
+    convert::Infallible,
+    future::pending,
     pin::Pin,
+    process::{self, Command},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     task::{Context, Poll},
@@ -11,7 +15,7 @@ use std::{
 
 use http::{Request, Response};
 use tcp_proxy::{Cut, Direction, Moment, Proxy};
-use tonic::{Status, body::Body, transport::Channel};
+use tonic::{Code, Status, body::Body, transport::Channel};
 use tower_service::Service;
 
 use crate::{Error, show::Show};
@@ -59,30 +63,96 @@ impl Service<Request<Body>> for Attempts {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let key = request.headers().get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
-        if key.is_some() {
-            self.arm();
-            self.show.line(&format!("  {method}, key {}", key.as_deref().unwrap_or_default()));
-        }
-        let (sent, show) = (self.channel.call(request), self.show.clone());
-        Box::pin(async move {
-            let answer = sent.await;
-            if key.is_some() {
-                show.line(&format!("    {}", described(&answer)));
+        let Some(call) = described_call(&request) else {
+            let sent = self.channel.call(request);
+            return Box::pin(async move { Ok(sent.await?) });
+        };
+        let (fate, show) = (request.extensions().get().cloned(), self.show.clone());
+        match fate {
+            Some(Fate::Unsent(death)) => Box::pin(async move {
+                show.line(&format!("{call}: written down, and not sent"));
+                match death.finds(call).await {}
+            }),
+            Some(Fate::Unanswered(death)) => {
+                let sent = self.channel.call(request);
+                Box::pin(async move {
+                    let answer = sent.await?;
+                    if failure(&answer).is_some() {
+                        return Ok(answer);
+                    }
+                    show.line(&format!("{call}: carried out, and not answered"));
+                    match death.finds(call).await {}
+                })
             }
-            Ok(answer?)
-        })
+            None => {
+                self.arm();
+                show.line(&call);
+                let sent = self.channel.call(request);
+                Box::pin(async move {
+                    let answer = sent.await;
+                    show.line(&format!("    {}", described(&answer)));
+                    Ok(answer?)
+                })
+            }
+        }
     }
+}
+
+/// How far a call comes before its client is killed: an extension of its request. Without one, it is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Fate {
+    /// It is carried out.
+    Unanswered(Arc<Death>),
+    /// It is in the journal.
+    Unsent(Arc<Death>),
+}
+
+/// The end of this process, when it finds its calls where they were to come to.
+#[derive(Debug)]
+pub(crate) struct Death {
+    calls: u32,
+    found: Mutex<HashSet<String>>,
+}
+
+impl Death {
+    /// Kills this process when that many calls have come there.
+    pub(crate) fn after(calls: u32) -> Self {
+        Self { calls, found: Mutex::default() }
+    }
+
+    /// This call has come there. It goes no further.
+    async fn finds(&self, call: String) -> Infallible {
+        let found = {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.insert(call);
+            found.len()
+        };
+        if found == self.calls as usize {
+            // Nothing is closed, flushed or told. The second way is for a system without the first.
+            let _ = Command::new("kill").args(["-9", &process::id().to_string()]).status();
+            process::abort();
+        }
+        pending().await
+    }
+}
+
+/// What is said of a call with a key.
+fn described_call(request: &Request<Body>) -> Option<String> {
+    let key = request.headers().get("idempotency-key")?.to_str().ok()?;
+    let method = request.uri().path().rsplit('/').next()?;
+    Some(format!("  {method}, key {key}"))
 }
 
 fn described(answer: &Result<Response<Body>, tonic::transport::Error>) -> String {
     let Ok(response) = answer else { return "the connection broke: no answer".to_owned() };
-    if let Some(status) = Status::from_header_map(response.headers()).filter(|status| status.code() != tonic::Code::Ok)
-    {
+    if let Some(status) = failure(response) {
         return format!("{:?}: {}", status.code(), status.message());
     }
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let replayed = if header("idempotent-replayed") == Some("true") { ", replayed" } else { "" };
     format!("answered{replayed}; the work behind it: {}", header("idempotency-status").unwrap_or("not told"))
+}
+
+fn failure(response: &Response<Body>) -> Option<Status> {
+    Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
 }

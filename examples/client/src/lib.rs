@@ -1,15 +1,22 @@
-//! A client whose connection loses answers, and which creates everything once all the same.
+//! A client whose connection loses answers, which may be killed, and which creates everything once all the same.
 //!
 //! | module | content |
 //! |---|---|
-//! | `run` | **how the layer is added to the client**, and its calls |
+//! | `client` | **how the layer is added to the client**, with a journal or without |
+//! | `run` | the command, and its calls |
+//! | `resume` | sends what an earlier client has left in the journal |
+//! | `kill` | a client that is killed, and the next one |
 //! | `attempts` | shows each attempt, and loses the answers of some |
-//! | `server` | the sample service, started for the client or given |
+//! | `server`, `directory` | the sample service, started for the client or given |
 //! | `show` | the terminal |
 //! | `args` | the command line |
 
 mod args;
 mod attempts;
+mod client;
+mod directory;
+mod kill;
+mod resume;
 mod run;
 mod server;
 mod show;

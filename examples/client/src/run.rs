@@ -1,141 +1,99 @@
-//! The client.
+//! What the command does.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use organization::{
-    FILE_DESCRIPTOR_SET,
-    proto::{CreateProjectRequest, ListProjectsRequest, project_service_client::ProjectServiceClient},
-};
-use tcp_proxy::Proxy;
 use tokio_stream::StreamExt as _;
-use tonic::{Request, Response, transport::Endpoint};
-use tonic_idempotency_client::{
-    Completion, Delivery, IdempotencyClient, IdempotencyClientLayer, ProgressEvent, completed,
-};
-use tower_layer::Layer as _;
+use tonic_idempotency_client::{Completion, Delivery, ProgressEvent, completed, journal::Journal};
 use uuid::Uuid;
 
 use crate::{
     Args, Error,
-    attempts::Attempts,
+    client::Client,
+    kill::{be_killed, kill},
+    resume::resume,
     server::{Server, be_the_sample},
     show::Show,
 };
 
-type Projects = ProjectServiceClient<IdempotencyClient<Attempts>>;
-
-/// Creates projects, and shows each attempt and what becomes of the work behind them.
+/// Creates projects, and shows each attempt and what becomes of the work behind them; or shows how a client survives its own death.
 ///
 /// # Errors
 ///
-/// There is no server; or a project was not created, or more than once.
+/// There is no server; the journal cannot be used; or a project was not created, or more than once.
 pub async fn run(args: Args) -> Result<(), Error> {
     if let Some(ready_file) = &args.be_the_sample {
         return be_the_sample(ready_file, args.work).await;
     }
-    let show = Show::new(2 * u64::from(args.calls))?;
-    let ran = Client::new(&args, &show).await?.run().await;
+    let show = Show::new()?;
+    let shown = shown(&args, &show).await;
     show.end();
-    show.line(&ran?);
+    show.line(&shown?);
     Ok(())
 }
 
-struct Client<'a> {
-    args: &'a Args,
-    attempts: Attempts,
-    projects: Projects,
-    server: Server,
-    show: &'a Show,
-    /// The label of the projects of this run.
-    label: String,
+/// Returns what is said at the end.
+async fn shown(args: &Args, show: &Show) -> Result<String, Error> {
+    let server = Server::of(args, show).await?;
+    if args.kill {
+        return kill(args, &server, show).await;
+    }
+    // One after the other, so that their lines are not mixed.
+    let open = |file| Journal::builder().parallelism(1).open(file);
+    let journal = args.journal.as_ref().map(open).transpose()?;
+    let client = Client::new(&server, journal.as_ref(), args.be_killed.unwrap_or_else(Uuid::new_v4), show)?;
+    if args.be_killed.is_some() {
+        return be_killed(&client, args.calls).await;
+    }
+    if let Some(journal) = &journal
+        && !journal.entries().await?.is_empty()
+    {
+        return Ok(resume(&client, journal).await?.to_string());
+    }
+    create(&client, args).await
 }
 
-impl<'a> Client<'a> {
-    async fn new(args: &'a Args, show: &'a Show) -> Result<Self, Error> {
-        let server = Server::of(args, show).await?;
-        let proxy = Arc::new(Proxy::start(server.address)?);
-        let channel = Endpoint::new(format!("http://{}", proxy.address()))?.connect_lazy();
-        let attempts = Attempts::new(channel, proxy, show.clone());
-
-        // This is all that a client needs: a layer around its channel.
-        let layer =
-            IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(Duration::from_secs(5)).build()?;
-        let projects = ProjectServiceClient::new(layer.layer(attempts.clone()));
-
-        Ok(Self { args, attempts, projects, server, show, label: Uuid::new_v4().to_string() })
+async fn create(client: &Client, args: &Args) -> Result<String, Error> {
+    let (mut attempts, mut replayed) = (0, 0);
+    client.show.steps(2 * u64::from(args.calls));
+    for number in 1..=args.calls {
+        let response = client.create(number, args.lose).await?;
+        let delivery = Delivery::of(response.extensions());
+        attempts += delivery.attempts;
+        replayed += u32::from(delivery.replayed);
+        client.show.step();
+        let work = completed(&response);
+        let id = response.into_inner().project_id;
+        client.show.line(&format!("project {number} has the id {id}; attempts: {}", delivery.attempts));
+        watch(&client.show, number, work).await?;
     }
-
-    async fn run(mut self) -> Result<String, Error> {
-        let (mut attempts, mut replayed) = (0, 0);
-        for number in 1..=self.args.calls {
-            let response = self.create(number).await?;
-            let delivery = Delivery::of(response.extensions());
-            attempts += delivery.attempts;
-            replayed += u32::from(delivery.replayed);
-            self.show.step();
-            let work = completed(&response);
-            let id = response.into_inner().project_id;
-            self.show.line(&format!("project {number} has the id {id}; attempts: {}", delivery.attempts));
-            self.watch(number, work).await?;
-        }
-        let rows = self.count().await?;
-        if rows != self.args.calls as usize {
-            return Err(format!("{} calls created {rows} projects", self.args.calls).into());
-        }
-        Ok(format!("calls: {}; attempts: {attempts}; replayed: {replayed}; projects: {rows}", self.args.calls))
+    let rows = client.count().await?;
+    if rows != args.calls as usize {
+        return Err(format!("{} calls created {rows} projects", args.calls).into());
     }
+    Ok(format!("calls: {}; attempts: {attempts}; replayed: {replayed}; projects: {rows}", args.calls))
+}
 
-    async fn create(&mut self, number: u32) -> Result<Response<organization::proto::CreateProjectResponse>, Error> {
-        self.show.line(&format!("project {number}:"));
-        self.show.now("waiting for an answer");
-        self.attempts.losses.store(self.args.lose, Ordering::SeqCst);
-        let request = self.request(CreateProjectRequest {
-            cluster_id: self.server.cluster.to_string(),
-            name: format!("project {number}"),
-            labels: [("run".to_owned(), self.label.clone())].into(),
-            ..CreateProjectRequest::default()
-        })?;
-        Ok(self.projects.create_project(request).await?)
-    }
-
-    /// Shows what becomes of the work behind a project, until it has ended.
-    async fn watch(&self, number: u32, work: Completion) -> Result<(), Error> {
-        let mut progress = work.timeout(Duration::from_secs(600)).progress();
-        while let Some(step) = progress.next().await {
-            match step.event {
-                ProgressEvent::Asking { waiting: true } => self.show.now("the server waits for the work"),
-                ProgressEvent::Asking { .. } => self.show.now(&format!("look {}", step.looks)),
-                ProgressEvent::Processing { next } => {
-                    self.show.now(&format!("processing; next look in {:.1} s", next.as_secs_f32()));
-                }
-                ProgressEvent::Unanswered { next, .. } => {
-                    self.show.now(&format!("no answer; next look in {:.1} s", next.as_secs_f32()));
-                }
-                ProgressEvent::Ended(result) => {
-                    result?;
-                    self.show.step();
-                    let elapsed = step.elapsed.as_secs_f32();
-                    self.show.line(&format!("the work behind project {number} is completed, after {elapsed:.1} s"));
-                }
-                _ => {}
+/// Shows what becomes of the work behind a project, until it has ended.
+async fn watch(show: &Show, number: u32, work: Completion) -> Result<(), Error> {
+    let mut progress = work.timeout(Duration::from_secs(600)).progress();
+    while let Some(step) = progress.next().await {
+        match step.event {
+            ProgressEvent::Asking { waiting: true } => show.now("the server waits for the work"),
+            ProgressEvent::Asking { .. } => show.now(&format!("look {}", step.looks)),
+            ProgressEvent::Processing { next } => {
+                show.now(&format!("processing; next look in {:.1} s", next.as_secs_f32()));
             }
+            ProgressEvent::Unanswered { next, .. } => {
+                show.now(&format!("no answer; next look in {:.1} s", next.as_secs_f32()));
+            }
+            ProgressEvent::Ended(result) => {
+                result?;
+                show.step();
+                let elapsed = step.elapsed.as_secs_f32();
+                show.line(&format!("the work behind project {number} is completed, after {elapsed:.1} s"));
+            }
+            _ => {}
         }
-        Ok(())
     }
-
-    /// The number of projects that this run created.
-    async fn count(&mut self) -> Result<usize, Error> {
-        let list = self.request(ListProjectsRequest::default())?;
-        let projects = self.projects.list_projects(list).await?.into_inner().projects;
-        Ok(projects.iter().filter(|project| project.labels.get("run") == Some(&self.label)).count())
-    }
-
-    fn request<T>(&self, message: T) -> Result<Request<T>, Error> {
-        let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", format!("Bearer {}", self.server.token).parse()?);
-        Ok(request)
-    }
+    Ok(())
 }

@@ -1,12 +1,6 @@
 //! The sample service that the client calls.
 
-use std::{
-    env, fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    process::{self, Stdio},
-    time::Duration,
-};
+use std::{env, fs, net::SocketAddr, path::Path, process::Stdio, time::Duration};
 
 use clap::Parser as _;
 use serde::Deserialize;
@@ -17,7 +11,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Args, Error, show::Show};
+use crate::{Args, Error, directory::Directory, show::Show};
 
 /// How long a sample may take to start: it may have to fetch an image.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -65,6 +59,19 @@ impl Server {
         }
     }
 
+    /// The arguments with which another client calls it.
+    pub(crate) fn arguments(&self) -> [String; 6] {
+        let Self { address, cluster, token, .. } = self;
+        [
+            "--server".to_owned(),
+            format!("http://{address}"),
+            "--token".to_owned(),
+            token.clone(),
+            "--cluster".to_owned(),
+            cluster.to_string(),
+        ]
+    }
+
     fn ready(ready: Ready, started: Option<Started>) -> Self {
         Self { address: ready.address, cluster: ready.cluster_id, token: ready.tokens.alice, _started: started }
     }
@@ -74,19 +81,18 @@ impl Server {
 #[derive(Debug)]
 struct Started {
     process: Child,
-    directory: PathBuf,
+    _directory: Directory,
 }
 
 impl Started {
     async fn start(work: Duration) -> Result<Server, Error> {
-        let directory = env::temp_dir().join(format!("idempotency-client-{}", process::id()));
-        fs::create_dir_all(&directory)?;
-        let file = directory.join("ready.json");
+        let directory = Directory::new("client")?;
+        let file = directory.path().join("ready.json");
         let mut command = Command::new(env::current_exe()?);
         command.arg("--be-the-sample").arg(&file).arg("--work").arg(humantime::format_duration(work).to_string());
         // Dropped, it is killed; its PostgreSQL server removes itself then.
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn()?;
-        let mut started = Self { process, directory };
+        let mut started = Self { process, _directory: directory };
         let ready =
             timeout(PATIENCE, started.ready(&file)).await.map_err(|_| "the sample has not started in time")??;
         Ok(Server::ready(ready, Some(started)))
@@ -103,12 +109,6 @@ impl Started {
                 return Err(format!("the sample ended before it was ready: {ended}").into());
             }
         }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

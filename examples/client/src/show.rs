@@ -16,13 +16,13 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// Shows a bar of this length, if there is a terminal.
-    pub(crate) fn new(steps: u64) -> Result<Self, Error> {
+    /// Shows a bar, if there is a terminal.
+    pub(crate) fn new() -> Result<Self, Error> {
         if !io::stdout().is_terminal() {
             return Ok(Self { bar: None });
         }
         let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}")?;
-        let bar = ProgressBar::new(steps).with_style(style.progress_chars("=> "));
+        let bar = ProgressBar::no_length().with_style(style.progress_chars("=> "));
         bar.enable_steady_tick(Duration::from_millis(100));
         Ok(Self { bar: Some(bar) })
     }
@@ -38,6 +38,11 @@ impl Show {
     /// Says beside the bar what is going on.
     pub(crate) fn now(&self, text: &str) {
         self.bar.iter().for_each(|bar| bar.set_message(text.to_owned()));
+    }
+
+    /// Sets the length of the bar.
+    pub(crate) fn steps(&self, steps: u64) {
+        self.bar.iter().for_each(|bar| bar.set_length(steps));
     }
 
     /// Moves the bar by one step.
