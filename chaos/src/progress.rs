@@ -55,12 +55,13 @@ impl Progress {
     fn show(&self, rate: f64) {
         let (done, calls, faults) = {
             let entries = self.journal.entries();
-            (entries.done, entries.attempts.len(), entries.faults.len())
+            // Clients that are processes of their own do not tell their calls.
+            let calls = Some(entries.attempts.len()).filter(|calls| *calls > 0);
+            (entries.done, calls.map(|calls| format!("{calls} calls, ")).unwrap_or_default(), entries.faults.len())
         };
         let (mode, operations, seconds) = (self.mode, self.operations, self.journal.now().as_secs());
-        let line = format!(
-            "{mode}: {done} of {operations} operations, {calls} calls, {faults} faults, {rate:.0}/s, {seconds} s"
-        );
+        let line =
+            format!("{mode}: {done} of {operations} operations, {calls}{faults} faults, {rate:.0}/s, {seconds} s");
         let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         // Fails if stderr is closed.
         let _ = write!(io::stderr(), "{begin}{line}{end}");

@@ -228,8 +228,11 @@ async fn is_not_looked_for_any_more_if_its_future_is_dropped() {
 struct Waiting {
     answer: Option<Operation>,
     waits: Arc<AtomicU32>,
-    asked: Arc<Mutex<Vec<(Option<String>, WaitOperationRequest)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
+
+/// Who asked, by the metadata of the call, and for what.
+type Asked = (Option<String>, WaitOperationRequest);
 
 #[async_trait]
 impl OperationService for Waiting {

@@ -1,7 +1,9 @@
 //! Keys: the caller's own, or new ones.
 
 use tonic::{Request, Status};
-use tonic_idempotency_client::{BuildError, IdempotencyClientLayer, OperationKey, ProcedureError};
+use tonic_idempotency_client::{
+    BuildError, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey, ProcedureError,
+};
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET, proto::Client};
 use uuid::Uuid;
 
@@ -76,27 +78,27 @@ async fn that_are_no_uuids_are_in_the_header() {
 
 #[test]
 fn are_for_procedures_that_are_there() {
-    let refused = |error: BuildError| match error {
-        BuildError::Procedure(error) => error,
-        other => panic!("{other}"),
+    let refused = |builder: IdempotencyClientBuilder<'_>| match builder.build() {
+        Err(BuildError::Procedure(error)) => error,
+        other => panic!("{other:?}"),
     };
     let builder = || IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET);
     let (procedure, field) = (|path: &str| path.to_owned(), |path: &str| path.to_owned());
     assert_eq!(
-        refused(builder().procedure("/shop.v1.Shop/Buy").build().unwrap_err()),
+        refused(builder().procedure("/shop.v1.Shop/Buy")),
         ProcedureError::Unknown { procedure: procedure("/shop.v1.Shop/Buy") }
     );
     assert_eq!(
-        refused(builder().procedure("/shop.v1.Shop/WatchOrders").build().unwrap_err()),
+        refused(builder().procedure("/shop.v1.Shop/WatchOrders")),
         ProcedureError::Streaming { procedure: procedure("/shop.v1.Shop/WatchOrders") }
     );
     assert_eq!(
-        refused(builder().key_field(GET_ORDER, "request_id").build().unwrap_err()),
+        refused(builder().key_field(GET_ORDER, "request_id")),
         ProcedureError::NotOptedIn { procedure: procedure(GET_ORDER) }
     );
     for path in ["id", "labels", "client", "client.name", "name.id", ""] {
         assert_eq!(
-            refused(builder().key_field(CREATE_ORDER, path).build().unwrap_err()),
+            refused(builder().key_field(CREATE_ORDER, path)),
             ProcedureError::NoKeyField { procedure: procedure(CREATE_ORDER), path: field(path) }
         );
     }
