@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// A run that has every fault.
-const SHORT: [&str; 8] = ["--operations", "100", "--seed", "1", "--servers", "2", "--clients", "8"];
+const SHORT: [&str; 8] = ["--operations", "150", "--seed", "1", "--servers", "2", "--clients", "8"];
 
 /// Carries out one run in each of the modes, one after the other.
 async fn keeps_promises(driver: &str, modes: &[&str], flags: &[&str], faults: &[&str]) {

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// A run that has every fault, and is short even on a busy machine.
-const SHORT: [&str; 8] = ["--operations", "60", "--seed", "1", "--servers", "2", "--clients", "8"];
+const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
 
 #[tokio::test]
 async fn are_kept_in_transactional_mode_while_everything_fails() {
