@@ -167,19 +167,24 @@ impl Connection for DieselConnection {
         }
     }
 
-    /// A statement that was given up is cancelled if it does not end soon.
+    /// A statement that was given up is cancelled if it does not end soon. The connection is closed then: the request may arrive after
+    /// the rollback, and would cancel another call's statement.
     async fn roll_back(&mut self) -> Result<(), DriverError> {
-        let rolled_back = {
+        let (rolled_back, is_cancelled) = {
             let mut rolling_back = pin!(send(self, "ROLLBACK"));
             match timeout(PATIENCE, &mut rolling_back).await {
-                Ok(rolled_back) => rolled_back,
+                Ok(rolled_back) => (rolled_back, false),
                 Err(_) => {
                     self.cancel().await;
-                    rolling_back.await
+                    (rolling_back.await, true)
                 }
             }
         };
         match rolled_back {
+            Ok(()) if is_cancelled => {
+                self.is_lost = true;
+                Err(DriverError::lost("a statement was cancelled, and the request may still arrive"))
+            }
             Ok(()) => {
                 depth::has_ended(self);
                 Ok(())

@@ -25,7 +25,7 @@ use tonic::Status;
 use super::{Transaction, TransactionError};
 use crate::store::{
     TransactionErrorKind,
-    driver::{Connection as _, InTransaction, Level, Levels, Session},
+    driver::{InTransaction, Level, Levels, Session},
     postgres::Deadpool,
 };
 
@@ -60,7 +60,7 @@ impl TransactionSession {
     }
 
     /// Rolls back although the future of a statement, which is neither polled nor dropped, does not release the connection.
-    /// It returns to its pool when that future is dropped.
+    /// It is closed when that future is dropped.
     async fn interrupt(self: Arc<Self>) {
         if let Some(connection) = &*self.connection.read().await {
             connection.cancel().await;

@@ -89,13 +89,14 @@ pub trait Connection: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`DriverError`] if the connection is lost.
+    /// [`DriverError`] if the connection is lost, or must not be used again: a driver that has asked the server to cancel a statement
+    /// does not know whether the request has arrived yet.
     fn roll_back(&mut self) -> impl Future<Output = Result<(), DriverError>> + Send {
         self.execute("ROLLBACK")
     }
 
     /// Asks the server to cancel the statement that runs, which would hold its locks without a client. Gives up after a few
-    /// seconds. By default it does nothing.
+    /// seconds. The connection is closed afterwards: the request may arrive late. By default it does nothing.
     fn cancel(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use tokio::{
@@ -26,7 +27,7 @@ pub struct InTransaction<D: Driver> {
 impl<D: Driver> InTransaction<D> {
     /// Wraps a connection. Keeps the permit until the connection is given back or closed.
     pub(super) fn new(connection: D::Connection, connections: &Connections<D>, permit: Permit) -> Self {
-        let unclean = Unclean { connection: Some(connection), _permit: permit };
+        let unclean = Unclean { connection: Some(connection), is_cancelled: AtomicBool::new(false), _permit: permit };
         Self { connection: Some(unclean), connections: connections.clone() }
     }
 
@@ -40,6 +41,14 @@ impl<D: Driver> InTransaction<D> {
     /// Closes the connection, on which an answer is missing. The server rolls back, or ends the COMMIT that it has got.
     pub(super) fn close(mut self) {
         drop(self.connection.take());
+    }
+
+    /// Asks the server to cancel the statement that runs. The connection does not return to its pool: the request may be carried out
+    /// after the statement has ended, and would cancel another call's.
+    pub(crate) async fn cancel(&self) {
+        if let Some(connection) = &self.connection {
+            connection.cancel().await;
+        }
     }
 
     /// Rolls back and returns the connection to its pool; closes it if the rollback fails or is not done at the deadline.
@@ -93,13 +102,23 @@ impl<D: Driver> Drop for InTransaction<D> {
 /// A connection that must not return to its pool as it is. Dropping it closes it.
 struct Unclean<D: Driver> {
     connection: Option<D::Connection>,
+    /// Whether a request to cancel may still arrive.
+    is_cancelled: AtomicBool,
     /// Dropped after the connection.
     _permit: Permit,
 }
 
 impl<D: Driver> Unclean<D> {
     fn give_back(mut self) {
-        drop(self.connection.take());
+        if !*self.is_cancelled.get_mut() {
+            drop(self.connection.take());
+        }
+    }
+
+    async fn cancel(&self) {
+        if !self.is_cancelled.swap(true, Ordering::Relaxed) {
+            D::Connection::cancel(self).await;
+        }
     }
 
     /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline.
