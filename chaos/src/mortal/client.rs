@@ -40,6 +40,7 @@ const LIFE: Duration = Duration::from_millis(1500);
 pub(super) struct Client {
     file: PathBuf,
     journal: Arc<Journal>,
+    number: usize,
     numbers: mpsc::Receiver<u32>,
     rng: ChaCha8Rng,
     server: SocketAddr,
@@ -85,6 +86,8 @@ struct Life {
     lines: Lines<BufReader<ChildStdout>>,
     /// The entries of the journal at its beginning.
     found: BTreeSet<u32>,
+    /// Whether the journal was empty at its end.
+    is_empty: bool,
     /// The step that it has reached.
     reached: Option<String>,
 }
@@ -107,21 +110,21 @@ impl Client {
             {}
         });
         let (rng, open, ends) = (seed.rng(Subject::Client(number)), BTreeMap::new(), Ends::default());
-        Self { file, journal, numbers, rng, server, without, open, ends, is_last: false }
+        let number = number as usize;
+        Self { file, journal, number, numbers, rng, server, without, open, ends, is_last: false }
     }
 
     /// Runs one life after the other until all operations have ended.
     pub(super) async fn run(mut self) -> Result<Ends, Error> {
         let mut lives = 0;
         loop {
-            let step = (!self.is_last && lives % 2 == 0).then(|| {
-                let step = ClientStep::ALL[lives / 2 % ClientStep::ALL.len()];
-                (step, self.rng.random_range(1..12))
-            });
+            let step = step_of(self.number, lives).filter(|_| !self.is_last);
+            let step = step.map(|step| (step, self.rng.random_range(1..8)));
             let kill_after = (!self.is_last && step.is_none()).then(|| self.rng.random_range(Duration::ZERO..LIFE));
             lives += 1;
             let mut life = self.start(step).await?;
             if self.live(&mut life, kill_after).await? {
+                self.ends.empty = usize::from(life.is_empty);
                 return Ok(self.ends);
             }
             let place = life.reached.take().map_or("at a random moment".to_owned(), |step| format!("at {step}"));
@@ -146,7 +149,7 @@ impl Client {
         let input = child.stdin.take().ok_or("the client has no standard input")?;
         let output = child.stdout.take().ok_or("the client has no standard output")?;
         let lines = BufReader::new(output).lines();
-        Ok(Life { child, input, lines, found: BTreeSet::new(), reached: None })
+        Ok(Life { child, input, lines, found: BTreeSet::new(), is_empty: false, reached: None })
     }
 
     /// Runs one life. Returns whether the client has stopped because everything has ended.
@@ -211,7 +214,7 @@ impl Client {
                 }
             }
             ("ended", Ok(number)) => self.ended(number, how),
-            ("left", Ok(0)) => self.ends.empty += 1,
+            ("left", Ok(0)) => life.is_empty = true,
             ("reached", _) => life.reached = Some(rest.to_owned()),
             _ => {}
         }
@@ -228,6 +231,14 @@ impl Client {
         *self.ends.ended.entry(how.to_owned()).or_default() += 1;
         self.journal.entries().done += 1;
     }
+}
+
+/// Returns the step at which a client dies in one of its lives; `None` if that is at a random moment. The first lives end at each step
+/// in turn, and each client begins with another one, so that a short run has them all.
+fn step_of(client: usize, life: usize) -> Option<ClientStep> {
+    let steps = ClientStep::ALL;
+    let nth = if life < steps.len() { life } else { life.is_multiple_of(2).then_some(life / 2)? };
+    Some(steps[(client + nth) % steps.len()])
 }
 
 impl Life {
