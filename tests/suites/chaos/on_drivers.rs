@@ -1,8 +1,10 @@
-//! Runs the fault harness with the other drivers: the promises hold.
+//! Runs the fault harness with the other drivers, and in further settings: the promises hold.
 
 /// The features that the harness is built with.
 const FEATURES: &str = "drivers";
 
+mod bouncer;
 mod drivers;
 mod harness;
 mod kept;
+mod settings;

@@ -2,11 +2,8 @@
 
 use crate::{
     harness::run,
-    kept::{BOUNCER_FAULTS, all_promises_were_kept},
+    kept::{SHORT, all_promises_were_kept},
 };
-
-/// A run that has every fault, and is short even on a busy machine.
-const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
 
 #[tokio::test]
 async fn are_kept_in_transactional_mode_while_everything_fails() {
@@ -28,27 +25,6 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
     let Some(ended) = run(&[&SHORT[..], &proceed].concat()).await else { return };
     all_promises_were_kept(&ended);
     assert!(ended.number("**unprotected runs**") > 0, "{}", ended.said());
-}
-
-#[tokio::test]
-async fn are_kept_behind_pgbouncer_while_everything_fails() {
-    let transactional = [&SHORT[..], &["--mode", "transactional", "--pgbouncer"]].concat();
-    let proceed = ["--mode", "reserved", "--pgbouncer", "--on-store-unavailable", "proceed"];
-    let reserved = [&SHORT[..], &proceed].concat();
-    let (transactional, reserved) = tokio::join!(run(&transactional), run(&reserved));
-    for ended in [transactional, reserved] {
-        let Some(ended) = ended else { return };
-        all_promises_were_kept(&ended);
-        for fault in BOUNCER_FAULTS {
-            assert!(ended.number(fault) > 0, "{}", ended.said());
-        }
-    }
-}
-
-#[tokio::test]
-async fn are_kept_with_serializable_transactions_while_everything_fails() {
-    let Some(ended) = run(&[&SHORT[..], &["--mode", "transactional", "--serializable"]].concat()).await else { return };
-    all_promises_were_kept(&ended);
 }
 
 #[tokio::test]
