@@ -58,8 +58,8 @@ fn go_on(
 ) -> Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + '_>> {
     Box::pin(async move {
         if depth == 0 {
-            let polled = pin!(connection.begin()).poll(&mut Context::from_waker(Waker::noop()));
-            assert!(polled.is_pending(), "it has an answer to wait for");
+            // A fast server may have answered already.
+            while pin!(connection.begin()).poll(&mut Context::from_waker(Waker::noop())).is_ready() {}
             return Ok(());
         }
         let mut transaction = connection.begin().await?;
