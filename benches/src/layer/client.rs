@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tokio::runtime;
@@ -84,7 +85,7 @@ where
     Ok((time, least))
 }
 
-/// A server that answers every call with an empty message at once.
+/// A server that reads every call, and answers it with an empty message at once.
 #[derive(Clone)]
 struct AtOnce;
 
@@ -97,7 +98,8 @@ impl Service<Request<Body>> for AtOnce {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<Body>) -> Self::Future {
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        request.into_body().collect().now_or_never().expect("it is there at once").expect("a message");
         let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
         let body = Full::new(Bytes::from_static(&[0; 5])).with_trailers(ready(Some(Ok(trailers))));
         ready(Ok(Response::new(Body::new(body))))

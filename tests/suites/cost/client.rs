@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tonic::{body::Body, client::GrpcService};
@@ -20,7 +21,7 @@ use tower_layer::Layer as _;
 
 use crate::harness::runtime;
 
-/// A server that answers every call with an empty message at once.
+/// A server that reads every call, and answers it with an empty message at once.
 #[derive(Clone)]
 struct AtOnce;
 
@@ -34,7 +35,7 @@ impl Service<Request<Body>> for AtOnce {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        drop(request);
+        request.into_body().collect().now_or_never().expect("it is there at once").expect("a message");
         let trailers =
             HeaderMap::from_iter([(http::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
         let body = Full::new(Bytes::from_static(&[0; 5])).with_trailers(ready(Some(Ok(trailers))));
