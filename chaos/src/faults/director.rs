@@ -4,7 +4,7 @@ use std::{ops::Range, time::Duration};
 
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
     time,
 };
 
@@ -14,8 +14,8 @@ use crate::{
     schedule::{Break, Due, Planned, Slowness, Stall},
 };
 
-/// The time that the last faults may take.
-const LAST: Duration = Duration::from_secs(60);
+/// The time that the faults may take that are due when the clients are done.
+const LAST: Duration = Duration::from_secs(240);
 
 /// The interval between two counts of the waiting faults.
 const COUNT: Duration = Duration::from_millis(20);
@@ -23,10 +23,11 @@ const COUNT: Duration = Duration::from_millis(20);
 /// Begins faults at their times. Begins no more when dropped.
 #[derive(Debug)]
 pub(crate) struct Director {
+    counting: JoinHandle<()>,
+    directing: JoinHandle<()>,
     /// The reason why no more faults can be made.
     failure: watch::Receiver<Option<String>>,
     outages: JoinHandle<()>,
-    tasks: JoinSet<()>,
 }
 
 /// A fault that takes all or part of the database from the servers, or many calls. Only one happens at a time.
@@ -44,26 +45,25 @@ pub(super) enum Outage {
 impl Director {
     pub(crate) fn start(stage: Stage, schedule: Vec<Due>) -> Self {
         let (outages, queue) = mpsc::channel(schedule.len().max(1));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(keep_count(stage.clone(), outages.clone().downgrade()));
-        tasks.spawn(direct(stage.clone(), schedule, outages));
+        let counting = tokio::spawn(keep_count(stage.clone(), outages.downgrade()));
+        let directing = tokio::spawn(direct(stage.clone(), schedule, outages));
         let (failed, failure) = watch::channel(None);
         let outages = tokio::spawn(async move {
             if let Err(error) = carry_out(stage, queue).await {
                 failed.send_replace(Some(error.to_string()));
             }
         });
-        Self { failure, outages, tasks }
+        Self { counting, directing, failure, outages }
     }
 
-    /// Begins no new faults, and waits for the end of the one that is under way.
+    /// Waits for the end of all faults. All operations must have begun, so that all faults are due.
     ///
     /// # Errors
     ///
     /// The database does not come back.
     pub(crate) async fn finish(mut self) -> Result<(), Error> {
-        self.tasks.shutdown().await;
-        time::timeout(LAST, &mut self.outages).await.map_err(|_| format!("a fault did not end within {LAST:?}"))??;
+        let all = async { tokio::try_join!(&mut self.directing, &mut self.outages) };
+        time::timeout(LAST, all).await.map_err(|_| format!("the faults did not end within {LAST:?}"))??;
         match &*self.failure.borrow() {
             Some(why) => Err(why.clone().into()),
             None => Ok(()),
@@ -83,7 +83,9 @@ impl Director {
 
 impl Drop for Director {
     fn drop(&mut self) {
-        self.outages.abort();
+        for task in [&self.counting, &self.directing, &self.outages] {
+            task.abort();
+        }
     }
 }
 
@@ -115,11 +117,9 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
         // Does not wait: the channel has room for all faults.
         let _ = outages.send(outage).await;
     }
-    // Keeps the sender: without it, the task for outages would end.
-    std::future::pending().await
 }
 
-/// Carries out one outage after the other, until the senders are gone.
+/// Carries out one outage after the other, until all are done.
 async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<(), Error> {
     let full_pool = FullPool::new(&stage);
     while let Some(outage) = queue.recv().await {
@@ -132,14 +132,11 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
             Outage::SlowOutbox { how, hold } => slow_outbox::happen(&stage, how, hold).await?,
             Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,
         }
-        if queue.is_closed() {
-            break;
-        }
     }
     Ok(())
 }
 
-/// Updates the number of waiting faults for the clients.
+/// Updates the number of waiting faults for the clients, until the last fault is due.
 async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
     let mut looks = time::interval(COUNT);
     while let Some(outages) = outages.upgrade() {
@@ -147,4 +144,5 @@ async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
         stage.pace.set_waiting(stage.orders.waiting() + outages);
         looks.tick().await;
     }
+    stage.pace.set_waiting(0);
 }

@@ -11,6 +11,9 @@ use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::Slowness};
 /// The number of calls that look for a status meanwhile.
 const BURST: usize = 16;
 
+/// How often the lock is tried: a paused server may hold another one for a lease.
+const ATTEMPTS: usize = 10;
+
 /// Takes the lock, or gives up after a second: other statements would queue behind it.
 const LOCK: &str = "SET lock_timeout = '1s'; BEGIN; LOCK TABLE authz.outbox IN ACCESS EXCLUSIVE MODE";
 
@@ -35,8 +38,7 @@ pub(super) async fn happen(stage: &Stage, how: Slowness, hold: Duration) -> Resu
             FaultKind::OutboxAsleep
         }
         Slowness::Locked => {
-            if owner.batch_execute(LOCK).await.is_err() {
-                // The lock was not granted in time.
+            if !locked(&owner).await? {
                 return Ok(());
             }
             linger(stage, hold).await;
@@ -46,6 +48,17 @@ pub(super) async fn happen(stage: &Stage, how: Slowness, hold: Duration) -> Resu
     };
     stage.journal.fault(kind, Whom::All, begun);
     Ok(())
+}
+
+/// Locks the table. Returns whether the lock was granted in time.
+async fn locked(owner: &Client) -> Result<bool, Error> {
+    for _ in 0..ATTEMPTS {
+        if owner.batch_execute(LOCK).await.is_ok() {
+            return Ok(true);
+        }
+        owner.batch_execute("ROLLBACK").await?;
+    }
+    Ok(false)
 }
 
 async fn sleep(owner: &Client, stage: &Stage, hold: Duration) -> Result<(), Error> {
