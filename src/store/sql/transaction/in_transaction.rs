@@ -45,7 +45,11 @@ impl<D: Driver> InTransaction<D> {
 
     /// Asks the server to cancel the statement that runs. The connection does not return to its pool: the request may be carried out
     /// after the statement has ended, and would cancel another call's.
-    pub(crate) async fn cancel(&self) {
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server may have been asked or not.
+    pub async fn cancel(&self) {
         if let Some(connection) = &self.connection {
             connection.cancel().await;
         }
