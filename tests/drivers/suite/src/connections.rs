@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::{sync::Semaphore, task::JoinSet};
+use tokio_postgres::Client;
 use tonic::{Code, Status};
 use tonic_idempotency::{
     policy::{Mode, ProcedureBuilder},
@@ -109,11 +110,24 @@ pub async fn a_call_whose_connection_is_terminated_or_cut_leaves_nothing<S: Stac
     })
     .await;
     assert_eq!(reason(service.create("unnoticed").await), Reason::StoreUnavailable);
+    key_is_free(&owner).await;
     assert_eq!(service.create("noticed").await.expect_err("it fails").code(), Code::Internal);
+    key_is_free(&owner).await;
     assert_eq!(reason(service.create("terminated").await), Reason::StoreUnavailable);
+    key_is_free(&owner).await;
     assert_eq!(rows(&owner).await, [0, 0, 0]);
     service.create("shop").await.expect("the key is free");
     assert_eq!(rows(&owner).await, [1, 1, 1]);
+}
+
+/// Waits until the server has noticed that a connection has gone, and has released the key's lock.
+async fn key_is_free(owner: &Client) {
+    let select = "SELECT NOT EXISTS (
+                      SELECT FROM pg_locks
+                      WHERE locktype = 'advisory'
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  )";
+    until("the lock is released", async || owner.query_one(select, &[]).await.expect("the locks").get(0)).await;
 }
 
 /// An attempt finds out, and a later one has another connection.
