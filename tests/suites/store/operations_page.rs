@@ -96,7 +96,6 @@ impl Page {
         let roles = [self.name("my_operator_role"), self.name("my_backup_role")].map(str::to_owned);
         let superuser = self.operated.database.owner().await;
         drop(self.owner);
-        self.operated.drop_owner().await;
         for role in roles {
             let drop = format!(
                 "DO $$ BEGIN
@@ -107,6 +106,9 @@ impl Page {
             );
             superuser.batch_execute(&drop).await.expect("the role goes");
         }
+        // The database goes with it, and all of its sessions.
+        drop(superuser);
+        self.operated.drop_owner().await;
     }
 }
 

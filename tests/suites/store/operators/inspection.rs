@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{error::SqlState, types::Type};
+use tokio_postgres::{
+    error::SqlState,
+    types::{ToSql, Type},
+};
 use tonic_idempotency::{
     Caller, IdempotencyKey, OwnerId, Scope, UserId,
     policy::KeyFormat,
@@ -97,6 +100,14 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     let age =
         "UPDATE tenant.idempotency_keys SET id = '00000000-0000-7000-8000-000000000001' WHERE idempotency_key = $1";
     operated.superuser.query_typed(age, &[(old.reservation.key.as_uuid(), Type::UUID)]).await.expect("time");
+    // Those of one millisecond are in no order.
+    for (claim, end) in [(&abandoned, "7000-8000-000000000000"), (&unknown, "7fff-bfff-ffffffffffff")] {
+        let order = "UPDATE tenant.idempotency_keys SET id = overlay(id::text PLACING $2 FROM 15)::uuid
+                     WHERE idempotency_key = $1";
+        let parameters: &[(&(dyn ToSql + Sync), Type)] =
+            &[(claim.reservation.key.as_uuid(), Type::UUID), (&end, Type::TEXT)];
+        operated.superuser.query_typed(order, parameters).await.expect("an order");
+    }
 
     let found = async |arguments: &str| {
         let stuck = format!("SELECT * FROM tenant.idempotency_stuck({arguments})");
@@ -134,8 +145,7 @@ async fn see_the_connection_whose_transaction_holds_a_key_and_do_not_release_it(
     let since = "SELECT holder_since IS NOT NULL FROM tenant.idempotency_inspect($1, $2)";
     let [key, user] = texts(&running);
     let sees_since = async || {
-        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
-            &[(&key, Type::TEXT), (&user, Type::TEXT)];
+        let parameters: &[(&(dyn ToSql + Sync), Type)] = &[(&key, Type::TEXT), (&user, Type::TEXT)];
         operated.operator.query_typed_one(since, parameters).await.expect("an answer").get::<_, bool>(0)
     };
     assert!(!sees_since().await, "the table's owner has no right to see it");
