@@ -24,7 +24,8 @@ const COUNT: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct Director {
     counting: JoinHandle<()>,
-    directing: JoinHandle<()>,
+    /// Returns the sender: as long as it is there, the task for outages goes on, and the waiting ones are counted.
+    directing: JoinHandle<mpsc::Sender<Outage>>,
     /// The reason why no more faults can be made.
     failure: watch::Receiver<Option<String>>,
     outages: JoinHandle<()>,
@@ -62,7 +63,10 @@ impl Director {
     ///
     /// The database does not come back.
     pub(crate) async fn finish(mut self) -> Result<(), Error> {
-        let all = async { tokio::try_join!(&mut self.directing, &mut self.outages) };
+        let all = async {
+            drop((&mut self.directing).await?);
+            (&mut self.outages).await
+        };
         time::timeout(LAST, all).await.map_err(|_| format!("the faults did not end within {LAST:?}"))??;
         match &*self.failure.borrow() {
             Some(why) => Err(why.clone().into()),
@@ -83,14 +87,14 @@ impl Director {
 
 impl Drop for Director {
     fn drop(&mut self) {
-        for task in [&self.counting, &self.directing, &self.outages] {
-            task.abort();
-        }
+        self.counting.abort();
+        self.directing.abort();
+        self.outages.abort();
     }
 }
 
-/// Begins each fault when it is due.
-async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>) {
+/// Begins each fault when it is due. Returns the sender.
+async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>) -> mpsc::Sender<Outage> {
     for Due { at, fault } in schedule {
         stage.pace.reached(at).await;
         let outage = match fault {
@@ -117,6 +121,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
         // Does not wait: the channel has room for all faults.
         let _ = outages.send(outage).await;
     }
+    outages
 }
 
 /// Carries out one outage after the other, until all are done.
@@ -136,7 +141,7 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
     Ok(())
 }
 
-/// Updates the number of waiting faults for the clients, until the last fault is due.
+/// Updates the number of waiting faults for the clients.
 async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
     let mut looks = time::interval(COUNT);
     while let Some(outages) = outages.upgrade() {
@@ -144,5 +149,4 @@ async fn keep_count(stage: Stage, outages: mpsc::WeakSender<Outage>) {
         stage.pace.set_waiting(stage.orders.waiting() + outages);
         looks.tick().await;
     }
-    stage.pace.set_waiting(0);
 }
