@@ -2,8 +2,10 @@
 
 use crate::{
     harness::run,
-    kept::{SHORT, all_promises_were_kept},
+    kept::{SHORT, all_promises_were_kept, promises_were_kept},
 };
+
+const PROCEED: [&str; 4] = ["--mode", "reserved", "--on-store-unavailable", "proceed"];
 
 #[tokio::test]
 async fn are_kept_in_transactional_mode_while_everything_fails() {
@@ -21,9 +23,16 @@ async fn are_kept_in_reserved_mode_while_everything_fails() {
 
 #[tokio::test]
 async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everything_fails() {
-    let proceed = ["--mode", "reserved", "--on-store-unavailable", "proceed"];
-    let Some(ended) = run(&[&SHORT[..], &proceed].concat()).await else { return };
+    let Some(ended) = run(&[&SHORT[..], &PROCEED].concat()).await else { return };
     all_promises_were_kept(&ended);
+}
+
+/// While everything fails, the database may be away just when no server is up, and then no call runs unprotected.
+#[tokio::test]
+async fn are_kept_by_calls_that_run_unprotected_while_their_database_is_away() {
+    let flags = ["--operations", "1000", "--seed", "1", "--servers", "2", "--clients", "8"];
+    let Some(ended) = run(&[&flags[..], &PROCEED, &["--faults", "database-kill"]].concat()).await else { return };
+    promises_were_kept(&ended);
     assert!(ended.number("**unprotected runs**") > 0, "{}", ended.said());
 }
 
