@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tcp_proxy::{Cut, Proxy};
+use tcp_proxy::{Cut, Moment};
 use tokio::time;
 
 use super::stage::Stage;
@@ -14,7 +14,7 @@ pub(super) async fn break_connections(stage: &Stage, how: Break, hold: Duration)
     let begun = stage.journal.now();
     let kind = match how {
         Break::Commit(moment) => {
-            cut_later(stage, behind, Cut { all: false, moment });
+            cut_at_commit(stage, moment);
             return Ok(());
         }
         Break::Cut => {
@@ -36,7 +36,9 @@ pub(super) async fn break_connections(stage: &Stage, how: Break, hold: Duration)
     Ok(())
 }
 
-fn cut_later(stage: &Stage, behind: &Proxy, cut: Cut) {
-    let journal = Arc::clone(&stage.journal);
+/// Cuts the connection that carries the next COMMIT.
+pub(super) fn cut_at_commit(stage: &Stage, moment: Moment) {
+    let Some(behind) = &stage.behind_bouncer else { return };
+    let (cut, journal) = (Cut { all: false, moment }, Arc::clone(&stage.journal));
     behind.cut_later(cut, move || journal.fault(FaultKind::from(cut).behind_bouncer(), Whom::All, journal.now()));
 }

@@ -110,6 +110,11 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 stage.orders.add(order);
                 continue;
             }
+            // Not after the other outages: the clients may have nothing left to commit then.
+            Planned::Bouncer { how: Break::Commit(moment), .. } => {
+                bouncer::cut_at_commit(&stage, moment);
+                continue;
+            }
             Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
             Planned::DatabaseKill { down } => Outage::Crash { down },
             Planned::FullPool { hold } => Outage::FullPool { hold },
