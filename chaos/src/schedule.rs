@@ -38,14 +38,8 @@ const PAUSES: [Step; 2] = [Step::HandlerWrote, Step::BeforeSettle];
 /// The sides of a COMMIT on which a connection is cut.
 const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 
-/// The ways to break PgBouncer's connections.
-const BREAKS: [Break; 5] = [
-    Break::Commit(Moment::AfterCommit),
-    Break::Commit(Moment::BeforeCommit),
-    Break::Cut,
-    Break::Silence,
-    Break::Terminate,
-];
+/// The ways to break PgBouncer's connections. `None`: one of them, on either side of a COMMIT.
+const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Silence), Some(Break::Terminate)];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
@@ -73,6 +67,10 @@ pub(crate) enum Planned {
     Bouncer {
         how: Break,
         hold: Duration,
+    },
+    /// PgBouncer's connection that carries the next COMMIT is cut.
+    BouncerCut {
+        moment: Moment,
     },
     /// A connection between a server and the database is cut.
     Cut {
@@ -113,15 +111,13 @@ pub(crate) enum Planned {
 
 impl Planned {
     pub(crate) fn needs_bouncer(&self) -> bool {
-        matches!(self, Self::Bouncer { .. })
+        matches!(self, Self::Bouncer { .. } | Self::BouncerCut { .. })
     }
 }
 
 /// A way to break PgBouncer's connections to the database.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Break {
-    /// The next one that carries a COMMIT is cut.
-    Commit(Moment),
     /// All are cut.
     Cut,
     /// All are silent for a while, and then cut.
@@ -183,9 +179,10 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
             let at = position(&mut rng, operations, number, count);
             let slot = rng.random_range(0..servers as usize);
             let fault = match family {
-                Family::BouncerKill => {
-                    Planned::Bouncer { how: breaks.next(&mut rng), hold: milliseconds(&mut rng, 500, 3000) }
-                }
+                Family::BouncerKill => match breaks.next(&mut rng) {
+                    Some(how) => Planned::Bouncer { how, hold: milliseconds(&mut rng, 500, 3000) },
+                    None => Planned::BouncerCut { moment: commits.next(&mut rng) },
+                },
                 Family::CommitCut => Planned::Cut { slot, cut: Cut { all: false, moment: commits.next(&mut rng) } },
                 Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
                 Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
@@ -340,7 +337,9 @@ mod tests {
             assert!(faults.iter().any(|due| family_of(&due.fault) == family), "{family:?}");
         }
         let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Bouncer { how: it, .. } if it == how));
-        assert!(BREAKS.into_iter().all(breaks));
+        assert!(BREAKS.into_iter().flatten().all(breaks));
+        let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
+        assert!(COMMITS.into_iter().all(cut));
     }
 
     #[test]
@@ -381,7 +380,7 @@ mod tests {
 
     fn family_of(fault: &Planned) -> Family {
         match fault {
-            Planned::Bouncer { .. } => Family::BouncerKill,
+            Planned::Bouncer { .. } | Planned::BouncerCut { .. } => Family::BouncerKill,
             Planned::Flood { .. } => Family::Flood,
             Planned::Hog { .. } => Family::Hog,
             Planned::Silence { .. } => Family::Silence,

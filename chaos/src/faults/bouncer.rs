@@ -8,15 +8,11 @@ use tokio::time;
 use super::stage::Stage;
 use crate::{bouncer::TERMINATE, error::Error, fault::FaultKind, journal::Whom, schedule::Break};
 
-/// Breaks the connections. Returns when they are broken, or to be broken at the next COMMIT.
+/// Breaks the connections. Returns when they are broken.
 pub(super) async fn break_connections(stage: &Stage, how: Break, hold: Duration) -> Result<(), Error> {
     let Some(behind) = &stage.behind_bouncer else { return Ok(()) };
     let begun = stage.journal.now();
     let kind = match how {
-        Break::Commit(moment) => {
-            cut_at_commit(stage, moment);
-            return Ok(());
-        }
         Break::Cut => {
             behind.cut_connections();
             FaultKind::BouncerCut

@@ -111,7 +111,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 continue;
             }
             // Not after the other outages: the clients may have nothing left to commit then.
-            Planned::Bouncer { how: Break::Commit(moment), .. } => {
+            Planned::BouncerCut { moment } => {
                 bouncer::cut_at_commit(&stage, moment);
                 continue;
             }

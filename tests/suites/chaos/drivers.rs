@@ -1,9 +1,13 @@
 //! The promises hold with each driver.
 
-use crate::{bouncer::BOUNCER_FAULTS, harness::run, kept::all_promises_were_kept};
+use crate::{
+    bouncer::BOUNCER_FAULTS,
+    harness::run,
+    kept::{all_promises_were_kept, run_of},
+};
 
 /// A run that has every fault.
-const SHORT: [&str; 8] = ["--operations", "150", "--seed", "1", "--servers", "2", "--clients", "8"];
+const SHORT: [&str; 8] = run_of("150");
 
 /// Carries out one run in each of the modes, one after the other.
 async fn keeps_promises(driver: &str, modes: &[&str], flags: &[&str], faults: &[&str]) {

@@ -3,7 +3,7 @@
 use crate::harness::Ended;
 
 /// A run that has every fault, and is short even on a busy machine.
-pub(crate) const SHORT: [&str; 8] = ["--operations", "120", "--seed", "1", "--servers", "2", "--clients", "8"];
+pub(crate) const SHORT: [&str; 8] = run_of("120");
 
 /// The rows of the table that must be 0.
 const PROMISES: [&str; 8] = [
@@ -27,6 +27,11 @@ const FAULTS: [&str; 7] = [
     "look-up of statuses slow",
     "outbox locked",
 ];
+
+/// The flags of a run of so many operations.
+pub(crate) const fn run_of(operations: &str) -> [&str; 8] {
+    ["--operations", operations, "--seed", "1", "--servers", "2", "--clients", "8"]
+}
 
 /// Asserts that all promises were kept, and that the faults that are in every run happened.
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use crate::{
     harness::run,
-    kept::{SHORT, all_promises_were_kept, promises_were_kept},
+    kept::{SHORT, all_promises_were_kept, promises_were_kept, run_of},
 };
 
 const PROCEED: [&str; 4] = ["--mode", "reserved", "--on-store-unavailable", "proceed"];
@@ -30,8 +30,8 @@ async fn are_kept_in_reserved_mode_that_proceeds_without_its_store_while_everyth
 /// While everything fails, the database may be away just when no server is up, and then no call runs unprotected.
 #[tokio::test]
 async fn are_kept_by_calls_that_run_unprotected_while_their_database_is_away() {
-    let flags = ["--operations", "1000", "--seed", "1", "--servers", "2", "--clients", "8"];
-    let Some(ended) = run(&[&flags[..], &PROCEED, &["--faults", "database-kill"]].concat()).await else { return };
+    let flags = [&run_of("1000")[..], &PROCEED, &["--faults", "database-kill"]].concat();
+    let Some(ended) = run(&flags).await else { return };
     promises_were_kept(&ended);
     assert!(ended.number("**unprotected runs**") > 0, "{}", ended.said());
 }
