@@ -15,6 +15,7 @@ use std::{
 use crate::{
     cut::{ArmedCut, Direction},
     shared::{Passage, Shared},
+    statements::Statements,
 };
 
 /// A client's connection to the proxy, and the one to the server that belongs to it.
@@ -24,13 +25,17 @@ pub(crate) struct Connection {
     answered: AtomicBool,
     client: TcpStream,
     closed: AtomicBool,
-    /// The cut that happens when the answer to a COMMIT arrives, which the client does not get.
+    /// The cut that happens when the answer to a COMMIT or to a statement arrives, which the client does not get.
     lost_answer: Mutex<Option<ArmedCut>>,
     /// The port of the connection to the server.
     pub(crate) port: u16,
     server: TcpStream,
     silent: AtomicBool,
+    statements: Mutex<Statements>,
 }
+
+/// The begin of a request to cancel: its length, and its code.
+const CANCEL: [u8; 8] = [0, 0, 0, 16, 4, 210, 22, 46];
 
 /// Bytes on their way, and when they are sent on.
 type Piece = (Instant, Vec<u8>);
@@ -49,6 +54,7 @@ impl Connection {
             port: server.local_addr()?.port(),
             server,
             silent: AtomicBool::new(false),
+            statements: Mutex::default(),
         });
         if shared.add(&connection, generation) {
             thread::scope(|scope| {
@@ -83,6 +89,10 @@ impl Connection {
         self.lost_answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn statements(&self) -> MutexGuard<'_, Statements> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Forwards bytes in one direction, and closes the connection once there are no more. Each piece is delayed from
     /// its own arrival on, so that several can be on their way at once.
     fn forward(self: &Arc<Self>, direction: Direction, shared: &Shared) {
@@ -110,6 +120,9 @@ impl Connection {
                     shared.state().delay
                 }
                 Direction::Requests => {
+                    if buffer[..read].starts_with(&CANCEL) {
+                        shared.cancellations.fetch_add(1, Ordering::SeqCst);
+                    }
                     if self.answered.swap(false, Ordering::SeqCst) {
                         shared.round_trips.fetch_add(1, Ordering::SeqCst);
                     }

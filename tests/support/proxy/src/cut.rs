@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::statements::contains;
+
 /// Cuts a connection in the middle of its traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
@@ -16,8 +18,12 @@ pub struct Cut {
 pub enum Moment {
     /// At the next COMMIT: the server executes it, and its answer is lost.
     AfterCommit,
+    /// At the next statement whose text has this part: the server executes it, and its answer is lost.
+    AfterStatement(&'static str),
     /// At the next COMMIT, which does not reach the server.
     BeforeCommit,
+    /// At the next statement whose text has this part, which does not reach the server.
+    BeforeStatement(&'static str),
     /// After `left` more bytes in one direction, whichever connections carry them.
     Bytes {
         /// The direction in which bytes count.
@@ -44,18 +50,37 @@ pub(crate) struct ArmedCut {
 }
 
 impl ArmedCut {
-    /// How many of these bytes still pass; `None` if they do not reach the cut.
-    pub(crate) fn passing(&mut self, direction: Direction, bytes: &[u8]) -> Option<usize> {
+    /// How many of these bytes, which have the server execute these statements, still pass; `None` if they do not reach the cut.
+    pub(crate) fn passing(&mut self, direction: Direction, bytes: &[u8], statements: &[Vec<u8>]) -> Option<usize> {
         let commits = || direction == Direction::Requests && has_commit(bytes);
+        let has = |part: &str| statements.iter().any(|text| contains(text, part.as_bytes()));
         match &mut self.cut.moment {
             Moment::AfterCommit => commits().then_some(bytes.len()),
+            Moment::AfterStatement(part) => has(part).then_some(bytes.len()),
             Moment::BeforeCommit => commits().then_some(0),
+            Moment::BeforeStatement(part) => has(part).then_some(0),
             Moment::Bytes { direction: counted, .. } if *counted != direction => None,
             Moment::Bytes { left, .. } if *left >= bytes.len() => {
                 *left -= bytes.len();
                 None
             }
             Moment::Bytes { left, .. } => Some(*left),
+        }
+    }
+}
+
+impl Moment {
+    /// Whether the answer of the server is lost.
+    pub(crate) fn is_after(self) -> bool {
+        matches!(self, Self::AfterCommit | Self::AfterStatement(_))
+    }
+
+    /// Whether these bytes are the answer that is lost.
+    pub(crate) fn is_answered_by(self, bytes: &[u8]) -> bool {
+        const READY: &[u8] = b"Z\0\0\0\x05";
+        match self {
+            Self::AfterStatement(_) => contains(bytes, READY),
+            _ => has_commit(bytes),
         }
     }
 }
@@ -67,7 +92,7 @@ impl fmt::Debug for ArmedCut {
 }
 
 /// Whether a PostgreSQL message among these is a COMMIT, or the answer to one: both end like this.
-pub(crate) fn has_commit(bytes: &[u8]) -> bool {
+fn has_commit(bytes: &[u8]) -> bool {
     const COMMIT: &[u8] = b"COMMIT\0";
-    bytes.windows(COMMIT.len()).any(|window| window == COMMIT)
+    contains(bytes, COMMIT)
 }

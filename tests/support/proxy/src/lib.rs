@@ -2,13 +2,13 @@
 //!
 //! | [`Proxy`] | does |
 //! |---|---|
-//! | [`round_trips`](Proxy::round_trips), [`ports`](Proxy::ports) | count round trips, and tell its connections from others |
+//! | [`round_trips`](Proxy::round_trips), [`cancellations`](Proxy::cancellations), [`refusals`](Proxy::refusals), [`ports`](Proxy::ports) | count round trips, requests to cancel and connections that were refused, and tell its connections from others |
 //! | [`delay_answers`](Proxy::delay_answers) | make the server seem further away |
 //! | [`hold`](Proxy::hold), [`release`](Proxy::release) | let nothing pass for a while |
 //! | [`silence_connections`](Proxy::silence_connections) | drop what is sent on them, and leave them open |
 //! | [`cut_silent_connections`](Proxy::cut_silent_connections) | cut those, and no others |
 //! | [`cut`](Proxy::cut), [`mend`](Proxy::mend), [`cut_connections`](Proxy::cut_connections) | cut the connections now |
-//! | [`cut_later`](Proxy::cut_later), [`forget_cuts`](Proxy::forget_cuts) | cut them in the middle of a message, or around a COMMIT |
+//! | [`cut_later`](Proxy::cut_later), [`forget_cuts`](Proxy::forget_cuts) | cut them in the middle of a message, or around a COMMIT or another statement |
 //!
 //! ```
 //! # fn main() -> std::io::Result<()> {
@@ -32,6 +32,7 @@ mod connection;
 mod cut;
 mod proxy;
 mod shared;
+mod statements;
 
 pub use cut::{Cut, Direction, Moment};
 pub use proxy::Proxy;

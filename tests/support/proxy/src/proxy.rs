@@ -46,6 +46,16 @@ impl Proxy {
         self.shared.state().connections.iter().map(|connection| connection.port).collect()
     }
 
+    /// The number of requests to cancel a statement.
+    pub fn cancellations(&self) -> usize {
+        self.shared.cancellations.load(Ordering::SeqCst)
+    }
+
+    /// The number of connections that it has refused since it was [`cut`](Self::cut) for the first time.
+    pub fn refusals(&self) -> usize {
+        self.shared.refusals.load(Ordering::SeqCst)
+    }
+
     /// How often a client has sent something after the server had answered: the round trips of each connection, added
     /// up.
     pub fn round_trips(&self) -> usize {

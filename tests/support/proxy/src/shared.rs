@@ -5,19 +5,21 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use crate::{
     connection::Connection,
-    cut::{ArmedCut, Direction, Moment, has_commit},
+    cut::{ArmedCut, Direction},
 };
 
 /// The state that the connections of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) cancellations: AtomicUsize,
+    pub(crate) refusals: AtomicUsize,
     pub(crate) round_trips: AtomicUsize,
     pub(crate) server: SocketAddr,
     state: Mutex<State>,
@@ -52,6 +54,8 @@ pub(crate) enum Passage {
 impl Shared {
     pub(crate) fn new(server: SocketAddr) -> Self {
         Self {
+            cancellations: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
             round_trips: AtomicUsize::new(0),
             server,
             state: Mutex::default(),
@@ -67,7 +71,11 @@ impl Shared {
     /// The generation of a connection that is accepted now; `None` if it is refused.
     pub(crate) fn admit(&self) -> Option<usize> {
         let state = self.state();
-        (!state.refusing).then_some(state.generation)
+        if state.refusing {
+            self.refusals.fetch_add(1, Ordering::SeqCst);
+            return None;
+        }
+        Some(state.generation)
     }
 
     /// Adds a connection, unless it was cut before it had begun.
@@ -129,17 +137,22 @@ impl Shared {
         if connection.is_silent() {
             return Passage::None;
         }
+        let statements = match direction {
+            Direction::Answers => Vec::new(),
+            Direction::Requests => connection.statements().executed(bytes),
+        };
         let mut lost_answer = connection.lost_answer();
         if lost_answer.is_some() && direction == Direction::Answers {
-            // What comes before the answer to the COMMIT is lost, too.
-            let answered = lost_answer.take_if(|_| has_commit(bytes));
+            // What comes before that answer is lost, too.
+            let answered = lost_answer.take_if(|armed| armed.cut.moment.is_answered_by(bytes));
             return answered.map_or(Passage::None, |armed| Passage::CutAfter(0, armed));
         }
-        let Some(passing) = state.armed.front_mut().and_then(|armed| armed.passing(direction, bytes)) else {
+        let next = state.armed.front_mut();
+        let Some(passing) = next.and_then(|armed| armed.passing(direction, bytes, &statements)) else {
             return Passage::All;
         };
         match state.armed.pop_front() {
-            Some(armed) if armed.cut.moment == Moment::AfterCommit => {
+            Some(armed) if armed.cut.moment.is_after() => {
                 *lost_answer = Some(armed);
                 Passage::All
             }

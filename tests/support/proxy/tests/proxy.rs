@@ -130,6 +130,42 @@ fn keeps_a_commit_from_being_done() {
     assert_eq!(noted(&notes), [cut]);
 }
 
+/// A query, and what the server says at the end of an answer, since it sends back what it gets.
+fn query(text: &str) -> Vec<u8> {
+    let length = u32::try_from(text.len() + 5).expect("a length").to_be_bytes();
+    [b"Q", &length[..], text.as_bytes(), b"\0Z\0\0\0\x05I"].concat()
+}
+
+#[test]
+fn loses_the_answer_to_a_statement_that_was_executed() {
+    let proxy = proxy();
+    let cut = Cut { all: false, moment: Moment::AfterStatement("write_many(") };
+    let notes = cut_later(&proxy, cut);
+    let mut stream = connect(&proxy);
+    let other = query("CALL reserve(1)");
+    assert_eq!(echo(&mut stream, &other), other);
+    assert_eq!(noted(&notes), []);
+
+    assert_eq!(echo(&mut stream, &query("CALL write_many(1)")), b"");
+
+    // It came back from the other side.
+    assert_eq!(noted(&notes), [cut]);
+}
+
+#[test]
+fn keeps_a_statement_from_being_executed() {
+    let proxy = proxy();
+    let cut = Cut { all: false, moment: Moment::BeforeStatement("write_many(") };
+    let notes = cut_later(&proxy, cut);
+    let mut stream = connect(&proxy);
+    let other = query("CALL reserve(1)");
+    assert_eq!(echo(&mut stream, &other), other);
+
+    assert_eq!(echo(&mut stream, &query("CALL write_many(1)")), b"");
+
+    assert_eq!(noted(&notes), [cut]);
+}
+
 #[test]
 fn does_not_cut_once_that_is_forgotten() {
     let proxy = proxy();
