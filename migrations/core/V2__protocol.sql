@@ -118,9 +118,9 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
 -- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure`, `recorded_hash` and
 -- `recorded_arrival` with its own. A takeover leaves them as they are.
 --
--- Reads the row first, so that a retry writes nothing. Each statement sees everything committed before the statement
--- began (READ COMMITTED): if a row appears between two statements, the next one finds it; if it disappears, the loop
--- starts again.
+-- Looks for the row first, so that a retry writes nothing, and reads it only if there is one: a query costs by its expressions,
+-- evaluated or not. Each statement sees everything committed before the statement began (READ COMMITTED): if a row
+-- appears between two statements, the next one finds it; if it disappears, the loop starts again.
 --
 -- If the handler's effect is in this server, the reservation need not be on disk before the handler runs: the effect's
 -- COMMIT comes later in the same log and flushes the reservation with it. If a crash loses a takeover, the earlier
@@ -176,6 +176,20 @@ BEGIN
     END IF;
 
     FOR v_round IN 1..16 LOOP
+        PERFORM FROM tenant.idempotency_keys k WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+        IF NOT FOUND THEN
+            INSERT INTO tenant.idempotency_keys
+                (idempotency_key, user_id, procedure, request_hash, arrival_hash, token, lease_expires, expires)
+            VALUES
+                (p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, clock_timestamp() + v_lease,
+                 clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)))
+            ON CONFLICT (idempotency_key, user_id) DO NOTHING;
+            IF FOUND THEN
+                state := 'acquired';
+                RETURN;
+            END IF;
+        END IF;
+
         SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.arrival_hash,
                k.response_bytes, k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
                tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
@@ -186,17 +200,7 @@ BEGIN
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-        IF state IS NULL THEN
-            INSERT INTO tenant.idempotency_keys
-                (idempotency_key, user_id, procedure, request_hash, arrival_hash, token, lease_expires, expires)
-            VALUES
-                (p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, clock_timestamp() + v_lease,
-                 clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)))
-            ON CONFLICT (idempotency_key, user_id) DO NOTHING;
-            IF FOUND THEN
-                state := 'acquired';
-            END IF;
-        ELSIF state = 'expired' THEN
+        IF state = 'expired' THEN
             state := NULL;
             DELETE FROM tenant.idempotency_keys k
             WHERE k.idempotency_key = p_key

@@ -141,13 +141,14 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
-    v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held boolean := pg_try_advisory_xact_lock(v_lock);
+    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_foreign_lease interval; -- NULL for none
     v_requests integer[];
     v_policy text;
     v_seen text;
     v_set text; -- an assignment costs less than PERFORM
+    v_told boolean;
     v_status record;
 BEGIN
     v_set := set_config('idempotency.owner', p_user::text, true)
@@ -156,16 +157,23 @@ BEGIN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
 
-    SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.arrival_hash,
-           k.response_bytes, k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
-           tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
-           tenant.idempotency_milliseconds_until(k.expires),
-           CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END,
-           concat(k.id, ' ', k.token)
-    INTO state, recorded_procedure, recorded_hash, recorded_arrival, response, metadata, error, resource, lease_left_ms,
-         expires_in_ms, v_policy, v_seen
-    FROM tenant.idempotency_keys k
-    WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+    -- A first call pays for no more than an empty look-up: a query costs by its expressions, evaluated or not.
+    PERFORM FROM tenant.idempotency_keys k WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+    IF FOUND THEN
+        IF p_on_foreign <> 'in_progress' THEN
+            v_foreign_lease := make_interval(secs => p_lease);
+        END IF;
+        SELECT tenant.idempotency_state(k, p_token, v_foreign_lease), k.procedure, k.request_hash, k.arrival_hash,
+               k.response_bytes, k.response_metadata, k.error_bytes, tenant.idempotency_resource_id(k),
+               tenant.idempotency_milliseconds_until(coalesce(k.lease_expires, k.created + v_foreign_lease, k.expires)),
+               tenant.idempotency_milliseconds_until(k.expires),
+               CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END,
+               concat(k.id, ' ', k.token)
+        INTO state, recorded_procedure, recorded_hash, recorded_arrival, response, metadata, error, resource, lease_left_ms,
+             expires_in_ms, v_policy, v_seen
+        FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key = p_key AND k.user_id = p_user;
+    END IF;
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
@@ -187,17 +195,20 @@ BEGIN
         -- A reservation left behind by a server in reserved mode.
         state := 'taken_over';
         v_set := set_config('app.idempotency_seen', v_seen, true);
-    ELSIF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
-        v_status := tenant.idempotency_soft_status(p_resource_type, resource);
-        status := v_status.status;
-        status_error := v_status.status_error;
+    ELSIF state NOT IN ('acquired', 'taken_over') THEN
+        IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
+            v_status := tenant.idempotency_soft_status(p_resource_type, resource);
+            status := v_status.status;
+            status_error := v_status.status_error;
+        END IF;
+        RETURN;
     END IF;
 
-    IF state IN ('acquired', 'taken_over') THEN
-        v_set := set_config('app.idempotency_token', p_token::text, true) || tenant.idempotency_limit_idle(p_idle);
-        v_requests := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
-        v_held := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[1])
-               AND (v_requests[2] IS NULL OR pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[2]));
+    v_set := set_config('app.idempotency_token', p_token::text, true) || tenant.idempotency_limit_idle(p_idle);
+    v_requests := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
+    v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[1]);
+    IF p_arrival_hash IS NOT NULL THEN
+        v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[2]);
     END IF;
 END
 $begin$;
