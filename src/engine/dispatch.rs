@@ -154,6 +154,6 @@ fn refuse<E>(call: &Call, limit: Limit) -> Result<UnaryResponse, E> {
 
 /// Returns the rejection of a call that does not wait any longer. The lease of the other call is not known here,
 /// and does not matter: that call may end at any moment.
-fn in_progress() -> Rejection {
+pub(super) fn in_progress() -> Rejection {
     Rejection::InProgress { lease_left: Duration::MAX }
 }

@@ -4,10 +4,13 @@ use std::{convert::Infallible, future, time::Duration};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{call::Call, held_key::Lease};
+use super::{
+    call::Call,
+    held_key::{HeldKey, Lease},
+};
 use crate::{
     execution::Execution,
-    store::{DynStore, ExtendOutcome},
+    store::{DynStore, ExtendOutcome, StoreError},
     telemetry::Chain,
 };
 
@@ -16,6 +19,26 @@ const RETRIES: u32 = 9;
 
 /// The shortest pause after an attempt that failed.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Renews a lease that has ended although the handler has not begun, because the answer to the claim was late, or this process stood
+/// still. Another call may have taken the key over, and then the handler must not begin.
+pub(super) async fn renew_late(
+    store: &dyn DynStore,
+    call: &Call,
+    key: &mut HeldKey,
+) -> Result<ExtendOutcome, StoreError> {
+    let HeldKey::Reservation(lease) = key else { return Ok(ExtendOutcome::Extended) };
+    loop {
+        let asked = Instant::now();
+        match store.extend(&call.reservation, lease.length).await? {
+            ExtendOutcome::Extended => *lease = Lease::from(asked, lease.length),
+            outcome => return Ok(outcome),
+        }
+        if Instant::now() < lease.ends {
+            return Ok(ExtendOutcome::Extended);
+        }
+    }
+}
 
 /// Renews the lease until dropped. Tells the handler when the lease is lost, and goes on: as long as no other call has
 /// taken the key over, the token can still renew it.

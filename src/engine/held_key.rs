@@ -14,6 +14,13 @@ pub(crate) enum HeldKey {
     Transaction(Box<dyn StoreTransaction>),
 }
 
+impl HeldKey {
+    /// Returns whether its lease has ended before it was renewed. A transaction holds its key until it ends.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, Self::Reservation(lease) if lease.ends <= Instant::now())
+    }
+}
+
 /// The answer to the question for a key.
 #[derive(Debug)]
 pub(crate) enum Claimed {

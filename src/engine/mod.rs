@@ -72,7 +72,7 @@ use crate::{
     grpc::UnaryResponse,
     policy::Mode,
     rejection::Rejection,
-    store::ClaimOutcome,
+    store::{ClaimOutcome, ExtendOutcome},
     telemetry::{self, Holds, Step},
 };
 
@@ -100,7 +100,7 @@ async fn run<E: Send + 'static>(
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);
     let claimed = Instant::now();
-    let key = match claim(engine, &call).await {
+    let mut key = match claim(engine, &call).await {
         Ok(Claimed::Acquired(key)) => key,
         Ok(Claimed::TakenOver(key)) => match Box::pin(reconcile::reconcile(engine, &call, key)).await {
             Verdict::NotExecuted(key) => key,
@@ -121,6 +121,17 @@ async fn run<E: Send + 'static>(
     if let Some(rejection) = key_age::refusal(engine, &call) {
         Box::pin(record::let_go(engine, &call, key, Disposition::Release)).await;
         return Attempt::Answered(call.reject(rejection));
+    }
+    if key.has_ended() {
+        match Box::pin(heartbeat::renew_late(&*engine.store, &call, &mut key)).await {
+            Ok(ExtendOutcome::Extended) => {}
+            Ok(ExtendOutcome::NotHeld) if leader.is_some() => return Attempt::InFlight(call, handler),
+            Ok(ExtendOutcome::NotHeld) => return Attempt::Answered(call.reject(dispatch::in_progress())),
+            Err(error) => {
+                record::free(engine, &call, key);
+                return Attempt::Answered(refusal::refuse(&call.procedure, &error));
+            }
+        }
     }
     telemetry::step(Step::AfterClaim);
     call.procedure.telemetry().first();

@@ -34,6 +34,13 @@ pub(crate) async fn let_go(engine: &Engine, call: &Arc<Call>, key: HeldKey, disp
     }
 }
 
+/// Frees the key of a call that does not run, in the background. A transaction is rolled back when it is dropped.
+pub(super) fn free(engine: &Engine, call: &Arc<Call>, key: HeldKey) {
+    if let HeldKey::Reservation(lease) = key {
+        record_in_background(engine, Arc::clone(call), Disposition::Release, lease);
+    }
+}
+
 /// Frees the key of a call that does not run, in the background, if its claim may stand although it failed. A transaction
 /// leaves nothing behind.
 pub(crate) fn release_lost_claim(engine: &Engine, call: &Arc<Call>, error: &StoreError) {

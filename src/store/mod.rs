@@ -30,8 +30,8 @@ pub use protobuf_canonical::{RequestHash, RequestHashes};
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{
-    CopyInSink, CopyOutStream, Deadpool, DeadpoolConnection, OwnedTransaction, PostgresStore, Savepoint,
-    TransactionError, TransactionSession,
+    CopyInSink, CopyOutStream, Deadpool, DeadpoolConnection, OwnedTransaction, PostgresStore, PreparedStatements,
+    Savepoint, TransactionError, TransactionSession,
 };
 #[cfg(feature = "sql")]
 pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};

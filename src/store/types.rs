@@ -113,6 +113,14 @@ pub enum ClaimOutcome {
     TakenOver,
 }
 
+impl ClaimOutcome {
+    /// Returns whether the caller holds the key.
+    #[cfg(feature = "sql")]
+    pub(in crate::store) fn holds_key(&self) -> bool {
+        matches!(self, Self::Acquired | Self::TakenOver)
+    }
+}
+
 /// The record of a completed call.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "built by the authors of stores, in stores and in their tests")]

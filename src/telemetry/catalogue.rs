@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 26] = [
+const METRICS: [(Kind, &str, Unit, &str); 27] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -61,6 +61,7 @@ const METRICS: [(Kind, &str, Unit, &str); 26] = [
         Unit::Seconds,
         "Time until an outcome is recorded, or a first attempt has failed.",
     ),
+    (Histogram, "idempotency_statement_calls", Unit::Count, "Calls that a statement of the store does together."),
     (
         Histogram,
         "idempotency_wait_seconds",

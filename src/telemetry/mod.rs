@@ -36,6 +36,10 @@
 //! | `idempotency_record_seconds` | `procedure` | the time until the outcome is recorded or the transaction committed, or until the first attempt has failed |
 //! | `idempotency_wait_seconds` | | the time that a call has waited for the call that holds its key |
 //!
+//! | histogram, in calls | labels | measures |
+//! |---|---|---|
+//! | `idempotency_statement_calls` | `kind` | the calls that a statement of the store in PostgreSQL does together: `extend`, `look`, `release`, `write` (claims and outcomes); 1 for a call that found no statement of its kind under way |
+//!
 //! Each call that runs unprotected emits an event at the level `WARN` with the target `tonic_idempotency` and the fields
 //! `procedure`, `cause` and `error`. No other event has this target.
 //!
@@ -135,6 +139,12 @@ pub(crate) fn waited(seconds: f32) {
 /// Sets the number of keys whose lease ended without an outcome.
 pub(crate) fn unknown(keys: usize) {
     gauge!("idempotency_unknown").set(keys as f64);
+}
+
+/// Measures how many calls go together in a statement.
+#[cfg(feature = "sql")]
+pub(crate) fn calls_in_statement(kind: &'static str, calls: usize) {
+    histogram!("idempotency_statement_calls", "kind" => kind).record(calls as f64);
 }
 
 /// Counts a call that waited for a transaction in vain.

@@ -18,13 +18,14 @@ const CANCELLATION: Duration = Duration::from_secs(5);
 
 /// A connection of [`Deadpool`](super::Deadpool).
 pub struct DeadpoolConnection {
-    connection: Object,
+    /// `None` once it is closed.
+    connection: Option<Object>,
     statements: Statements,
 }
 
 impl DeadpoolConnection {
     pub(super) fn new(connection: Object, statements: Statements) -> Self {
-        Self { connection, statements }
+        Self { connection: Some(connection), statements }
     }
 
     /// As [`begin`](Connection::begin), in one round trip. (A statement is prepared before.)
@@ -105,6 +106,9 @@ impl Connection for DeadpoolConnection {
 
     /// A request to cancel is not encrypted, as it was in libpq before version 17; with `sslmode=require` it is not sent.
     async fn cancel(&self) {
+        if self.statements.cannot_be_cancelled() {
+            return;
+        }
         let token = self.cancel_token();
         if let Ok(Err(error)) = timeout(CANCELLATION, token.cancel_query(NoTls)).await {
             tracing::debug!(%error, "a statement cannot be cancelled");
@@ -112,11 +116,11 @@ impl Connection for DeadpoolConnection {
     }
 
     fn is_closed(&self) -> bool {
-        self.connection.is_closed()
+        self.deref().is_closed()
     }
 
-    fn close(self) {
-        drop(Object::take(self.connection));
+    fn close(mut self) {
+        drop(self.connection.take().map(Object::take));
     }
 }
 
@@ -124,7 +128,15 @@ impl Deref for DeadpoolConnection {
     type Target = ClientWrapper;
 
     fn deref(&self) -> &ClientWrapper {
-        &self.connection
+        self.connection.as_ref().expect("only `close` and `drop` take it out")
+    }
+}
+
+impl Drop for DeadpoolConnection {
+    fn drop(&mut self) {
+        if self.statements.are_unsettled() {
+            drop(self.connection.take().map(Object::take));
+        }
     }
 }
 

@@ -5,7 +5,11 @@ use std::{fmt, time::Instant};
 use deadpool_postgres::Pool;
 
 use super::{
-    connection::DeadpoolConnection, error::acquire_error, statement::Statements, transaction::TransactionSession,
+    connection::DeadpoolConnection,
+    error::acquire_error,
+    prepared_statements::{Preparation, PreparedStatements},
+    statement::Statements,
+    transaction::TransactionSession,
 };
 use crate::store::{
     SqlStore,
@@ -19,29 +23,30 @@ pub type PostgresStore = SqlStore<Deadpool>;
 #[derive(Clone)]
 pub struct Deadpool {
     pool: Pool,
-    statements: Statements,
+    preparation: Preparation,
 }
 
 impl SqlStore<Deadpool> {
-    /// Prepares the store's statements once for each connection, which takes one more round trip then. Defaults to off:
-    /// the server parses and plans a statement each time, which works everywhere. `docs/benchmarks.md` shows how much
-    /// this saves.
+    /// Sets whether the store's statements are prepared, once for each connection, so that the server need not parse and plan them
+    /// each time. Defaults to [`PreparedStatements::WhereKept`]: the store finds out by itself. `docs/benchmarks.md` shows how much this
+    /// saves, and `docs/database.md` what a new connection costs.
     ///
-    /// **Not behind PgBouncer** (or another pooler) in transaction mode, unless the pooler tracks prepared statements:
-    /// PgBouncer does from version 1.21, with `max_prepared_statements`. Without tracking, clients share a server
-    /// connection, and find there the statements of other clients under the same names.
+    /// A pooler such as PgBouncer in transaction mode, unless it tracks prepared statements, lets clients find those of other clients
+    /// under the names of their own. So each connection is looked at before its first statement: it is the server's own if the server's
+    /// process is that of the login, and a pooler tracks if it gives a prepared statement another name. Once a connection does
+    /// neither, the pool's statements are parsed, with one log line, and none is cancelled.
     ///
-    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. If a
-    /// transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is lost, and the call is
-    /// rolled back.
-    pub fn prepared_statements(self) -> Self {
-        self.with_driver(|driver| Deadpool { statements: Statements::Prepared, ..driver })
+    /// A stale statement is prepared again: its function was replaced, or the server has forgotten it. (Behind a pooler, one that was
+    /// forgotten ends all preparation.) If a transactional handler executes `DEALLOCATE ALL`, the statement that writes the record is
+    /// lost, and the call is rolled back.
+    pub fn prepared_statements(self, setting: PreparedStatements) -> Self {
+        self.with_driver(|driver| Deadpool { preparation: Preparation::new(setting), ..driver })
     }
 }
 
 impl From<Pool> for Deadpool {
     fn from(pool: Pool) -> Self {
-        Self { pool, statements: Statements::default() }
+        Self { pool, preparation: Preparation::default() }
     }
 }
 
@@ -50,12 +55,12 @@ impl Driver for Deadpool {
     type Session = TransactionSession;
 
     fn with_settings_of(self, other: &Self) -> Self {
-        Self { statements: other.statements, ..self }
+        Self { preparation: Preparation::new(other.preparation.setting()), ..self }
     }
 
     async fn acquire(&self) -> Result<DeadpoolConnection, AcquireError> {
         let connection = self.pool.get().await.map_err(acquire_error)?;
-        Ok(DeadpoolConnection::new(connection, self.statements))
+        Ok(DeadpoolConnection::new(connection, Statements::new(self.preparation.clone())))
     }
 
     fn max_connections(&self) -> usize {
@@ -72,7 +77,7 @@ impl Driver for Deadpool {
     }
 
     fn forget_if_stale(&self, error: &DriverError) -> bool {
-        let stale = self.statements == Statements::Prepared && error.is_stale();
+        let stale = self.preparation.is_stale(error);
         if stale {
             self.pool.manager().statement_caches.clear();
         }
@@ -82,6 +87,6 @@ impl Driver for Deadpool {
 
 impl fmt::Debug for Deadpool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadpool").field("statements", &self.statements).finish_non_exhaustive()
+        f.debug_struct("Deadpool").field("prepared_statements", &self.preparation.setting()).finish_non_exhaustive()
     }
 }

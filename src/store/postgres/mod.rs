@@ -3,12 +3,15 @@
 mod connection;
 mod deadpool;
 mod error;
+mod prepared_statements;
+mod process_id;
 mod statement;
 mod transaction;
 
 pub use self::{
     connection::DeadpoolConnection,
     deadpool::{Deadpool, PostgresStore},
+    prepared_statements::PreparedStatements,
     transaction::{
         CopyInSink, CopyOutStream, OwnedTransaction, Savepoint, Transaction, TransactionError, TransactionSession,
     },

@@ -1,6 +1,9 @@
 //! Statements, parsed each time or prepared, their parameters and their rows.
 
-use std::error::Error as StdError;
+use std::{
+    error::Error as StdError,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use bytes::BytesMut;
 use deadpool_postgres::ClientWrapper;
@@ -9,30 +12,42 @@ use tokio_postgres::{
     types::{IsNull, ToSql, Type, to_sql_checked},
 };
 
+use super::prepared_statements::Preparation;
 use crate::store::driver::{Statement, Value};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How a store sends its statements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Statements {
-    /// The server parses and plans them each time. Leaves nothing on a connection.
-    #[default]
-    Parsed,
-    /// They are prepared once for each connection, which takes one more round trip then.
-    Prepared,
+/// How the statements of a store are sent on a connection.
+pub(super) struct Statements {
+    preparation: Preparation,
+    is_probed: AtomicBool,
 }
 
 impl Statements {
+    pub(super) fn new(preparation: Preparation) -> Self {
+        Self { preparation, is_probed: AtomicBool::new(false) }
+    }
+
+    /// Returns whether a look at what a pooler does was given up: the connection must not be used again.
+    pub(super) fn are_unsettled(&self) -> bool {
+        self.is_probed.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a request to cancel one may do harm: tokio-postgres hangs up when it has sent it. PgBouncer before version 1.21 drops the
+    /// request then, and version 1.18 may even end.
+    pub(super) fn cannot_be_cancelled(&self) -> bool {
+        self.preparation.is_given_up()
+    }
+
     /// Makes a statement ready to be sent. The future that sends it can share its round trip with others that are
     /// polled together with it.
     pub(super) async fn ready<'a>(
-        self,
+        &self,
         connection: &ClientWrapper,
         statement: Statement<'a>,
     ) -> Result<Prepared<'a>, Error> {
         let Statement { sql, parameters } = statement;
-        if self == Self::Parsed {
+        if !self.preparation.is_safe_on(connection, &self.is_probed).await? {
             let parameters = parameters.iter().map(|value| (value as _, type_of(value))).collect();
             return Ok(Prepared::Not { sql, parameters });
         }
@@ -61,12 +76,16 @@ fn type_of(value: &Value<'_>) -> Type {
     match value {
         Value::BigInt(_) => Type::INT8,
         Value::Bool(_) => Type::BOOL,
+        Value::Bools(_) => Type::BOOL_ARRAY,
         Value::Bytes(_) => Type::BYTEA,
         Value::Double(_) => Type::FLOAT8,
+        Value::Doubles(_) => Type::FLOAT8_ARRAY,
         Value::Int(_) => Type::INT4,
         Value::Null => Type::UNKNOWN,
+        Value::OptionalBytes(_) => Type::BYTEA_ARRAY,
+        Value::OptionalTexts(_) | Value::Texts(_) => Type::TEXT_ARRAY,
+        Value::OptionalUuids(_) | Value::Uuids(_) => Type::UUID_ARRAY,
         Value::Text(_) => Type::TEXT,
-        Value::Texts(_) => Type::TEXT_ARRAY,
         Value::Uuid(_) => Type::UUID,
     }
 }
@@ -76,13 +95,19 @@ impl ToSql for Value<'_> {
         match self {
             Self::BigInt(value) => value.to_sql(ty, out),
             Self::Bool(value) => value.to_sql(ty, out),
+            Self::Bools(values) => values.to_sql(ty, out),
             Self::Bytes(value) => value.to_sql(ty, out),
             Self::Double(value) => value.to_sql(ty, out),
+            Self::Doubles(values) => values.to_sql(ty, out),
             Self::Int(value) => value.to_sql(ty, out),
             Self::Null => Ok(IsNull::Yes),
+            Self::OptionalBytes(values) => values.to_sql(ty, out),
+            Self::OptionalTexts(values) => values.to_sql(ty, out),
+            Self::OptionalUuids(values) => values.to_sql(ty, out),
             Self::Text(value) => value.to_sql(ty, out),
             Self::Texts(value) => value.to_sql(ty, out),
             Self::Uuid(value) => value.to_sql(ty, out),
+            Self::Uuids(values) => values.to_sql(ty, out),
         }
     }
 

@@ -97,6 +97,8 @@ pub(super) enum Failure {
     NoConnection(AcquireError),
     /// Its statement failed.
     Statement(DriverError),
+    /// The statement that it went together with others in failed; `None` if that was not sent.
+    Together { fault: Option<Fault> },
 }
 
 impl<D: Driver> fmt::Debug for Asked<'_, D> {

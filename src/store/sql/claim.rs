@@ -1,6 +1,10 @@
 //! The claim of a key outside of a transaction, and a look at it.
 
+use std::sync::{Arc, OnceLock};
+
 use super::{
+    asked::Failure,
+    batch::{Lanes, Look, LookAt, Turn, Writing},
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
     driver::{Driver, Statement, Value},
@@ -13,9 +17,32 @@ use crate::{
 };
 
 /// Claims the key.
-pub(super) async fn claim<D: Driver>(connections: &Connections<D>, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
+pub(super) async fn claim<D: Driver>(
+    connections: &Connections<D>,
+    lanes: &Lanes<D>,
+    claim: &Claim,
+) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some());
+    let queued = &Queued::new(claim);
+    let expects_record = lanes.prediction.expects_record();
     let ask = |attempt: Attempt| async move {
+        if attempt.together
+            && expects_record
+            && let Some(found) = find(operation, lanes, queued, attempt).await?
+        {
+            return Ok(Ok(found));
+        }
+        let reserve = async || lanes.write.enter(operation.progress(), || Writing::Claim(queued.claim())).await;
+        let _slot = match if attempt.together { reserve().await? } else { Turn::Alone(None) } {
+            Turn::Alone(slot) => slot,
+            Turn::Refused => None,
+            Turn::Together(Some(())) => return Ok(Ok(ClaimOutcome::Acquired)),
+            Turn::Together(None) if expects_record => None,
+            Turn::Together(None) => match find(operation, lanes, queued, attempt).await? {
+                Some(found) => return Ok(Ok(found)),
+                None => None,
+            },
+        };
         let parameters = &[
             (*claim.reservation.owner.as_uuid()).into(),
             (*claim.reservation.key.as_uuid()).into(),
@@ -32,10 +59,12 @@ pub(super) async fn claim<D: Driver>(connections: &Connections<D>, claim: &Claim
             claim.session.user.into(),
             settings(&claim.session).into(),
         ];
-        Ok((operation.query_one(attempt, Statement { sql: &connections.sql().claim, parameters }).await?, attempt))
+        let row = operation.query_one(attempt, Statement { sql: &connections.sql().claim, parameters }).await?;
+        Ok(claim_outcome(claim, &row, attempt.with_status))
     };
-    let (row, attempt) = operation.run(ask, |_| true).await?;
-    claim_outcome(claim, &row, attempt.with_status)
+    let outcome = operation.run(ask, |_| true).await??;
+    lanes.prediction.note(!outcome.holds_key());
+    Ok(outcome)
 }
 
 /// Returns the outcome of beginning a transaction now, without beginning one: the locks of the key are released at once.
@@ -45,13 +74,91 @@ pub(super) async fn look<D: Driver>(
     options: TransactionOptions,
 ) -> Result<ClaimOutcome, StoreError> {
     let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
-    let ask = |attempt| async move {
-        let begin = Begin::new(claim, options, attempt);
-        let statement = Statement { sql: &connections.sql().begin, parameters: &begin.parameters() };
-        Ok((operation.query_one(attempt, statement).await?, attempt))
+    operation.run(|attempt| look_alone(operation, claim, options, attempt), |_| true).await?
+}
+
+/// Returns the outcome of beginning a transaction now, if a record decides it. It takes no locks unless the record is not read in
+/// time.
+pub(super) async fn look_for_record<D: Driver>(
+    connections: &Connections<D>,
+    lanes: &Lanes<D>,
+    claim: &Claim,
+    options: TransactionOptions,
+) -> Result<Option<ClaimOutcome>, StoreError> {
+    let operation = &Operation::new(connections).with_status(claim.resource_type.is_some()).leaving_nothing();
+    let queued = &Queued::new(claim);
+    let ask = |attempt: Attempt| async move {
+        if attempt.together {
+            return find(operation, lanes, queued, attempt).await.map(Ok);
+        }
+        Ok(look_alone(operation, claim, options, attempt).await?.map(Some))
     };
-    let (row, attempt) = operation.run(ask, |_| true).await?;
-    claim_outcome(claim, &row, attempt.with_status)
+    let found = operation.run(ask, |_| true).await??;
+    Ok(found.filter(|outcome| !outcome.holds_key()))
+}
+
+async fn look_alone<D: Driver>(
+    operation: &Operation<'_, D>,
+    claim: &Claim,
+    options: TransactionOptions,
+    attempt: Attempt,
+) -> Result<Result<ClaimOutcome, StoreError>, Failure> {
+    let begin = Begin::new(claim, options, attempt);
+    let sql = &operation.connections().sql().begin;
+    let row = operation.query_one(attempt, Statement { sql, parameters: &begin.parameters() }).await?;
+    Ok(claim_outcome(claim, &row, attempt.with_status))
+}
+
+/// Looks for the claim's record, together with other claims; `None` if the claim itself has to decide.
+async fn find<D: Driver>(
+    operation: &Operation<'_, D>,
+    lanes: &Lanes<D>,
+    queued: &Queued<'_>,
+    attempt: Attempt,
+) -> Result<Option<ClaimOutcome>, Failure> {
+    let look = || LookAt { claim: queued.claim(), with_status: attempt.with_status };
+    let begun = std::time::Instant::now();
+    let failure = match lanes.look.enter(operation.progress(), look).await {
+        Ok(Turn::Refused) => return Ok(None),
+        Ok(Turn::Together(found)) => return Ok(found),
+        Ok(Turn::Alone(_slot)) => match operation.run_alone::<Look>(attempt, &look()).await {
+            Ok(found) => {
+                lanes.look.note(false);
+                return Ok(found);
+            }
+            Err(failure) => failure,
+        },
+        Err(failure) => failure,
+    };
+    let fault = match failure {
+        Failure::NoConnection(_) => return Err(failure),
+        Failure::Statement(error) => {
+            let fault = operation.connections().fault_of(begun, &error);
+            if !fault.is_lost() {
+                lanes.look.note(true);
+            }
+            Some(fault)
+        }
+        Failure::Together { fault } => fault,
+    };
+    // A look leaves nothing, so nothing is lost with its answer.
+    Err(Failure::Together { fault: fault.filter(|fault| !fault.is_lost()) })
+}
+
+/// A claim that is copied when it has to queue.
+struct Queued<'a> {
+    claim: &'a Claim,
+    copy: OnceLock<Arc<Claim>>,
+}
+
+impl<'a> Queued<'a> {
+    fn new(claim: &'a Claim) -> Self {
+        Self { claim, copy: OnceLock::new() }
+    }
+
+    fn claim(&self) -> Arc<Claim> {
+        Arc::clone(self.copy.get_or_init(|| Arc::new(self.claim.clone())))
+    }
 }
 
 /// The arguments of `tenant.idempotency_begin`.

@@ -9,6 +9,7 @@ use tokio::{
 
 use super::{
     driver::{Driver, DriverError},
+    fault::Fault,
     sql::Sql,
 };
 use crate::{store::Schema, telemetry::Chain};
@@ -19,6 +20,9 @@ const TIMEOUTS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(6
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The longest time that an attempt has before another one is made beside it.
+const MAX_SHARE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub(super) struct Connections<D: Driver> {
@@ -75,6 +79,11 @@ impl<D: Driver> Connections<D> {
         Instant::now() + self.timeout
     }
 
+    /// Returns the time that a batch has.
+    pub(super) fn share(&self) -> Duration {
+        share_of(self.timeout)
+    }
+
     /// Returns how long a claim waits for the status before it is sent again without it; `None` if it is to be sent
     /// without it at once, because too many statuses are overdue.
     pub(super) fn time_for_status(&self) -> Option<Duration> {
@@ -90,9 +99,19 @@ impl<D: Driver> Connections<D> {
     pub(super) fn forget_if_stale(&self, error: &DriverError) -> bool {
         let stale = self.driver.forget_if_stale(error);
         if stale {
-            tracing::info!(error = %Chain(error), "prepared statements are stale; preparing them again");
+            tracing::info!(error = %Chain(error), "prepared statements are stale; trying again");
         }
         stale
+    }
+
+    /// Returns what an error says about its statement, which was sent since then, and forgets what has the same fault.
+    pub(super) fn fault_of(&self, since: std::time::Instant, error: &DriverError) -> Fault {
+        let fault = Fault::of(error);
+        if fault.may_be_shared() {
+            self.distrust(since);
+        }
+        self.forget_if_stale(error);
+        fault
     }
 
     /// Closes the idle connections that were last used before this time: they may have been lost with another.
@@ -117,6 +136,11 @@ impl<D: Driver> fmt::Debug for Connections<D> {
             .field("status_timeout", &self.status_timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the time that an attempt has, of all this, before another one is made beside it.
+pub(super) fn share_of(time: Duration) -> Duration {
+    (time / 4).min(MAX_SHARE)
 }
 
 /// A quarter of a pool's connections, at least one.

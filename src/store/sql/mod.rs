@@ -1,6 +1,7 @@
 //! The store that keeps records in PostgreSQL, on any driver.
 
 mod asked;
+mod batch;
 mod claim;
 mod columns;
 mod connection;

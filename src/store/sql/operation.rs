@@ -2,16 +2,18 @@
 //!
 //! | time | if there is no answer yet |
 //! |---|---|
-//! | the status's own | a claim that asks for the status is sent again without it |
+//! | the status's own | a claim that asks for the status is sent again without it; with it, if it went together with others |
+//! | twice that | the latter is sent again without it |
 //! | a quarter of the timeout, at most 2 s | a second attempt, and a look whether the server can be asked |
 //! | twice that | if it cannot: a third attempt, on a connection that the operation has seen used or made |
 //! | the same before the end | if it cannot, and the pool has no free connection: an attempt instead of the others |
 //! | the timeout | the operation fails |
 //!
-//! The first answer counts.
+//! The first answer counts. The first attempt may go together with those of other operations (`batch`), all others are alone.
 
 use std::{
     future::{Future, ready},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,10 +22,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     asked::{Asked, Failure, Reset},
-    connection::Connections,
+    batch::Kind,
+    connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
-    progress::{Progress, Waiting},
+    progress::{Progress, Running, Waiting},
     query::{RowOf, only_row},
 };
 use crate::store::{Claim, StoreError, StoreErrorKind};
@@ -42,13 +45,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(2
 /// that was cut while it was made, is no reason to give up.
 const RECONNECT: Duration = Duration::from_millis(50);
 
-/// The longest time that an attempt has before another one is made beside it.
-const MAX_SHARE: Duration = Duration::from_secs(2);
-
 /// An operation on the connections of a pool.
 pub(super) struct Operation<'a, D: Driver> {
     connections: &'a Connections<D>,
-    progress: Progress,
+    progress: Arc<Progress>,
     /// When it began, for the operation's own times, and for those of the pool.
     begun: (Instant, std::time::Instant),
     /// How long the status may take; `None` if it is not asked for.
@@ -63,14 +63,16 @@ enum Alarm {
     Deadline,
     LastShare,
     Silence { again: bool },
-    Status,
+    Status { again: bool },
 }
 
 /// What is done then.
 enum Reaction {
     Wait,
     /// Another attempt is made beside the others.
-    TryBeside,
+    TryBeside {
+        with_status: bool,
+    },
     /// Another attempt is made after the connections of the others are closed, because the pool has none left.
     TryInstead,
 }
@@ -86,6 +88,8 @@ enum Next {
 pub(super) struct Attempt {
     /// Whether to ask for the status of the created resource.
     pub(super) with_status: bool,
+    /// Whether it may go together with attempts of other operations, as only the first one may.
+    pub(super) together: bool,
     /// Whether another attempt has not answered: then it is not known whether the server can be asked.
     in_doubt: bool,
 }
@@ -94,6 +98,10 @@ impl Attempt {
     /// Returns the resource type whose status to ask for.
     pub(super) fn status_of(self, claim: &Claim) -> Option<&str> {
         claim.resource_type.as_deref().filter(|_| self.with_status)
+    }
+
+    fn alone(self) -> Self {
+        Self { together: false, ..self }
     }
 
     fn without_status(self) -> Self {
@@ -110,7 +118,7 @@ impl<'a, D: Driver> Operation<'a, D> {
     pub(super) fn until(connections: &'a Connections<D>, deadline: Instant) -> Self {
         Self {
             connections,
-            progress: Progress::new(deadline),
+            progress: Arc::new(Progress::new(deadline)),
             begun: (Instant::now(), std::time::Instant::now()),
             time_for_status: None,
             one_at_a_time: false,
@@ -151,9 +159,10 @@ impl<'a, D: Driver> Operation<'a, D> {
                 (next, made.await)
             }
         };
-        let first = Attempt { with_status: self.time_for_status.is_some(), in_doubt: false };
+        let first = Attempt { with_status: self.time_for_status.is_some(), together: true, in_doubt: false };
         let mut attempts = FuturesUnordered::new();
         attempts.push(make(first, Duration::ZERO));
+        let _running = Running(&self.progress);
         let mut failures = Failures::default();
         let mut inconclusive = None;
         for (time, alarm) in self.alarms() {
@@ -168,16 +177,17 @@ impl<'a, D: Driver> Operation<'a, D> {
                     None => return inconclusive.ok_or_else(|| failures.last.unwrap_or_else(|| self.out_of_time())),
                 }
             }
-            match self.reaction(alarm) {
+            let with_status = match self.reaction(alarm) {
                 Reaction::Wait => continue,
-                Reaction::TryBeside => {}
+                Reaction::TryBeside { with_status } => with_status,
                 Reaction::TryInstead => {
                     self.progress.set_closing(true);
                     attempts.clear();
                     self.progress.set_closing(false);
+                    false
                 }
-            }
-            attempts.push(make(Attempt { with_status: false, in_doubt: true }, Duration::ZERO));
+            };
+            attempts.push(make(Attempt { with_status, together: false, in_doubt: true }, Duration::ZERO));
         }
         inconclusive.ok_or_else(|| self.out_of_time())
     }
@@ -185,9 +195,11 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// The times at which something is done, in their order.
     fn alarms(&self) -> impl Iterator<Item = (Instant, Alarm)> + use<D> {
         let (begun, deadline) = (self.begun.0, self.progress.deadline());
-        let share = (deadline.saturating_duration_since(begun) / 4).min(MAX_SHARE);
+        let share = share_of(deadline.saturating_duration_since(begun));
+        let status = |times: u32| self.time_for_status.map_or(deadline, |time| begun + times * time);
         let mut alarms = [
-            (self.time_for_status.map_or(deadline, |time| begun + time), Alarm::Status),
+            (status(1), Alarm::Status { again: false }),
+            (status(2), Alarm::Status { again: true }),
             (begun + share, Alarm::Silence { again: false }),
             (begun + 2 * share, Alarm::Silence { again: true }),
             (deadline - share, Alarm::LastShare),
@@ -196,7 +208,8 @@ impl<'a, D: Driver> Operation<'a, D> {
         alarms.sort_by_key(|(time, _)| *time);
         let one_at_a_time = self.one_at_a_time;
         alarms.into_iter().filter(move |(time, alarm)| {
-            *alarm == Alarm::Deadline || (*time < deadline && (*alarm == Alarm::Status || !one_at_a_time))
+            let is_of_status = matches!(alarm, Alarm::Status { .. });
+            *alarm == Alarm::Deadline || (*time < deadline && (is_of_status || !one_at_a_time))
         })
     }
 
@@ -206,10 +219,13 @@ impl<'a, D: Driver> Operation<'a, D> {
         match alarm {
             Alarm::Deadline => Reaction::Wait,
             // An attempt that has no connection yet has not asked for the status.
-            Alarm::Status if progress.is_waiting() => Reaction::Wait,
-            Alarm::Status => {
+            Alarm::Status { again: false } if progress.is_waiting() => Reaction::Wait,
+            // Another operation's status may be the one that is slow.
+            Alarm::Status { again: false } if progress.is_sent_together() => Reaction::TryBeside { with_status: true },
+            Alarm::Status { again: true } if !progress.is_sent_together() => Reaction::Wait,
+            Alarm::Status { .. } => {
                 progress.status_is_overdue(connections.status_is_overdue());
-                Reaction::TryBeside
+                Reaction::TryBeside { with_status: false }
             }
             Alarm::LastShare | Alarm::Silence { .. } if progress.has_answer() => Reaction::Wait,
             Alarm::LastShare if progress.is_sent() && connections.are_exhausted() => Reaction::TryInstead,
@@ -219,9 +235,17 @@ impl<'a, D: Driver> Operation<'a, D> {
                 if again {
                     connections.distrust(self.begun.1);
                 }
-                Reaction::TryBeside
+                Reaction::TryBeside { with_status: false }
             }
         }
+    }
+
+    pub(super) fn connections(&self) -> &'a Connections<D> {
+        self.connections
+    }
+
+    pub(super) fn progress(&self) -> &Arc<Progress> {
+        &self.progress
     }
 
     /// Runs a statement as an attempt.
@@ -243,6 +267,22 @@ impl<'a, D: Driver> Operation<'a, D> {
             Ok(row) => {
                 drop(asked.into_connection());
                 Ok(row)
+            }
+            Err(error) => Err(asked.failed(error)),
+        }
+    }
+
+    /// Runs the statement of a kind for one item as an attempt.
+    pub(super) async fn run_alone<K: Kind>(
+        &self,
+        attempt: Attempt,
+        item: &K::Item,
+    ) -> Result<Option<K::Answer>, Failure> {
+        let mut asked = self.connect(attempt, Reset::Nothing).await?;
+        match K::run(&mut *asked, self.connections.sql(), &[item]).await {
+            Ok(answers) => {
+                drop(asked.into_connection());
+                Ok(answers.into_iter().next().flatten())
             }
             Err(error) => Err(asked.failed(error)),
         }
@@ -277,6 +317,8 @@ impl<'a, D: Driver> Operation<'a, D> {
 
     /// The error at the deadline, while attempts have not answered.
     fn out_of_time(&self) -> StoreError {
+        // Nothing is sent between the look at what was sent and the answer.
+        self.progress.ends();
         if self.progress.is_sent() {
             self.progress.loses();
         }
@@ -302,7 +344,12 @@ struct Failures {
 impl Failures {
     /// Decides what follows a failed attempt.
     fn next(&mut self, operation: &Operation<'_, impl Driver>, made: Attempt, failure: Failure) -> Next {
+        let made = made.alone();
         let error = match failure {
+            Failure::Together { fault } => {
+                fault.into_iter().for_each(|fault| operation.progress.note(fault));
+                return Next::Again(made, Duration::ZERO);
+            }
             Failure::NoConnection(error) => {
                 let kind = kind_without_connection(&error, operation.connections.are_exhausted());
                 self.attempts += 1;

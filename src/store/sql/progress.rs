@@ -1,19 +1,24 @@
 //! What is known of an operation's attempts.
 
 use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
 };
 
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::fault::Fault;
 
+const SENT: u8 = 1;
+const ENDED: u8 = 2;
+
 /// What is known of an operation's attempts.
 pub(super) struct Progress {
     deadline: Instant,
-    /// Whether something was sent.
-    sent: AtomicBool,
+    /// Whether something was sent, and whether the operation has ended: [`SENT`] and [`ENDED`].
+    state: AtomicU8,
+    /// Whether the first attempt was sent together with those of other operations.
+    together: AtomicBool,
     /// Whether the server can be asked.
     answered: AtomicBool,
     /// Whether an answer was lost.
@@ -30,7 +35,8 @@ impl Progress {
     pub(super) fn new(deadline: Instant) -> Self {
         Self {
             deadline,
-            sent: AtomicBool::new(false),
+            state: AtomicU8::new(0),
+            together: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -71,7 +77,26 @@ impl Progress {
 
     /// Notes that something is about to be sent.
     pub(super) fn sends(&self) {
-        self.sent.store(true, Ordering::Relaxed);
+        self.state.fetch_or(SENT, Ordering::Relaxed);
+    }
+
+    /// Notes that the first attempt is about to be sent together with those of other operations. Returns whether it may be: once
+    /// the operation has ended, nobody would know that it was sent.
+    pub(super) fn sends_together(&self) -> bool {
+        let sends = |state| (state & ENDED == 0).then_some(state | SENT);
+        let may_send = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sends).is_ok();
+        self.together.fetch_or(may_send, Ordering::Relaxed);
+        may_send
+    }
+
+    /// Notes that the operation has ended: what waits to be sent together with others is not sent. What was sent before
+    /// [is known](Self::is_sent) from here on.
+    pub(super) fn ends(&self) {
+        self.state.fetch_or(ENDED, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_sent_together(&self) -> bool {
+        self.together.load(Ordering::Relaxed)
     }
 
     /// Notes that an answer was lost.
@@ -94,7 +119,7 @@ impl Progress {
     }
 
     pub(super) fn is_sent(&self) -> bool {
-        self.sent.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) & SENT != 0
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -102,17 +127,26 @@ impl Progress {
     }
 }
 
-/// Counts an attempt that waits for a connection.
-pub(super) struct Waiting<'a>(&'a Progress);
+/// The time in which an operation makes attempts. It [ends](Progress::ends) when this is dropped.
+pub(super) struct Running<'a>(pub(super) &'a Progress);
 
-impl<'a> Waiting<'a> {
-    pub(super) fn new(progress: &'a Progress) -> Self {
-        progress.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(progress)
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.ends();
     }
 }
 
-impl Drop for Waiting<'_> {
+/// Counts an attempt that waits for a connection, or to go together with others.
+pub(super) struct Waiting(Arc<Progress>);
+
+impl Waiting {
+    pub(super) fn new(progress: &Arc<Progress>) -> Self {
+        progress.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(progress))
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }

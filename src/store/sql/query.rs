@@ -3,9 +3,10 @@
 use tokio::time::Instant;
 
 use super::{
+    batch::{Kind, Lane, Turn},
     connection::Connections,
     driver::{Connection, Driver, DriverError, Statement, Value},
-    operation::Operation,
+    operation::{Attempt, Operation},
 };
 use crate::store::StoreError;
 
@@ -28,6 +29,30 @@ impl<D: Driver> Connections<D> {
     ) -> Result<RowOf<D>, StoreError> {
         let operation = &Operation::until(self, deadline);
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
+    }
+
+    /// As [`query_one`](Self::query_one), of a statement whose first attempt may go together with those of other operations. `done` is
+    /// the outcome then; `read` converts the row of the single one.
+    pub(super) async fn query_together<K: Kind<Answer = ()>, A: Copy>(
+        &self,
+        lane: &Lane<D, K>,
+        item: impl Fn() -> K::Item + Sync,
+        done: A,
+        statement: Statement<'_>,
+        read: impl Fn(&RowOf<D>) -> Result<A, StoreError> + Sync,
+    ) -> Result<A, StoreError> {
+        let operation = &Operation::new(self);
+        let (item, read) = (&item, &read);
+        let ask = |attempt: Attempt| async move {
+            let turn = if attempt.together { lane.enter(operation.progress(), item).await? } else { Turn::Alone(None) };
+            let _slot = match turn {
+                Turn::Alone(slot) => slot,
+                Turn::Together(Some(())) => return Ok(Ok(done)),
+                Turn::Refused | Turn::Together(None) => None,
+            };
+            operation.query_one(attempt, statement).await.map(|row| read(&row))
+        };
+        operation.run(ask, |_| true).await?
     }
 
     /// As [`query_one`](Self::query_one), of a statement that may take long: it is repeated only if its answer is lost.

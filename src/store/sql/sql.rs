@@ -18,12 +18,16 @@ pub(super) struct Sql {
     pub(super) committed: Statement,
     pub(super) complete: Statement,
     pub(super) extend: Statement,
+    pub(super) extend_many: Statement,
+    pub(super) look: Statement,
     pub(super) look_up: Statement,
     pub(super) operator_release: Statement,
     pub(super) release: Statement,
+    pub(super) release_many: Statement,
     pub(super) settled: Statement,
     pub(super) status: Statement,
     pub(super) sweep: Statement,
+    pub(super) write_many: Statement,
     /// The schema and the table, which the check of the database takes as parameters.
     pub(super) schema: Schema,
 }
@@ -40,12 +44,16 @@ impl Sql {
             committed: schema.apply(include_str!("sql/committed.sql")),
             complete: schema.apply(include_str!("sql/complete.sql")),
             extend: schema.apply(include_str!("sql/extend.sql")),
+            extend_many: schema.apply(include_str!("sql/extend_many.sql")),
+            look: schema.apply(include_str!("sql/look.sql")),
             look_up: schema.apply(include_str!("sql/look_up.sql")),
             operator_release: schema.apply(include_str!("sql/operator_release.sql")),
             release: schema.apply(include_str!("sql/release.sql")),
+            release_many: schema.apply(include_str!("sql/release_many.sql")),
             settled: schema.apply(include_str!("sql/settled.sql")),
             status: schema.apply(include_str!("sql/status.sql")),
             sweep: schema.apply(include_str!("sql/sweep.sql")),
+            write_many: schema.apply(include_str!("sql/write_many.sql")),
             schema,
         }
     }

@@ -1,15 +1,17 @@
 //! [`SqlStore`].
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
+    batch::{Lanes, Recording, Renewal, Writing},
     claim,
     columns::{Columns, resource_column, settings},
     connection::Connections,
-    driver::Driver,
+    driver::{Driver, Statement},
     fault::sql_state,
     look_up,
     permits::Permits,
+    query::RowOf,
     row::{abandoned_key, column, corrupt, parse_status},
     transaction::{Open, Transactions},
     verify::{VerifyError, verify},
@@ -38,9 +40,9 @@ use crate::{
 /// from one that is slow, and from one that refuses.
 ///
 /// ```no_run
-/// use deadpool_postgres::{Manager, Pool};
+/// use deadpool_postgres::{Manager, Pool, QueueMode};
 /// use std::time::Duration;
-/// use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
+/// use tonic_idempotency::store::{PostgresStore, PreparedStatements, ResourceType, ResourceTypes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut config: tokio_postgres::Config = "host=localhost user=my_api dbname=my_app".parse()?;
@@ -49,14 +51,15 @@ use crate::{
 /// config.connect_timeout(Duration::from_secs(5)).tcp_user_timeout(silence);
 /// config.keepalives_idle(silence).keepalives_interval(silence / 3).keepalives_retries(3);
 /// let manager = Manager::new(config, tokio_postgres::NoTls);
-/// let pool = Pool::builder(manager).max_size(16).build()?;
+/// // The connection that was used last: its process has warm caches.
+/// let pool = Pool::builder(manager).max_size(16).queue_mode(QueueMode::Lifo).build()?;
 ///
 /// // Default: gives up on an operation after five seconds.
 /// let store = PostgresStore::new(pool.clone(), ResourceTypes::none());
 /// // Customised.
 /// let types = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "billing.invoices")]);
 /// let patient = PostgresStore::new(pool, types)
-///     .prepared_statements()
+///     .prepared_statements(PreparedStatements::Never)
 ///     .timeout(Duration::from_secs(10));
 /// # Ok(())
 /// # }
@@ -64,6 +67,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct SqlStore<D: Driver> {
     connections: Connections<D>,
+    lanes: Lanes<D>,
     permits: Permits,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
@@ -79,9 +83,12 @@ impl<D: Driver> SqlStore<D> {
     /// should have a pool of their own: the store cannot keep them from taking its connections.
     pub fn new(pool: impl Into<D>, resource_types: ResourceTypes) -> Self {
         let driver = pool.into();
+        let permits = Permits::beside_claims(&driver);
+        let connections = Connections::new(driver);
         Self {
-            permits: Permits::beside_claims(&driver),
-            connections: Connections::new(driver),
+            lanes: Lanes::new(&connections),
+            connections,
+            permits,
             resource_types: Arc::new(resource_types),
             transaction_pool: None,
         }
@@ -120,9 +127,8 @@ impl<D: Driver> SqlStore<D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn schema(mut self, schema: Schema) -> Self {
-        self.connections = self.connections.schema(schema);
-        self
+    pub fn schema(self, schema: Schema) -> Self {
+        self.with_connections(|connections| connections.schema(schema))
     }
 
     /// Limits how long a claim waits for the status of the created resource. If it takes longer, the claim is sent again
@@ -133,17 +139,15 @@ impl<D: Driver> SqlStore<D> {
     /// statuses that are overdue, further claims do not ask for theirs.
     ///
     /// [`StatusError::TimedOut`]: crate::store::StatusError::TimedOut
-    pub fn status_timeout(mut self, timeout: Duration) -> Self {
-        self.connections = self.connections.status_timeout(timeout);
-        self
+    pub fn status_timeout(self, timeout: Duration) -> Self {
+        self.with_connections(|connections| connections.status_timeout(timeout))
     }
 
     /// Changes the driver's settings.
     #[cfg(feature = "postgres")]
     pub(in crate::store) fn with_driver(mut self, change: impl Fn(D) -> D) -> Self {
-        self.connections = self.connections.with_driver(&change);
-        self.transaction_pool = self.transaction_pool.map(change);
-        self
+        self.transaction_pool = self.transaction_pool.map(&change);
+        self.with_connections(|connections| connections.with_driver(change))
     }
 
     /// Limits how long an operation may take, including the wait for a connection and further attempts. From 1 ms to 1
@@ -157,8 +161,19 @@ impl<D: Driver> SqlStore<D> {
     ///
     /// The outcome of a COMMIT that takes longer is looked up, for at most the same time again. The handler of a
     /// transactional procedure is not limited.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.connections = self.connections.timeout(timeout);
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with_connections(|connections| connections.timeout(timeout))
+    }
+
+    /// Limits how many calls one statement may do: claims, records, renewals, releases and replays that wait while a statement of
+    /// their kind is under way go together with the next one; claims and records are of one kind. A call that finds none under way
+    /// is sent alone, at once; or, while calls come together, with those that the runtime has ready at that moment. From 1 to 1,024
+    /// calls; another number counts as the nearer of these. 1 turns it off: each call is a statement of its own. Defaults to 64.
+    ///
+    /// It changes neither the outcome of a call nor its time limits. What is not the most common case goes alone, as does each call
+    /// of a statement that has failed.
+    pub fn max_batch(mut self, calls: usize) -> Self {
+        self.lanes = Lanes::with_max_batch(&self.connections, calls);
         self
     }
 
@@ -188,11 +203,18 @@ impl<D: Driver> SqlStore<D> {
         &self.connections
     }
 
+    fn with_connections(mut self, change: impl FnOnce(Connections<D>) -> Connections<D>) -> Self {
+        self.connections = change(self.connections);
+        self.lanes = self.lanes.on(&self.connections);
+        self
+    }
+
     fn transactions(&self) -> Transactions<D> {
         let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
         Transactions {
             connections: self.connections.of(driver.clone()),
             look_ups: self.connections.clone(),
+            lanes: self.lanes.clone(),
             permits: self.permits.clone(),
         }
     }
@@ -201,58 +223,54 @@ impl<D: Driver> SqlStore<D> {
         &self,
         reservation: &Reservation,
         completion: &Completion,
-        resource: Option<&(&str, Cow<'_, str>)>,
     ) -> Result<CompleteOutcome, StoreError> {
         let outcome = Columns::of(&completion.response);
-        let row = self
-            .connections
-            .query_one(
-                &self.connections.sql().complete,
-                &[
-                    (*reservation.owner.as_uuid()).into(),
-                    (*reservation.key.as_uuid()).into(),
-                    reservation.token.into(),
-                    outcome.response.into(),
-                    outcome.not_stored.into(),
-                    outcome.error.into(),
-                    outcome.metadata.into(),
-                    completion.retention.as_secs_f64().into(),
-                    resource.map(|(column, _)| *column).into(),
-                    resource.map(|(_, id)| &**id).into(),
-                ],
-            )
-            .await?;
-        match column::<&str>(&row, "outcome")? {
+        let resource = resource_column(&self.resource_types, completion);
+        let parameters = &[
+            (*reservation.owner.as_uuid()).into(),
+            (*reservation.key.as_uuid()).into(),
+            reservation.token.into(),
+            outcome.response.into(),
+            outcome.not_stored.into(),
+            outcome.error.into(),
+            outcome.metadata.into(),
+            completion.retention.as_secs_f64().into(),
+            resource.as_ref().map(|(column, _)| *column).into(),
+            resource.as_ref().map(|(_, id)| &**id).into(),
+        ];
+        let statement = Statement { sql: &self.connections.sql().complete, parameters };
+        let recording = || Recording::new(&self.resource_types, *reservation, completion.clone());
+        let recording = || Writing::Recording(Box::new(recording()));
+        let read = |row: &RowOf<D>| match column::<&str>(row, "outcome")? {
             "already_completed" => Ok(CompleteOutcome::AlreadyCompleted),
             "completed" => Ok(CompleteOutcome::Completed),
             "fenced" => Ok(CompleteOutcome::Fenced),
             other => Err(corrupt(format!("unknown outcome of a completion: {other:?}"))),
-        }
+        };
+        let done = CompleteOutcome::Completed;
+        self.connections.query_together(&self.lanes.write, recording, done, statement, read).await
     }
 }
 
 impl<D: Driver> Store for SqlStore<D> {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        claim::claim(&self.connections, claim).await
+        claim::claim(&self.connections, &self.lanes, claim).await
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
-        let row = self
-            .connections
-            .query_one(
-                &self.connections.sql().extend,
-                &[
-                    (*reservation.owner.as_uuid()).into(),
-                    (*reservation.key.as_uuid()).into(),
-                    reservation.token.into(),
-                    lease.as_secs_f64().into(),
-                ],
-            )
-            .await?;
-        match column(&row, "extended")? {
+        let parameters = &[
+            (*reservation.owner.as_uuid()).into(),
+            (*reservation.key.as_uuid()).into(),
+            reservation.token.into(),
+            lease.as_secs_f64().into(),
+        ];
+        let statement = Statement { sql: &self.connections.sql().extend, parameters };
+        let renewal = || Renewal { reservation: *reservation, lease };
+        let read = |row: &RowOf<D>| match column(row, "extended")? {
             true => Ok(ExtendOutcome::Extended),
             false => Ok(ExtendOutcome::NotHeld),
-        }
+        };
+        self.connections.query_together(&self.lanes.extend, renewal, ExtendOutcome::Extended, statement, read).await
     }
 
     async fn complete(
@@ -260,32 +278,29 @@ impl<D: Driver> Store for SqlStore<D> {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        let resource = resource_column(&self.resource_types, completion);
-        match self.complete_with(reservation, completion, resource.as_ref()).await {
+        match self.complete_with(reservation, completion).await {
             // The response is more important than the reference to the resource.
-            Err(error) if resource.is_some() && refers_to_nothing(&error) => {
+            Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
                     error = %Chain(&error),
                     "the created resource cannot be referenced; the response is stored without it"
                 );
-                self.complete_with(reservation, completion, None).await
+                self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
             }
             outcome => outcome,
         }
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
-        let row = self
-            .connections
-            .query_one(
-                &self.connections.sql().release,
-                &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()],
-            )
-            .await?;
-        match column(&row, "released")? {
+        let parameters =
+            &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
+        let statement = Statement { sql: &self.connections.sql().release, parameters };
+        let read = |row: &RowOf<D>| match column(row, "released")? {
             true => Ok(ReleaseOutcome::Released),
             false => Ok(ReleaseOutcome::NotHeld),
-        }
+        };
+        let done = ReleaseOutcome::Released;
+        self.connections.query_together(&self.lanes.release, || *reservation, done, statement, read).await
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {

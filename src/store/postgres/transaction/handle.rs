@@ -235,6 +235,16 @@ impl Transaction {
         connection.answer(connection.prepare_cached(statement)).await
     }
 
+    /// As [`deadpool_postgres::ClientWrapper::prepare_typed_cached`], with the types of the parameters.
+    ///
+    /// # Errors
+    ///
+    /// As [`query`](Self::query).
+    pub async fn prepare_typed_cached(&self, statement: &str, types: &[Type]) -> Result<Statement, TransactionError> {
+        let connection = self.enter().await?;
+        connection.answer(connection.prepare_typed_cached(statement, types)).await
+    }
+
     /// As [`tokio_postgres::Client::copy_in`]. The handler has to finish it before it returns: the end of the call drops
     /// the sink, and the copy fails.
     ///

@@ -14,20 +14,32 @@ pub enum Value<'a> {
     BigInt(Option<i64>),
     /// `boolean`
     Bool(Option<bool>),
+    /// `boolean[]`. As every type of several values, only a parameter: no column has it.
+    Bools(&'a [bool]),
     /// `bytea`
     Bytes(Option<&'a [u8]>),
     /// `double precision`
     Double(Option<f64>),
+    /// `double precision[]`
+    Doubles(&'a [f64]),
     /// `integer`
     Int(Option<i32>),
     /// NULL in a column whose type the driver does not know. Not a parameter.
     Null,
+    /// `bytea[]`, some of whose elements may be NULL
+    OptionalBytes(&'a [Option<&'a [u8]>]),
+    /// `text[]`, some of whose elements may be NULL
+    OptionalTexts(&'a [Option<&'a str>]),
+    /// `uuid[]`, some of whose elements may be NULL
+    OptionalUuids(&'a [Option<Uuid>]),
     /// `text`
     Text(Option<&'a str>),
     /// `text[]`
     Texts(Option<&'a [String]>),
     /// `uuid`
     Uuid(Option<Uuid>),
+    /// `uuid[]`
+    Uuids(&'a [Uuid]),
 }
 
 impl Value<'_> {
@@ -36,12 +48,16 @@ impl Value<'_> {
         match self {
             Self::BigInt(_) => "bigint",
             Self::Bool(_) => "boolean",
+            Self::Bools(_) => "boolean[]",
             Self::Bytes(_) => "bytea",
             Self::Double(_) => "double precision",
+            Self::Doubles(_) => "double precision[]",
             Self::Int(_) => "integer",
             Self::Null => "unknown",
+            Self::OptionalBytes(_) => "bytea[]",
             Self::Text(_) => "text",
-            Self::Texts(_) => "text[]",
+            Self::OptionalTexts(_) | Self::Texts(_) => "text[]",
+            Self::OptionalUuids(_) | Self::Uuids(_) => "uuid[]",
             Self::Uuid(_) => "uuid",
         }
     }

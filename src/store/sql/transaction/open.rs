@@ -9,6 +9,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
+use uuid::Uuid;
 
 use super::{in_transaction::InTransaction, lookup::look_up};
 use crate::{
@@ -19,7 +20,8 @@ use crate::{
         StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
         sql::{
             asked::{Asked, Failure, Reset},
-            claim::{Begin, look},
+            batch::Lanes,
+            claim::{Begin, look, look_for_record},
             columns::{
                 Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings,
             },
@@ -57,6 +59,7 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
     pub(in crate::store::sql) connections: Connections<D>,
     /// Where their outcomes are looked up, and keys whose users have no transaction left.
     pub(in crate::store::sql) look_ups: Connections<D>,
+    pub(in crate::store::sql) lanes: Lanes<D>,
     pub(in crate::store::sql) permits: Permits,
 }
 
@@ -76,15 +79,24 @@ impl<D: Driver> Open<D> {
         claim: &Claim,
         options: TransactionOptions,
     ) -> Result<BeginOutcome, StoreError> {
-        let deadline = transactions.look_ups.deadline();
+        let Transactions { look_ups, lanes, .. } = transactions;
+        if lanes.prediction.expects_record()
+            && let Some(found) = look_for_record(look_ups, lanes, claim, options).await?
+        {
+            return Ok(BeginOutcome::Refused(found));
+        }
+        let deadline = look_ups.deadline();
         let mut permit = pin!(transactions.permits.acquire(Some(claim.reservation.owner), deadline));
         let now = Instant::now();
         let patience = (deadline.saturating_duration_since(now) / 4).min(PATIENCE);
         let permit = match timeout_at(now + patience, &mut permit).await {
             Ok(permit) => permit?,
-            Err(_) => match look(&transactions.look_ups, claim, options).await? {
+            Err(_) => match look(look_ups, claim, options).await? {
                 ClaimOutcome::Acquired | ClaimOutcome::TakenOver => permit.await?,
-                refused => return Ok(BeginOutcome::Refused(refused)),
+                refused => {
+                    lanes.prediction.note(true);
+                    return Ok(BeginOutcome::Refused(refused));
+                }
             },
         };
         let operation =
@@ -98,7 +110,9 @@ impl<D: Driver> Open<D> {
         };
         let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let taken_over = match claim_outcome(claim, &row, attempt.with_status) {
+        let outcome = claim_outcome(claim, &row, attempt.with_status);
+        outcome.iter().for_each(|outcome| lanes.prediction.note(!outcome.holds_key()));
+        let taken_over = match outcome {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
@@ -245,6 +259,7 @@ struct Record<'a> {
     outcome: Columns<'a>,
     retention: f64,
     resource: Option<(&'a str, Cow<'a, str>)>,
+    id: Uuid,
 }
 
 impl<'a> Record<'a> {
@@ -254,10 +269,11 @@ impl<'a> Record<'a> {
             outcome: Columns::of(&completion.response),
             retention: completion.retention.as_secs_f64(),
             resource: resource_column(&claimed.resource_types, completion),
+            id: Uuid::now_v7(),
         }
     }
 
-    fn parameters(&self) -> [Value<'_>; 16] {
+    fn parameters(&self) -> [Value<'_>; 17] {
         let Claim { reservation, procedure, request, lease, .. } = self.claim;
         [
             (*reservation.owner.as_uuid()).into(),
@@ -276,6 +292,7 @@ impl<'a> Record<'a> {
             self.retention.into(),
             self.resource.as_ref().map(|(column, _)| *column).into(),
             self.resource.as_ref().map(|(_, id)| &**id).into(),
+            self.id.into(),
         ]
     }
 }

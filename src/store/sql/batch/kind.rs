@@ -1,0 +1,38 @@
+//! [`Kind`].
+
+use super::super::{
+    driver::{Connection, DriverError},
+    sql::Sql,
+};
+use crate::store::Reservation;
+
+/// A kind of statement that does for many calls what a single statement does for one.
+///
+/// It does only what nearly all calls need, and says nothing about the rest: those go alone, by the single statement, which decides.
+pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
+    /// What a call asks.
+    type Item: Send + Sync + 'static;
+    /// What it is answered.
+    type Answer: Send + 'static;
+
+    /// Returns whether two items may share a statement.
+    fn may_share(one: &Self::Item, other: &Self::Item) -> bool;
+
+    /// Returns the key of an item, and its token. A statement holds a key of an owner once, and a token once.
+    fn reservation(item: &Self::Item) -> &Reservation;
+
+    /// Returns about how many bytes an item's parameters have.
+    fn bytes(item: &Self::Item) -> usize;
+
+    /// Runs one statement for items that may share it. Returns an answer for each, in their order; `None` for one that
+    /// has to go alone.
+    ///
+    /// # Errors
+    ///
+    /// [`DriverError`] if the statement fails, for all items: nothing was done then, unless the error says that its answer is lost.
+    fn run<C: Connection>(
+        connection: &mut C,
+        sql: &Sql,
+        items: &[&Self::Item],
+    ) -> impl Future<Output = Result<Vec<Option<Self::Answer>>, DriverError>> + Send;
+}

@@ -1,0 +1,316 @@
+//! [`Lane`].
+
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{
+    runtime::Handle,
+    task::yield_now,
+    time::{Instant, timeout},
+};
+
+use super::{
+    kind::Kind,
+    queue::{Answer, MAX_STATEMENT, Queue, Queued},
+    refusals::Refusals,
+    slots::{SLOW, Slots},
+};
+use crate::{
+    store::sql::{
+        asked::Failure,
+        connection::Connections,
+        driver::{Connection as _, Driver},
+        fault::Fault,
+        progress::Progress,
+    },
+    telemetry,
+};
+
+/// The calls of a kind. A call that finds no statement under way, or fewer than there [may be](super::pace), goes alone, at once.
+/// Others queue, and go together with the next one.
+pub(in crate::store::sql) struct Lane<D: Driver, K: Kind>(Arc<Shared<D, K>>);
+
+struct Shared<D: Driver, K: Kind> {
+    name: &'static str,
+    connections: Connections<D>,
+    max_batch: usize,
+    refusals: Refusals,
+    state: Mutex<State<D, K>>,
+}
+
+struct State<D: Driver, K: Kind> {
+    queue: Queue<D, K>,
+    slots: Slots,
+    /// The number of calls of the last statement.
+    last: usize,
+}
+
+/// How a call goes.
+pub(in crate::store::sql) enum Turn<D: Driver, K: Kind> {
+    /// By the single statement. The slot, if there is one, is held until that is answered.
+    Alone(Option<Slot<D, K>>),
+    /// By the single statement, because those of this kind fail at the moment.
+    Refused,
+    /// It went together with others. `None`: it has to go alone after all.
+    Together(Option<K::Answer>),
+}
+
+impl<D: Driver, K: Kind> Lane<D, K> {
+    pub(super) fn new(name: &'static str, connections: &Connections<D>, max_batch: usize) -> Self {
+        let state = Mutex::new(State { queue: Queue::new(), slots: Slots::default(), last: 1 });
+        Self(Arc::new(Shared {
+            name,
+            connections: connections.clone(),
+            max_batch,
+            refusals: Refusals::default(),
+            state,
+        }))
+    }
+
+    /// Lets a call go alone, or waits for the answer of a batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Together`] if the batch has failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the call leaves the queue. If it was sent, it may be carried out.
+    pub(in crate::store::sql) async fn enter(
+        &self,
+        progress: &Arc<Progress>,
+        item: impl FnOnce() -> K::Item,
+    ) -> Result<Turn<D, K>, Failure> {
+        if !self.0.refusals.allow() {
+            return Ok(Turn::Refused);
+        }
+        if self.0.max_batch == 1 {
+            return Ok(Turn::Alone(None));
+        }
+        if let Some(slot) = self.slot_if_nobody_waits() {
+            telemetry::calls_in_statement(self.0.name, 1);
+            return Ok(Turn::Alone(Some(slot)));
+        }
+        let item = item();
+        if K::bytes(&item) > MAX_STATEMENT {
+            return Ok(Turn::Alone(None));
+        }
+        let (queued, mut answered) = Queued::new(item, progress);
+        let watched = {
+            let mut state = self.state();
+            if state.queue.push(queued).is_err() {
+                return Ok(Turn::Alone(None));
+            }
+            state.slots.have_batches()
+        };
+        loop {
+            self.serve();
+            // Whoever serves the queue sees that its statement is slow; the caller of a single one does not.
+            let answered = if watched { Ok((&mut answered).await) } else { timeout(SLOW, &mut answered).await };
+            match answered {
+                Ok(Ok(Answer::Alone(slot))) => return Ok(Turn::Alone(Some(slot))),
+                Ok(Ok(Answer::Together(answer))) => return Ok(Turn::Together(answer)),
+                Ok(Ok(Answer::Failed(fault))) => return Err(Failure::Together { fault }),
+                // What was to serve it has ended.
+                Ok(Err(_)) => return Err(Failure::Together { fault: progress.is_sent().then_some(Fault::Lost) }),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Notes whether a statement of this kind was refused.
+    pub(in crate::store::sql) fn note(&self, refused: bool) {
+        self.0.refusals.note(refused);
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.state().queue.len_and_capacity().0
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.state().queue.len_and_capacity().1
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<D, K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slot_if_nobody_waits(&self) -> Option<Slot<D, K>> {
+        let mut state = self.state();
+        let may_go = state.queue.is_empty() && !state.is_crowded();
+        let index = if may_go { state.slots.take(false)? } else { return None };
+        Some(Slot { lane: self.clone(), index, gives_up: false })
+    }
+
+    /// Serves the queue, if there is a slot for it: a call that waits alone goes by itself, a task takes care of several.
+    fn serve(&self) {
+        let (index, only) = {
+            let mut state = self.state();
+            if state.queue.is_empty() {
+                return;
+            }
+            let Some(index) = state.slots.take(true) else { return };
+            (index, if state.is_crowded() { None } else { state.take_only(index) })
+        };
+        // Dropped before it has ended, the task takes the queue with it.
+        let slot = Slot { lane: self.clone(), index, gives_up: only.is_none() };
+        if let Some(only) = only {
+            telemetry::calls_in_statement(self.0.name, 1);
+            return only.answer(Answer::Alone(slot));
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(serve(slot));
+        }
+    }
+
+    /// Carries the next batch out.
+    async fn carry_out(&self, slot: u64) {
+        let connections = &self.0.connections;
+        self.state().slots.begin(slot);
+        let connection = match timeout(connections.share(), connections.driver().acquire()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(_)) => return self.take().into_iter().for_each(|call| call.answer(Answer::Failed(None))),
+            Err(_) => return,
+        };
+        let calls = self.take();
+        self.state().last = calls.len();
+        if !calls.is_empty() {
+            self.state().slots.begin(slot);
+            self.ask(connection, calls).await;
+        }
+    }
+
+    fn take(&self) -> Vec<Queued<D, K>> {
+        self.state().queue.take(self.0.max_batch)
+    }
+
+    async fn ask(&self, connection: D::Connection, mut calls: Vec<Queued<D, K>>) {
+        let connections = &self.0.connections;
+        let (begun, mut asked) = (Instant::now(), Asking::<D>(Some(connection)));
+        calls.retain_mut(Queued::sends);
+        if calls.is_empty() {
+            drop(asked.0.take());
+            return;
+        }
+        telemetry::calls_in_statement(self.0.name, calls.len());
+        let items: Vec<&K::Item> = calls.iter().map(|call| &call.item).collect();
+        let answers = match asked.0.as_mut() {
+            Some(connection) => timeout(connections.share(), K::run(connection, connections.sql(), &items)).await,
+            None => return,
+        };
+        let fault = match answers {
+            Ok(Ok(answers)) if answers.len() == calls.len() => {
+                drop(asked.0.take());
+                self.note(false);
+                self.state().slots.note(begun.elapsed());
+                return calls.into_iter().zip(answers).for_each(|(call, answer)| call.answer(Answer::Together(answer)));
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(kind = self.0.name, calls = calls.len(), error = %telemetry::Chain(&error), "a batch failed");
+                let fault = connections.fault_of(begun.into_std(), &error);
+                if !fault.spoils_connection() {
+                    drop(asked.0.take());
+                }
+                fault
+            }
+            // The answer to another statement, or none.
+            Ok(Ok(_)) => Fault::Lost,
+            Err(_) => {
+                if let Some(connection) = asked.0.take() {
+                    tokio::spawn(cancel::<D>(connection));
+                }
+                Fault::Lost
+            }
+        };
+        if !fault.is_lost() {
+            self.note(true);
+        }
+        calls.into_iter().for_each(|call| call.answer(Answer::Failed(Some(fault))));
+    }
+}
+
+impl<D: Driver, K: Kind> State<D, K> {
+    /// Whether calls come together: then the next one waits for those that the runtime has ready.
+    fn is_crowded(&self) -> bool {
+        self.last > 1
+    }
+
+    /// Takes the only call that waits; the slot is that of its own statement from here on.
+    fn take_only(&mut self, slot: u64) -> Option<Queued<D, K>> {
+        let only = self.queue.take_only()?;
+        self.slots.begin_alone(slot);
+        self.last = 1;
+        Some(only)
+    }
+}
+
+impl<D: Driver, K: Kind> Clone for Lane<D, K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// The right to have a statement under way. When it is dropped, those who wait are served.
+pub(in crate::store::sql) struct Slot<D: Driver, K: Kind> {
+    lane: Lane<D, K>,
+    index: u64,
+    /// Whether those who wait go alone when this is dropped.
+    gives_up: bool,
+}
+
+impl<D: Driver, K: Kind> Drop for Slot<D, K> {
+    fn drop(&mut self) {
+        let given_up = {
+            let mut state = self.lane.state();
+            state.slots.free(self.index);
+            self.gives_up.then(|| state.queue.clear())
+        };
+        match given_up {
+            Some(queue) => drop(queue),
+            None => self.lane.serve(),
+        }
+    }
+}
+
+/// Carries batches out until nobody waits.
+async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
+    loop {
+        if slot.lane.state().queue.is_empty() {
+            break;
+        }
+        if slot.lane.state().is_crowded() {
+            yield_now().await;
+        }
+        let only = slot.lane.state().take_only(slot.index);
+        if let Some(only) = only {
+            slot.gives_up = false;
+            telemetry::calls_in_statement(slot.lane.0.name, 1);
+            return only.answer(Answer::Alone(slot));
+        }
+        let mut carried_out = pin!(slot.lane.carry_out(slot.index));
+        while timeout(SLOW, &mut carried_out).await.is_err() {
+            slot.lane.serve();
+        }
+    }
+    slot.gives_up = false;
+}
+
+/// A connection that was asked something. Dropped with it, it is closed.
+struct Asking<D: Driver>(Option<D::Connection>);
+
+impl<D: Driver> Drop for Asking<D> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            connection.close();
+        }
+    }
+}
+
+async fn cancel<D: Driver>(connection: D::Connection) {
+    connection.cancel().await;
+    connection.close();
+}

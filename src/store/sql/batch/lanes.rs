@@ -1,0 +1,66 @@
+//! [`Lanes`].
+
+use std::{fmt, sync::Arc};
+
+use super::{extend::Extend, lane::Lane, look::Look, prediction::Prediction, release::Release, write::Write};
+use crate::store::sql::{connection::Connections, driver::Driver};
+
+/// The number of calls that one statement may do, and its limits.
+const MAX_BATCH: usize = 64;
+const MAX_BATCHES: [usize; 2] = [1, 1024];
+
+/// The lanes of a store. Its clones share them.
+#[derive(Clone)]
+pub(in crate::store::sql) struct Lanes<D: Driver> {
+    pub(in crate::store::sql) extend: Lane<D, Extend>,
+    pub(in crate::store::sql) look: Lane<D, Look>,
+    pub(in crate::store::sql) release: Lane<D, Release>,
+    pub(in crate::store::sql) write: Lane<D, Write>,
+    pub(in crate::store::sql) prediction: Arc<Prediction>,
+    max_batch: usize,
+}
+
+impl<D: Driver> Lanes<D> {
+    pub(in crate::store::sql) fn new(connections: &Connections<D>) -> Self {
+        Self::with_max_batch(connections, MAX_BATCH)
+    }
+
+    pub(in crate::store::sql) fn with_max_batch(connections: &Connections<D>, max_batch: usize) -> Self {
+        let [least, most] = MAX_BATCHES;
+        let max_batch = max_batch.clamp(least, most);
+        Self {
+            extend: Lane::new("extend", connections, max_batch),
+            look: Lane::new("look", connections, max_batch),
+            release: Lane::new("release", connections, max_batch),
+            write: Lane::new("write", connections, max_batch),
+            prediction: Arc::default(),
+            max_batch,
+        }
+    }
+
+    /// Lanes of their own for connections with other settings: those of a lane share a statement.
+    pub(in crate::store::sql) fn on(&self, connections: &Connections<D>) -> Self {
+        Self::with_max_batch(connections, self.max_batch)
+    }
+}
+
+impl<D: Driver> fmt::Debug for Lanes<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").field("max_batch", &self.max_batch).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fake::Fake, *};
+
+    #[test]
+    fn take_the_nearest_number_of_calls_that_is_allowed() {
+        let connections = Connections::new(Fake::new());
+        let taken = [0, 1, 64, 1024, 1025, usize::MAX].map(|calls| {
+            let lanes = Lanes::with_max_batch(&connections, calls);
+            (lanes.max_batch, lanes.on(&connections).max_batch)
+        });
+        assert_eq!(taken, [1, 1, 64, 1024, 1024, 1024].map(|calls| (calls, calls)));
+    }
+}

@@ -1,0 +1,93 @@
+//! [`Look`].
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{
+    super::{
+        driver::{Connection, DriverError, Statement, Value},
+        row::{claim_outcome, column},
+        sql::Sql,
+    },
+    kind::Kind,
+    reservations::{Reservations, claim_bytes, have_equal_settings, settings},
+};
+use crate::store::{Claim, ClaimOutcome, Reservation};
+
+/// Looks what a claim would find, and changes nothing. It answers what stays as it is, whatever the claim's policy: an
+/// outcome, a reservation with its lease, another request. What a claim would change goes alone, as does a row that cannot be read.
+pub(in crate::store::sql) struct Look;
+
+/// A claim whose key is looked at.
+#[derive(Debug)]
+pub(in crate::store::sql) struct LookAt {
+    pub(in crate::store::sql) claim: Arc<Claim>,
+    /// Whether to ask for the status of the created resource.
+    pub(in crate::store::sql) with_status: bool,
+}
+
+impl LookAt {
+    fn resource_type(&self) -> Option<&str> {
+        self.claim.resource_type.as_deref().filter(|_| self.with_status)
+    }
+}
+
+impl Kind for Look {
+    type Item = LookAt;
+    type Answer = ClaimOutcome;
+
+    fn may_share(one: &LookAt, other: &LookAt) -> bool {
+        have_equal_settings(&one.claim, &other.claim)
+    }
+
+    fn reservation(look: &LookAt) -> &Reservation {
+        &look.claim.reservation
+    }
+
+    fn bytes(look: &LookAt) -> usize {
+        claim_bytes(&look.claim) + look.resource_type().map_or(0, str::len)
+    }
+
+    async fn run<C: Connection>(
+        connection: &mut C,
+        sql: &Sql,
+        looks: &[&LookAt],
+    ) -> Result<Vec<Option<ClaimOutcome>>, DriverError> {
+        let claims = looks.iter().map(|look| &*look.claim);
+        let reservations: Reservations = claims.clone().map(|claim| &claim.reservation).collect();
+        let types: Vec<_> = looks.iter().map(|look| look.resource_type()).collect();
+        let users: Vec<_> = claims.clone().map(|claim| claim.session.user).collect();
+        let settings = settings(claims);
+        let parameters = &[
+            Value::Uuids(&reservations.owners),
+            Value::Uuids(&reservations.keys),
+            Value::Uuids(&reservations.tokens),
+            Value::OptionalTexts(&types),
+            Value::OptionalUuids(&users),
+            settings.as_deref().map_or(Value::Texts(None), Value::OptionalTexts),
+        ];
+        let rows = connection.query(Statement { sql: &sql.look, parameters }).await?;
+        let mut answers: Vec<_> = looks.iter().map(|_| None).collect();
+        for row in &rows {
+            let item: i64 = column(row, "item").map_err(DriverError::lost)?;
+            let token: Uuid = column(row, "token").map_err(DriverError::lost)?;
+            let place =
+                usize::try_from(item - 1).ok().and_then(|index| Some((looks.get(index)?, answers.get_mut(index)?)));
+            match place {
+                Some((look, answer)) if look.claim.reservation.token == token => *answer = conclusive(look, row),
+                _ => return Err(DriverError::lost("the answer to another statement: it has another call's row")),
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// Returns what a row says of the claim, if the claim itself would say the same, and change nothing.
+fn conclusive(look: &LookAt, row: &impl super::super::driver::Row) -> Option<ClaimOutcome> {
+    let state: &str = column(row, "state").ok()?;
+    if matches!(state, "acquired" | "expired" | "taken_over") {
+        return None;
+    }
+    claim_outcome(&look.claim, row, look.with_status).ok().filter(|it| !matches!(it, ClaimOutcome::OutcomeUnknown))
+}

@@ -1,0 +1,171 @@
+//! [`Queue`].
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::{kind::Kind, lane::Slot};
+use crate::{
+    caller::OwnerId,
+    key::KeyId,
+    store::{
+        Reservation,
+        sql::{
+            driver::Driver,
+            fault::Fault,
+            progress::{Progress, Waiting},
+        },
+    },
+};
+
+/// The number of calls that may be queued, and the bytes that they may have.
+const MAX_CALLS: usize = 8192;
+const MAX_BYTES: usize = 8 << 20;
+
+/// The bytes of a statement. An item that has more goes alone.
+pub(super) const MAX_STATEMENT: usize = 256 << 10;
+
+/// The number of calls that an empty queue has room for.
+pub(super) const ROOM: usize = 64;
+
+/// What a call that waited is told.
+pub(super) enum Answer<D: Driver, K: Kind> {
+    /// No other call waits: it goes by the single statement.
+    Alone(Slot<D, K>),
+    /// The answer of the statement. `None`: it has to go alone after all.
+    Together(Option<K::Answer>),
+    /// The statement has failed; `None` if it was not sent.
+    Failed(Option<Fault>),
+}
+
+/// Calls that wait for the next statement, in the order of their arrival.
+pub(super) struct Queue<D: Driver, K: Kind> {
+    calls: VecDeque<Queued<D, K>>,
+    bytes: usize,
+}
+
+/// A call that waits. Dropped, it goes alone.
+pub(super) struct Queued<D: Driver, K: Kind> {
+    pub(super) item: K::Item,
+    bytes: usize,
+    progress: Arc<Progress>,
+    waiting: Option<Waiting>,
+    answer: oneshot::Sender<Answer<D, K>>,
+}
+
+impl<D: Driver, K: Kind> Queue<D, K> {
+    pub(super) fn new() -> Self {
+        Self { calls: VecDeque::new(), bytes: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len_and_capacity(&self) -> (usize, usize) {
+        (self.calls.len(), self.calls.capacity())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call, unless the queue is full.
+    pub(super) fn push(&mut self, call: Queued<D, K>) -> Result<(), Queued<D, K>> {
+        if !self.has_room_for(&call) {
+            self.purge();
+            if !self.has_room_for(&call) {
+                return Err(call);
+            }
+        }
+        self.bytes += call.bytes;
+        self.calls.push_back(call);
+        Ok(())
+    }
+
+    /// Takes the only call, if there is only one.
+    pub(super) fn take_only(&mut self) -> Option<Queued<D, K>> {
+        if self.calls.len() > ROOM {
+            return None;
+        }
+        self.purge();
+        if self.calls.len() == 1 { self.clear().calls.pop_front() } else { None }
+    }
+
+    /// Takes the calls of the next statement: the first one, and those that may share it. It has a key once, and a token once.
+    pub(super) fn take(&mut self, max: usize) -> Vec<Queued<D, K>> {
+        let mut taken: Vec<Queued<D, K>> = Vec::with_capacity(max.min(self.calls.len()));
+        let mut left = Vec::new();
+        let mut keys: HashSet<(OwnerId, KeyId)> = HashSet::with_capacity(taken.capacity());
+        let mut tokens: HashSet<Uuid> = HashSet::with_capacity(taken.capacity());
+        let mut bytes = 0;
+        while taken.len() < max
+            && let Some(call) = self.calls.pop_front()
+        {
+            let Reservation { owner, key, token } = *K::reservation(&call.item);
+            if call.answer.is_closed() {
+                self.bytes -= call.bytes;
+            } else if taken.iter().all(|other| K::may_share(&other.item, &call.item))
+                && bytes + call.bytes <= MAX_STATEMENT
+                && !keys.contains(&(owner, key))
+                && tokens.insert(token)
+            {
+                keys.insert((owner, key));
+                self.bytes -= call.bytes;
+                bytes += call.bytes;
+                taken.push(call);
+            } else {
+                left.push(call);
+            }
+        }
+        left.into_iter().rev().for_each(|call| self.calls.push_front(call));
+        self.give_room_back();
+        taken
+    }
+
+    /// Takes everything.
+    pub(super) fn clear(&mut self) -> Self {
+        std::mem::replace(self, Self::new())
+    }
+
+    fn has_room_for(&self, call: &Queued<D, K>) -> bool {
+        self.calls.len() < MAX_CALLS && self.bytes + call.bytes <= MAX_BYTES
+    }
+
+    /// Removes the calls that have gone away.
+    fn purge(&mut self) {
+        self.calls.retain(|call| !call.answer.is_closed());
+        self.bytes = self.calls.iter().map(|call| call.bytes).sum();
+    }
+
+    fn give_room_back(&mut self) {
+        if self.calls.is_empty() {
+            self.calls.shrink_to(ROOM);
+        }
+    }
+}
+
+impl<D: Driver, K: Kind> Queued<D, K> {
+    /// A call that waits, and what it waits for.
+    pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<D, K>>) {
+        let (answer, answered) = oneshot::channel();
+        let (bytes, waiting) = (K::bytes(&item), Some(Waiting::new(progress)));
+        (Self { item, bytes, progress: Arc::clone(progress), waiting, answer }, answered)
+    }
+
+    /// Notes that the call is about to be sent, together with others. Returns whether it still may be.
+    pub(super) fn sends(&mut self) -> bool {
+        self.waiting = None;
+        self.progress.sends_together()
+    }
+
+    pub(super) fn answer(self, answer: Answer<D, K>) {
+        if matches!(answer, Answer::Together(_)) {
+            self.progress.server_answers();
+        }
+        drop(self.waiting);
+        // A call that has gone away needs no answer.
+        let _ = self.answer.send(answer);
+    }
+}

@@ -1,0 +1,1 @@
+CALL tenant.idempotency_release_many($1, $2, $3, NULL)
