@@ -45,12 +45,20 @@ impl QueryFragment<Pg> for Bound<'_> {
             match parameter.0 {
                 Value::BigInt(_) => out.push_bind_param_value_only::<Nullable<BigInt>, _>(parameter)?,
                 Value::Bool(_) => out.push_bind_param_value_only::<Nullable<Bool>, _>(parameter)?,
+                Value::Bools(_) => out.push_bind_param_value_only::<Nullable<Array<Bool>>, _>(parameter)?,
                 Value::Bytes(_) => out.push_bind_param_value_only::<Nullable<Binary>, _>(parameter)?,
                 Value::Double(_) => out.push_bind_param_value_only::<Nullable<Double>, _>(parameter)?,
+                Value::Doubles(_) => out.push_bind_param_value_only::<Nullable<Array<Double>>, _>(parameter)?,
                 Value::Int(_) => out.push_bind_param_value_only::<Nullable<Integer>, _>(parameter)?,
+                Value::OptionalBytes(_) => out.push_bind_param_value_only::<Nullable<Array<Binary>>, _>(parameter)?,
                 Value::Text(_) => out.push_bind_param_value_only::<Nullable<Text>, _>(parameter)?,
-                Value::Texts(_) => out.push_bind_param_value_only::<Nullable<Array<Text>>, _>(parameter)?,
+                Value::OptionalTexts(_) | Value::Texts(_) => {
+                    out.push_bind_param_value_only::<Nullable<Array<Text>>, _>(parameter)?
+                }
                 Value::Uuid(_) => out.push_bind_param_value_only::<Nullable<Uuid>, _>(parameter)?,
+                Value::OptionalUuids(_) | Value::Uuids(_) => {
+                    out.push_bind_param_value_only::<Nullable<Array<Uuid>>, _>(parameter)?
+                }
                 _ => unreachable!("the store's statements have no other types"),
             }
         }
@@ -83,12 +91,18 @@ impl<T> ToSql<T, Pg> for Parameter<'_> {
         match &self.0 {
             Value::BigInt(Some(value)) => out.write_all(&value.to_be_bytes())?,
             Value::Bool(Some(value)) => out.write_all(&[u8::from(*value)])?,
+            Value::Bools(values) => return ToSql::<Array<Bool>, Pg>::to_sql(*values, out),
             Value::Bytes(Some(value)) => out.write_all(value)?,
             Value::Double(Some(value)) => out.write_all(&value.to_be_bytes())?,
+            Value::Doubles(values) => return ToSql::<Array<Double>, Pg>::to_sql(*values, out),
             Value::Int(Some(value)) => out.write_all(&value.to_be_bytes())?,
+            Value::OptionalBytes(values) => return ToSql::<Array<Nullable<Binary>>, Pg>::to_sql(*values, out),
+            Value::OptionalTexts(values) => return ToSql::<Array<Nullable<Text>>, Pg>::to_sql(*values, out),
+            Value::OptionalUuids(values) => return ToSql::<Array<Nullable<Uuid>>, Pg>::to_sql(*values, out),
             Value::Text(Some(value)) => out.write_all(value.as_bytes())?,
             Value::Texts(Some(value)) => return ToSql::<Array<Text>, Pg>::to_sql(*value, out),
             Value::Uuid(Some(value)) => out.write_all(value.as_bytes())?,
+            Value::Uuids(values) => return ToSql::<Array<Uuid>, Pg>::to_sql(*values, out),
             _ => return Ok(IsNull::Yes),
         }
         Ok(IsNull::No)

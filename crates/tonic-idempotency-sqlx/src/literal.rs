@@ -46,18 +46,24 @@ fn write_literal(text: &mut String, value: Option<&Value<'_>>) -> fmt::Result {
         Value::Bytes(Some(value)) => write_bytes(text, value)?,
         Value::Double(Some(value)) => write!(text, "'{value}'")?,
         Value::Int(Some(value)) => write!(text, "'{value}'")?,
-        Value::Text(Some(value)) => write_text(text, value),
-        Value::Texts(Some(values)) => {
-            text.push_str("ARRAY[");
-            for (index, value) in values.iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                }
-                write_text(text, value);
-            }
-            text.push(']');
-        }
+        Value::Text(Some(value)) => write_text(text, value)?,
+        Value::Bools(values) => write_array(text, values, |text, value| write!(text, "{value}"))?,
+        Value::Doubles(values) => write_array(text, values, |text, value| write!(text, "'{value}'"))?,
+        Value::OptionalBytes(values) => write_array(text, values, |text, value| match value {
+            Some(value) => write_bytes(text, value),
+            None => text.write_str("NULL"),
+        })?,
+        Value::OptionalTexts(values) => write_array(text, values, |text, value| match value {
+            Some(value) => write_text(text, value),
+            None => text.write_str("NULL"),
+        })?,
+        Value::OptionalUuids(values) => write_array(text, values, |text, value| match value {
+            Some(value) => write!(text, "'{value}'"),
+            None => text.write_str("NULL"),
+        })?,
+        Value::Texts(Some(values)) => write_array(text, values, |text, value| write_text(text, value))?,
         Value::Uuid(Some(value)) => write!(text, "'{value}'")?,
+        Value::Uuids(values) => write_array(text, values, |text, value| write!(text, "'{value}'"))?,
         _ => text.push_str("NULL"),
     }
     write!(text, ")::pg_catalog.{}", type_name(value).ok_or(fmt::Error)?)
@@ -68,18 +74,38 @@ fn type_name(value: &Value<'_>) -> Option<&'static str> {
     Some(match value {
         Value::BigInt(_) => "int8",
         Value::Bool(_) => "bool",
+        Value::Bools(_) => "bool[]",
         Value::Bytes(_) => "bytea",
         Value::Double(_) => "float8",
+        Value::Doubles(_) => "float8[]",
         Value::Int(_) => "int4",
+        Value::OptionalBytes(_) => "bytea[]",
+        Value::OptionalTexts(_) | Value::Texts(_) => "text[]",
+        Value::OptionalUuids(_) | Value::Uuids(_) => "uuid[]",
         Value::Text(_) => "text",
-        Value::Texts(_) => "text[]",
         Value::Uuid(_) => "uuid",
         _ => return None,
     })
 }
 
+fn write_array<T>(
+    text: &mut String,
+    values: &[T],
+    write_value: impl Fn(&mut String, &T) -> fmt::Result,
+) -> fmt::Result {
+    text.push_str("ARRAY[");
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        write_value(text, value)?;
+    }
+    text.push(']');
+    Ok(())
+}
+
 /// With escapes, which mean the same whatever `standard_conforming_strings` is.
-fn write_text(text: &mut String, value: &str) {
+fn write_text(text: &mut String, value: &str) -> fmt::Result {
     text.push_str("E'");
     for character in value.chars() {
         if matches!(character, '\'' | '\\') {
@@ -88,6 +114,7 @@ fn write_text(text: &mut String, value: &str) {
         text.push(character);
     }
     text.push('\'');
+    Ok(())
 }
 
 fn write_bytes(text: &mut String, value: &[u8]) -> fmt::Result {
@@ -102,6 +129,8 @@ fn write_bytes(text: &mut String, value: &[u8]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     fn text(sql: &str, parameters: &[Value<'_>]) -> String {
@@ -133,6 +162,25 @@ mod tests {
         assert_eq!(text("$1", &[texts.as_slice().into()]), r"(ARRAY[E'a\'b',E'\\'])::pg_catalog.text[]");
         assert_eq!(text("$1", &[Value::Texts(Some(&[]))]), "(ARRAY[])::pg_catalog.text[]");
         assert_eq!(text("$1", &[[0_u8, 255].as_slice().into()]), r"(E'\\x00ff')::pg_catalog.bytea");
+    }
+
+    #[test]
+    fn hold_several_values_some_of_which_are_null() {
+        let id = Uuid::from_u128(1);
+        for (value, expected) in [
+            (Value::Bools(&[true, false]), "(ARRAY[true,false])::pg_catalog.bool[]"),
+            (Value::Doubles(&[0.5, 1e300]), &format!("(ARRAY['0.5','{}'])::pg_catalog.float8[]", 1e300)),
+            (
+                Value::OptionalBytes(&[Some(&[0, 255]), None, Some(&[])]),
+                r"(ARRAY[E'\\x00ff',NULL,E'\\x'])::pg_catalog.bytea[]",
+            ),
+            (Value::OptionalTexts(&[Some("a'b"), None]), r"(ARRAY[E'a\'b',NULL])::pg_catalog.text[]"),
+            (Value::OptionalUuids(&[None, Some(id)]), &format!("(ARRAY[NULL,'{id}'])::pg_catalog.uuid[]")),
+            (Value::Uuids(&[id]), &format!("(ARRAY['{id}'])::pg_catalog.uuid[]")),
+            (Value::Uuids(&[]), "(ARRAY[])::pg_catalog.uuid[]"),
+        ] {
+            assert_eq!(text("$1", &[value]), expected);
+        }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use tonic_idempotency::{
         driver::{Connection as _, Driver, Row as _, Statement, Value},
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database, Proxy, until};
+use tonic_idempotency_tests::{API_ROLE, Database, Proxy, until, with_max_batch};
 use uuid::Uuid;
 
-use crate::{CREATE_PROJECT, PoolOptions, Stack, run::left_out};
+use crate::{CREATE_PROJECT, PoolOptions, Stack};
 
 /// A connection of a driver.
 pub type PoolConnection<S> = <<S as Stack>::Driver as Driver>::Connection;
@@ -66,7 +66,7 @@ pub fn bouncer_settings<S: Stack>() -> Option<&'static [&'static str]> {
         (false, _) => Some(&[]),
         (true, true) => Some(&["max_prepared_statements = 100"]),
         (true, false) => {
-            left_out("what is behind PgBouncer", "this one is older than version 1.21");
+            skip("tracking-pgbouncer", "this PgBouncer is older than version 1.21");
             None
         }
     }
@@ -74,7 +74,7 @@ pub fn bouncer_settings<S: Stack>() -> Option<&'static [&'static str]> {
 
 /// A store on this pool.
 pub fn store<S: Stack>(pool: S::Pool) -> SqlStore<S::Driver> {
-    SqlStore::new(pool, organization::resource_types())
+    with_max_batch(SqlStore::new(pool, organization::resource_types()))
 }
 
 /// A store on this pool, with timeouts that are long enough for a busy machine.
