@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum, value_parser};
 use tracing_subscriber::EnvFilter;
 
 /// A small multi-tenant service on PostgreSQL whose create calls take idempotency keys.
@@ -47,6 +47,11 @@ pub struct Args {
     /// The lease of a reservation and the time for which a transaction may be idle, for every procedure.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub lease: Option<Duration>,
+
+    /// The most calls that share a statement of the idempotency store, from 1 (which turns that off) to 1024. Defaults to the
+    /// store's own.
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(1..=1024))]
+    pub max_batch: Option<u16>,
 
     /// The policy for a key whose lease ended without an outcome, for every procedure. With `reconcile`, procedures
     /// without a reconciler refuse.
@@ -142,7 +147,7 @@ mod tests {
         assert_eq!(args.outbox_delay, Duration::from_secs(3));
         assert_eq!(args.handler_delay, Duration::ZERO);
         assert_eq!((args.ready_file, args.hosts), (None, Vec::new()));
-        assert_eq!((args.mode, args.lease), (None, None));
+        assert_eq!((args.mode, args.lease, args.max_batch), (None, None, None));
         assert_eq!((args.on_lease_ended, args.on_store_unavailable), (None, None));
     }
 

@@ -61,6 +61,13 @@ impl Call {
     }
 }
 
+/// Waits. No time is no wait: a timer would round it up to its next tick.
+pub async fn wait(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
 /// Traces a step of a handler, as the layer does for its own steps with the target `tonic_idempotency::step`.
 pub fn step(step: &'static str) {
     tracing::trace!(target: "organization::step", step);
@@ -74,7 +81,19 @@ fn delay(metadata: &MetadataMap) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::Future as _,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
+
+    #[tokio::test]
+    async fn waits_for_no_longer_than_it_has_to() {
+        let is_over = |time| pin!(wait(time)).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(is_over(Duration::ZERO) && !is_over(Duration::from_nanos(1)));
+    }
 
     #[test]
     fn limits_the_delay_and_ignores_an_invalid_one() {

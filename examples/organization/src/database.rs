@@ -2,19 +2,19 @@
 
 use std::{fmt, time::Duration};
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Transaction};
-use tokio_postgres::{
-    Config, NoTls, Row,
-    types::{ToSql, Type},
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime, Transaction,
 };
+use tokio_postgres::{Config, NoTls, Row, types::Type};
 use tonic::Status;
 use uuid::Uuid;
 
 use crate::{
     auth::Caller,
-    call::{Call, step},
+    call::{Call, step, wait},
     failure,
     run::Error,
+    statement::{Parameters, Statements},
 };
 
 /// The role of the API. It is not a superuser and does not own any table, so row-level security applies to it.
@@ -36,9 +36,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection may be silent before it is examined, or closed while something is sent on it.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// The parameters of a statement with their types, so that the statement need not be prepared first.
-pub(crate) type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
-
 /// The statement that creates a resource.
 pub(crate) struct Insert {
     /// The type of the resource, for the log.
@@ -55,12 +52,20 @@ pub(crate) struct Insert {
 pub struct Database {
     pool: Pool,
     commit_delay: Duration,
+    statements: Statements,
 }
 
 impl Database {
     /// Creates a database. `commit_delay` is the minimum time that a create call waits before it commits.
+    ///
+    /// Statements are prepared once for each connection.
     pub fn new(pool: Pool, commit_delay: Duration) -> Self {
-        Self { pool, commit_delay }
+        Self { pool, commit_delay, statements: Statements::Prepared }
+    }
+
+    /// Sets whether the connections take the way of a pooler in transaction mode. Then statements are parsed each time.
+    pub fn pooled(self, is_pooled: bool) -> Self {
+        Self { statements: if is_pooled { Statements::Parsed } else { Statements::Prepared }, ..self }
     }
 
     /// Creates a resource and returns its id. In transactional mode, uses the call's transaction, which the idempotency
@@ -90,10 +95,11 @@ impl Database {
         insert: &Insert,
         parameters: Parameters<'_>,
     ) -> Result<Uuid, Status> {
-        let row = transaction.query_typed_one(insert.sql, parameters).await.map_err(failure::of_transaction)?;
+        let rows = self.statements.query_in_call(transaction, insert.sql, parameters).await;
+        let rows = rows.map_err(failure::of_transaction)?;
         step("handler_wrote");
-        tokio::time::sleep(self.commit_delay.max(call.delay)).await;
-        row.try_get("id").map_err(|error| failure::of_statement(&error))
+        wait(self.commit_delay.max(call.delay)).await;
+        id_of(&rows)
     }
 
     /// Creates a resource in reserved mode.
@@ -105,19 +111,19 @@ impl Database {
     ) -> Result<Uuid, Status> {
         let mut connection = self.connection().await?;
         let created = async {
-            let transaction = begin(&mut connection, call.caller).await?;
-            let row = transaction.query_typed_one(insert.sql, parameters).await?;
-            let id: Uuid = row.try_get("id")?;
+            let transaction = self.begin(&mut connection, call.caller).await?;
+            let rows = self.statements.query(&transaction, insert.sql, parameters).await?;
             step("handler_wrote");
-            tokio::time::sleep(self.commit_delay.max(call.delay)).await;
+            wait(self.commit_delay.max(call.delay)).await;
             // If the reply to the commit is lost, the commit may have succeeded. A retry must then not create another
             // resource.
             call.execution.effect_committed();
             transaction.commit().await?;
             step("handler_committed");
-            Ok(id)
+            Ok(rows)
         };
-        created.await.map_err(|error| failure::of_statement(&error))
+        let rows: Result<_, tokio_postgres::Error> = created.await;
+        id_of(&rows.map_err(|error| failure::of_statement(&error))?)
     }
 
     /// Runs an idempotent statement, in the call's transaction or else in one of its own. Returns the number of changed rows.
@@ -125,20 +131,24 @@ impl Database {
         let Some(transaction) = transaction_of(call) else {
             let mut connection = self.connection().await?;
             let executed = async {
-                let transaction = begin(&mut connection, call.caller).await?;
-                let changed = transaction.execute_typed(sql, parameters).await?;
+                let transaction = self.begin(&mut connection, call.caller).await?;
+                let changed = self.statements.execute(&transaction, sql, parameters).await?;
                 transaction.commit().await?;
                 Ok(changed)
             };
             return executed.await.map_err(|error| failure::of_statement(&error));
         };
-        transaction.execute_typed(sql, parameters).await.map_err(failure::of_transaction)
+        let executed = self.statements.execute_in_call(&transaction, sql, parameters).await;
+        executed.map_err(failure::of_transaction)
     }
 
     /// Returns the rows of `sql` that the caller is allowed to see, with the writes of the call's transaction.
     pub(crate) async fn query(&self, call: &Call, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Status> {
         match transaction_of(call) {
-            Some(transaction) => transaction.query_typed(sql, parameters).await.map_err(failure::of_transaction),
+            Some(transaction) => {
+                let rows = self.statements.query_in_call(&transaction, sql, parameters).await;
+                rows.map_err(failure::of_transaction)
+            }
             None => self.select(call.caller, sql, parameters).await,
         }
     }
@@ -152,17 +162,35 @@ impl Database {
     ) -> Result<Vec<Row>, Status> {
         let mut connection = self.connection().await?;
         let selected = async {
-            let transaction = begin(&mut connection, caller).await?;
-            let rows = transaction.query_typed(sql, parameters).await?;
+            let transaction = self.begin(&mut connection, caller).await?;
+            let rows = self.statements.query(&transaction, sql, parameters).await?;
             transaction.commit().await?;
             Ok(rows)
         };
         selected.await.map_err(|error| failure::of_statement(&error))
     }
 
+    /// Begins a transaction as the caller. The setting for row-level security ends with the transaction.
+    async fn begin<'a>(
+        &self,
+        connection: &'a mut Object,
+        caller: Caller,
+    ) -> Result<Transaction<'a>, tokio_postgres::Error> {
+        let transaction = connection.transaction().await?;
+        let set_user = "SELECT set_config('app.current_user_id', $1, true)";
+        self.statements.query(&transaction, set_user, &[(&caller.user.to_string(), Type::TEXT)]).await?;
+        Ok(transaction)
+    }
+
     async fn connection(&self) -> Result<Object, Status> {
         self.pool.get().await.map_err(|error| failure::of_pool(&error))
     }
+}
+
+/// Returns the id of the resource that was created.
+fn id_of(rows: &[Row]) -> Result<Uuid, Status> {
+    let row = rows.first().ok_or_else(|| Status::internal("the statement has created no row"))?;
+    row.try_get("id").map_err(|error| failure::of_statement(&error))
 }
 
 /// The transaction for the handler's writes; `None` in reserved mode.
@@ -196,19 +224,11 @@ pub fn pool(database_url: &str) -> Result<Pool, Error> {
     });
     let pool = Pool::builder(manager)
         .max_size(MOST_CONNECTIONS)
+        .queue_mode(QueueMode::Lifo)
         .runtime(Runtime::Tokio1)
         .wait_timeout(Some(WAIT_TIMEOUT))
         .create_timeout(Some(CONNECT_TIMEOUT))
         .post_create(as_api)
         .build()?;
     Ok(pool)
-}
-
-/// Begins a transaction as the caller. The setting for row-level security ends with the transaction.
-async fn begin(connection: &mut Object, caller: Caller) -> Result<Transaction<'_>, tokio_postgres::Error> {
-    let transaction = connection.transaction().await?;
-    transaction
-        .query_typed("SELECT set_config('app.current_user_id', $1, true)", &[(&caller.user.to_string(), Type::TEXT)])
-        .await?;
-    Ok(transaction)
 }

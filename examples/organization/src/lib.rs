@@ -44,12 +44,13 @@ mod run;
 mod server;
 mod services;
 mod signals;
+mod statement;
 mod tour;
 
 pub use args::{Args, DriverArg, LeasePolicyArg, ModeArg, StorePolicyArg};
 pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION, bootstrap};
-pub use call::{Call, step};
+pub use call::{Call, step, wait};
 pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
 pub use driver::{ApiDatabase, Driver};
 #[cfg(feature = "sqlx")]

@@ -37,7 +37,7 @@ impl Driver for TokioPostgres {
         let pools = [database::pool(&database.url)?, database::pool(&database.url)?];
         let [store_pool, handler_pool] = pools.clone();
         let store = PostgresStore::new(store_pool, resource_types());
-        Ok(Self { database: Database::new(handler_pool, commit_delay), pools, store })
+        Ok(Self { database: Database::new(handler_pool, commit_delay).pooled(database.is_pooled), pools, store })
     }
 
     fn store(&self) -> PostgresStore {

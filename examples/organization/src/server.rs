@@ -58,6 +58,10 @@ impl<D: Driver> Service<D> {
         site: Router,
     ) -> Result<Self, Error> {
         let store = driver.store();
+        let store = match args.max_batch {
+            Some(calls) => store.max_batch(calls.into()),
+            None => store,
+        };
         store.verify().await?;
         let overrides = Overrides::of(args);
         let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)

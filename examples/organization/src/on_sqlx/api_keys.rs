@@ -4,13 +4,7 @@ use sqlx::{FromRow, Row as _, postgres::PgRow};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{
-    created,
-    database::Database,
-    failure::of_statement,
-    id,
-    query::{query_as, query_scalar},
-};
+use super::{created, database::Database, failure::of_statement, id};
 use crate::{
     api_token::ApiToken,
     auth::Caller,
@@ -50,7 +44,7 @@ impl ApiKeyService for ApiKeys {
         let ApiToken { token, hash } = ApiToken::new()?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_API_KEY).bind(name).bind(hash);
+        let insert = self.database.query_scalar(INSERT_API_KEY).bind(name).bind(hash);
         let api_key: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "api_key", api_key).await?;
         Ok(Response::new(CreateApiKeyResponse { id: api_key.to_string(), token }))
@@ -61,7 +55,8 @@ impl ApiKeyService for ApiKeys {
         request: Request<ListApiKeysRequest>,
     ) -> Result<Response<ListApiKeysResponse>, Status> {
         let mut connection = self.database.read(Caller::of(&request)?).await?;
-        let api_keys = query_as(SELECT_API_KEYS).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let api_keys =
+            self.database.query_as(SELECT_API_KEYS).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(ListApiKeysResponse { api_keys }))
     }
 }

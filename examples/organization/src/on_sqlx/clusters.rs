@@ -4,14 +4,7 @@ use sqlx::{FromRow, Row as _, postgres::PgRow};
 use tonic::{Request, Response, Status, metadata::MetadataValue};
 use uuid::Uuid;
 
-use super::{
-    created,
-    database::Database,
-    failure::of_statement,
-    id,
-    query::{query, query_as, query_scalar},
-    timestamp,
-};
+use super::{created, database::Database, failure::of_statement, id, timestamp};
 use crate::{
     auth::Caller,
     call::{Call, REPLAYED},
@@ -75,7 +68,7 @@ impl ClusterService for Clusters {
         let region = fields::text("region", &request.region)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_CLUSTER).bind(name).bind(region);
+        let insert = self.database.query_scalar(INSERT_CLUSTER).bind(name).bind(region);
         let cluster: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "cluster", cluster).await?;
         Ok(Response::new(CreateClusterResponse { cluster_id: cluster.to_string() }))
@@ -93,7 +86,8 @@ impl ClusterService for Clusters {
         let nodes = fields::positive("nodes", request.nodes)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_NODE_POOL).bind(cluster).bind(name).bind(machine_type).bind(nodes);
+        let insert =
+            self.database.query_scalar(INSERT_NODE_POOL).bind(cluster).bind(name).bind(machine_type).bind(nodes);
         let node_pool: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "node_pool", node_pool).await?;
         Ok(Response::new(CreateNodePoolResponse { node_pool_id: node_pool.to_string() }))
@@ -107,7 +101,7 @@ impl ClusterService for Clusters {
         let version = fields::text("version", &request.version)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_INSTALL).bind(cluster).bind(name).bind(version);
+        let insert = self.database.query_scalar(INSERT_INSTALL).bind(cluster).bind(name).bind(version);
         let install: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "install", install).await?;
         Ok(Response::new(AddInstallResponse { install_id: install.to_string() }))
@@ -125,9 +119,9 @@ impl ClusterService for Clusters {
         let machine_type = fields::text("node.machine_type", &machine_type)?;
 
         let mut connection = self.database.write(&call).await?;
-        let insert = query(INSERT_NODE).bind(id).bind(cluster).bind(machine_type);
+        let insert = self.database.query(INSERT_NODE).bind(id).bind(cluster).bind(machine_type);
         let registered = insert.execute(&mut *connection).await.map_err(of_statement)?.rows_affected();
-        let select = query_as(SELECT_NODE).bind(id).bind(cluster).bind(machine_type);
+        let select = self.database.query_as(SELECT_NODE).bind(id).bind(cluster).bind(machine_type);
         let node = select.fetch_optional(&mut *connection).await.map_err(of_statement)?;
         connection.done().await?;
         // The layer compares requests only as long as it remembers the first one.
@@ -144,12 +138,25 @@ impl ClusterService for Clusters {
         let id = fields::uuid("cluster_id", &request.get_ref().cluster_id)?;
 
         let mut connection = self.database.read(caller).await?;
-        let cluster = query_as(SELECT_CLUSTER).bind(id).fetch_optional(&mut *connection).await.map_err(of_statement)?;
+        let cluster = self
+            .database
+            .query_as(SELECT_CLUSTER)
+            .bind(id)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(of_statement)?;
         let cluster = cluster.ok_or_else(|| failure::not_found("cluster"))?;
-        let node_pools =
-            query_as(SELECT_NODE_POOLS).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
-        let installs = query_as(SELECT_INSTALLS).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
-        let nodes = query_as(SELECT_NODES).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let node_pools = self
+            .database
+            .query_as(SELECT_NODE_POOLS)
+            .bind(id)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(of_statement)?;
+        let installs =
+            self.database.query_as(SELECT_INSTALLS).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let nodes =
+            self.database.query_as(SELECT_NODES).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(GetClusterResponse { cluster: Some(cluster), node_pools, installs, nodes }))
     }
 
@@ -158,7 +165,8 @@ impl ClusterService for Clusters {
         request: Request<ListClustersRequest>,
     ) -> Result<Response<ListClustersResponse>, Status> {
         let mut connection = self.database.read(Caller::of(&request)?).await?;
-        let clusters = query_as(SELECT_CLUSTERS).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let clusters =
+            self.database.query_as(SELECT_CLUSTERS).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(ListClustersResponse { clusters }))
     }
 }

@@ -11,10 +11,10 @@ use tonic::Status;
 use tonic_idempotency_sqlx::{Transaction, TransactionConnection};
 use uuid::Uuid;
 
-use super::{failure, query::query};
+use super::failure;
 use crate::{
     auth::Caller,
-    call::{Call, step},
+    call::{Call, step, wait},
     database::LOGIN_ROLE,
     driver::ApiDatabase,
     run::Error,
@@ -34,12 +34,20 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Database {
     pool: PgPool,
     commit_delay: Duration,
+    /// Whether the connections take the way of a pooler in transaction mode.
+    is_pooled: bool,
 }
 
 impl Database {
     /// Creates a database. `commit_delay` is the minimum time that a create call waits before it commits.
-    pub(super) fn new(pool: PgPool, commit_delay: Duration) -> Self {
-        Self { pool, commit_delay }
+    pub(super) fn new(pool: PgPool, commit_delay: Duration, is_pooled: bool) -> Self {
+        Self { pool, commit_delay, is_pooled }
+    }
+
+    /// Returns whether a statement is prepared once for each connection. Behind a pooler in transaction mode it is prepared for one use:
+    /// the next transaction may not find it, or find another client's.
+    pub(super) fn is_persistent(&self) -> bool {
+        !self.is_pooled
     }
 
     /// Begins the writes of a create call.
@@ -62,7 +70,7 @@ impl Database {
     /// Begins a transaction as the caller. The setting for row-level security ends with the transaction.
     pub(super) async fn read(&self, caller: Caller) -> Result<sqlx::Transaction<'static, Postgres>, Status> {
         let mut transaction = self.pool.begin().await.map_err(|error| failure::of_begin(&error))?;
-        query("SELECT set_config('app.current_user_id', $1, true)")
+        self.query("SELECT set_config('app.current_user_id', $1, true)")
             .bind(caller.user.to_string())
             .execute(&mut *transaction)
             .await
@@ -73,7 +81,7 @@ impl Database {
     /// Ends the writes of a create call that has created a resource.
     pub(super) async fn created(&self, call: &Call, writes: Writes, resource: &str, id: Uuid) -> Result<(), Status> {
         step("handler_wrote");
-        tokio::time::sleep(self.commit_delay.max(call.delay)).await;
+        wait(self.commit_delay.max(call.delay)).await;
         if let Writes::OfHandler(transaction) = writes {
             // If the reply to the commit is lost, the commit may have succeeded. A retry must then not create another
             // resource.

@@ -5,13 +5,7 @@ use tonic::{Request, Response, Status};
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
 use uuid::Uuid;
 
-use super::{
-    created,
-    database::Database,
-    failure::of_statement,
-    id,
-    query::{query, query_as, query_scalar},
-};
+use super::{created, database::Database, failure::of_statement, id};
 use crate::{
     auth::Caller,
     call::Call,
@@ -65,13 +59,13 @@ impl Reconciler for InvitesReconciler {
     ) -> Result<Reconciliation, Box<dyn std::error::Error + Send + Sync>> {
         let call = Call::of_abandoned(&abandoned);
         let mut connection = self.database.write(&call).await?;
-        let select = query_as(SELECT_INVITATION_OF_KEY).bind(call.caller.user).bind(call.key);
+        let select = self.database.query_as(SELECT_INVITATION_OF_KEY).bind(call.caller.user).bind(call.key);
         let found: Option<(Uuid, String)> = select.fetch_optional(&mut *connection).await?;
         let Some((invitation, email)) = found else {
             return Ok(Reconciliation::NotExecuted);
         };
         // The process may have died before it sent the mail.
-        send_mail(&mut connection, invitation, &email).await?;
+        self.database.send_mail(&mut connection, invitation, &email).await?;
         connection.done().await?;
         Ok(Reconciliation::completed(&InviteMemberResponse { invitation_id: invitation.to_string() }))
     }
@@ -89,14 +83,14 @@ impl InviteService for Invites {
         let role = fields::role("role", &request.role)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_INVITATION).bind(email).bind(role).bind(call.key);
+        let insert = self.database.query_scalar(INSERT_INVITATION).bind(email).bind(role).bind(call.key);
         let invitation: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "organization_user", invitation).await?;
 
         // The invitation exists, and `created` has reported that to the layer. If sending the mail fails now, a retry finds
         // the invitation and sends the mail; it does not create a second one.
         let mut connection = self.database.write(&call).await?;
-        send_mail(&mut connection, invitation, email).await.map_err(of_statement)?;
+        self.database.send_mail(&mut connection, invitation, email).await.map_err(of_statement)?;
         connection.done().await?;
         Ok(Response::new(InviteMemberResponse { invitation_id: invitation.to_string() }))
     }
@@ -106,14 +100,17 @@ impl InviteService for Invites {
         request: Request<ListInvitationsRequest>,
     ) -> Result<Response<ListInvitationsResponse>, Status> {
         let mut connection = self.database.read(Caller::of(&request)?).await?;
-        let invitations = query_as(SELECT_INVITATIONS).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let invitations =
+            self.database.query_as(SELECT_INVITATIONS).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(ListInvitationsResponse { invitations }))
     }
 }
 
-async fn send_mail(connection: &mut PgConnection, invitation: Uuid, email: &str) -> Result<(), sqlx::Error> {
-    query(SEND_MAIL).bind(invitation).bind(email).execute(connection).await?;
-    Ok(())
+impl Database {
+    async fn send_mail(&self, connection: &mut PgConnection, invitation: Uuid, email: &str) -> Result<(), sqlx::Error> {
+        self.query(SEND_MAIL).bind(invitation).bind(email).execute(connection).await?;
+        Ok(())
+    }
 }
 
 impl FromRow<'_, PgRow> for Invitation {

@@ -55,7 +55,7 @@ impl Driver for Sqlx {
         let pools = [sqlx_pool(database)?, sqlx_pool(database)?];
         let [store_pool, handler_pool] = pools.clone();
         let store = SqlxStore::new(store_pool, resource_types());
-        Ok(Self { database: Database::new(handler_pool, commit_delay), pools, store })
+        Ok(Self { database: Database::new(handler_pool, commit_delay, database.is_pooled), pools, store })
     }
 
     fn store(&self) -> SqlxStore {

@@ -4,13 +4,7 @@ use sqlx::{FromRow, Row as _, postgres::PgRow};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{
-    created,
-    database::Database,
-    failure::of_statement,
-    id,
-    query::{query_as, query_scalar},
-};
+use super::{created, database::Database, failure::of_statement, id};
 use crate::{
     auth::Caller,
     call::Call,
@@ -50,7 +44,7 @@ impl NamespaceService for Namespaces {
         let name = fields::text("name", &request.name)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_NAMESPACE).bind(project).bind(name);
+        let insert = self.database.query_scalar(INSERT_NAMESPACE).bind(project).bind(name);
         let namespace: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "namespace", namespace).await?;
         Ok(Response::new(CreateNamespaceResponse { namespace_id: namespace.to_string() }))
@@ -64,7 +58,7 @@ impl NamespaceService for Namespaces {
         let project = fields::uuid("project_id", &request.get_ref().project_id)?;
 
         let mut connection = self.database.read(caller).await?;
-        let select = query_as(SELECT_NAMESPACES).bind(project);
+        let select = self.database.query_as(SELECT_NAMESPACES).bind(project);
         let namespaces = select.fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(ListNamespacesResponse { namespaces }))
     }

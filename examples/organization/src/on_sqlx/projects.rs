@@ -4,13 +4,7 @@ use sqlx::{FromRow, Row as _, postgres::PgRow, types::Json};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{
-    created,
-    database::Database,
-    failure::of_statement,
-    id,
-    query::{query, query_as, query_scalar},
-};
+use super::{created, database::Database, failure::of_statement, id};
 use crate::{
     auth::Caller,
     call::Call,
@@ -65,7 +59,7 @@ impl ProjectService for Projects {
         let labels = fields::labels("labels", &request.labels)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_PROJECT).bind(cluster).bind(name).bind(alias).bind(Json(labels));
+        let insert = self.database.query_scalar(INSERT_PROJECT).bind(cluster).bind(name).bind(alias).bind(Json(labels));
         let project: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "project", project).await?;
         Ok(Response::new(CreateProjectResponse { project_id: project.to_string() }))
@@ -82,7 +76,7 @@ impl ProjectService for Projects {
         let role = fields::role("role", &request.role)?;
 
         let mut connection = self.database.create(&call).await?;
-        let insert = query_scalar(INSERT_MEMBER).bind(project).bind(user).bind(role);
+        let insert = self.database.query_scalar(INSERT_MEMBER).bind(project).bind(user).bind(role);
         let member: Uuid = insert.fetch_one(&mut *connection).await.map_err(of_statement)?;
         self.database.created(&call, connection, "project_member", member).await?;
         Ok(Response::new(AddProjectMemberResponse { member_id: member.to_string() }))
@@ -97,7 +91,8 @@ impl ProjectService for Projects {
 
         let mut connection = self.database.write(&call).await?;
         // No row is a success: the project is gone, by an earlier attempt that the layer may have forgotten.
-        let deleted = query(DELETE_PROJECT).bind(project).execute(&mut *connection).await.map_err(of_statement)?;
+        let deleted =
+            self.database.query(DELETE_PROJECT).bind(project).execute(&mut *connection).await.map_err(of_statement)?;
         connection.done().await?;
         tracing::info!(%project, deleted = deleted.rows_affected(), user = %call.caller.user, "deleted");
         Ok(Response::new(DeleteProjectResponse {}))
@@ -108,9 +103,16 @@ impl ProjectService for Projects {
         let id = fields::uuid("project_id", &request.get_ref().project_id)?;
 
         let mut connection = self.database.read(caller).await?;
-        let project = query_as(SELECT_PROJECT).bind(id).fetch_optional(&mut *connection).await.map_err(of_statement)?;
+        let project = self
+            .database
+            .query_as(SELECT_PROJECT)
+            .bind(id)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(of_statement)?;
         let project = project.ok_or_else(|| failure::not_found("project"))?;
-        let members = query_as(SELECT_MEMBERS).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let members =
+            self.database.query_as(SELECT_MEMBERS).bind(id).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(GetProjectResponse { project: Some(project), members }))
     }
 
@@ -119,7 +121,8 @@ impl ProjectService for Projects {
         request: Request<ListProjectsRequest>,
     ) -> Result<Response<ListProjectsResponse>, Status> {
         let mut connection = self.database.read(Caller::of(&request)?).await?;
-        let projects = query_as(SELECT_PROJECTS).fetch_all(&mut *connection).await.map_err(of_statement)?;
+        let projects =
+            self.database.query_as(SELECT_PROJECTS).fetch_all(&mut *connection).await.map_err(of_statement)?;
         Ok(Response::new(ListProjectsResponse { projects }))
     }
 }

@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status, metadata::MetadataValue};
 use crate::{
     auth::Caller,
     call::{Call, REPLAYED},
-    database::{Database, Insert, Parameters},
+    database::{Database, Insert},
     failure, fields,
     proto::{
         AddInstallRequest, AddInstallResponse, Cluster, CreateClusterRequest, CreateClusterResponse,
@@ -17,6 +17,7 @@ use crate::{
         cluster_service_server::ClusterService,
     },
     services::{column, created, id},
+    statement::Parameters,
 };
 
 const INSERT_CLUSTER: Insert =

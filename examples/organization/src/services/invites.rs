@@ -8,13 +8,14 @@ use uuid::Uuid;
 use crate::{
     auth::Caller,
     call::Call,
-    database::{Database, Insert, Parameters},
+    database::{Database, Insert},
     fields,
     proto::{
         Invitation, InviteMemberRequest, InviteMemberResponse, ListInvitationsRequest, ListInvitationsResponse,
         invite_service_server::InviteService,
     },
     services::{column, created, id},
+    statement::Parameters,
 };
 
 const INSERT_INVITATION: Insert = Insert {

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use crate::{
     auth::Caller,
     call::Call,
-    database::{Database, Insert, Parameters},
+    database::{Database, Insert},
     failure, fields,
     proto::{
         AddProjectMemberRequest, AddProjectMemberResponse, CreateProjectRequest, CreateProjectResponse,
@@ -19,6 +19,7 @@ use crate::{
         ListProjectsResponse, Project, ProjectMember, project_service_server::ProjectService,
     },
     services::{column, created, id},
+    statement::Parameters,
 };
 
 const INSERT_PROJECT: Insert = Insert {
