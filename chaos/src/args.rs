@@ -12,6 +12,15 @@ use crate::{
     sabotage::Sabotage,
 };
 
+/// The runs whose tables are in the documentation.
+const RUNS: &str = "\
+The runs of docs/guarantees.md, in an optimised build; each takes minutes:
+
+  cargo run --release -p chaos -- --seed 1 --pgbouncer
+  cargo run --release -p chaos -- --seed 1 --pgbouncer --mode reserved --on-store-unavailable proceed
+  cargo run --release -p chaos -- --seed 1 --pgbouncer --max-batch 1
+  cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
+
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
 /// the effects: nothing may have happened twice, and nothing that was acknowledged may be lost.
 ///
@@ -19,7 +28,7 @@ use crate::{
 /// be installed. The exit code is 0 if all promises were kept, 1 if one was broken, 2 if the run could not be carried
 /// out.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "chaos", args_conflicts_with_subcommands = true)]
+#[command(name = "chaos", args_conflicts_with_subcommands = true, after_long_help = RUNS)]
 pub struct Args {
     #[command(subcommand)]
     #[expect(missing_docs, reason = "a doc comment here would show in the help")]
@@ -74,7 +83,12 @@ pub struct Args {
     #[arg(long)]
     pub(crate) serializable: bool,
 
-    /// The faults: `all`, `none`, or a comma-separated list of bouncer-kill, commit-cut, connection-cut,
+    /// The most calls that share a statement of a server's store; 1 turns that off, and with it the faults of such statements. Defaults
+    /// to the store's own.
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(1..=1024))]
+    pub(crate) max_batch: Option<u16>,
+
+    /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
     /// connections-cut, database-kill, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
     /// step-kill and zombie. There is no bouncer-kill without `--pgbouncer`.
     #[arg(long, value_name = "LIST", default_value = "all")]
@@ -213,7 +227,7 @@ mod tests {
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
         assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
-        assert_eq!(args.seed, None);
+        assert_eq!((args.seed, args.max_batch), (None, None));
     }
 
     #[test]

@@ -14,6 +14,13 @@ use crate::{
 pub(crate) enum FaultKind {
     /// A connection between a server and the database was cut after a COMMIT was done, and before its answer.
     AfterCommitCut,
+    /// A row of a statement that several calls shared was another transaction's, which had not ended.
+    BatchBlocked,
+    /// A connection between a server and the database was cut after a statement that several calls shared was done, and before
+    /// its answer.
+    BatchCutAfter,
+    /// A connection between a server and the database was cut before a statement that several calls shared arrived.
+    BatchCutBefore,
     /// A connection between a server and the database was cut before a COMMIT arrived.
     BeforeCommitCut,
     /// A connection between PgBouncer and the database was cut after a COMMIT was done, and before its answer.
@@ -48,6 +55,8 @@ pub(crate) enum FaultKind {
     OutboxLocked,
     /// The table of keys was locked, and more calls came than the server has connections for.
     PoolFull,
+    /// The table of keys took no row of one call, among many at once.
+    RowRefused,
     /// A server was killed at a random moment.
     ServerKilled,
     /// A server killed itself at a step.
@@ -72,6 +81,8 @@ impl FaultKind {
         matches!(
             self,
             Self::AfterCommitCut
+                | Self::BatchCutAfter
+                | Self::BatchCutBefore
                 | Self::BeforeCommitCut
                 | Self::BouncerAfterCommitCut
                 | Self::BouncerBeforeCommitCut
@@ -96,6 +107,8 @@ impl From<Cut> for FaultKind {
     fn from(cut: Cut) -> Self {
         match cut.moment {
             Moment::AfterCommit => Self::AfterCommitCut,
+            Moment::AfterStatement(_) => Self::BatchCutAfter,
+            Moment::BeforeStatement(_) => Self::BatchCutBefore,
             Moment::BeforeCommit => Self::BeforeCommitCut,
             Moment::Bytes { .. } if cut.all => Self::ConnectionsCut,
             Moment::Bytes { .. } => Self::ConnectionCut,
@@ -107,6 +120,9 @@ impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AfterCommitCut => f.write_str("connection cut after a COMMIT, before its answer"),
+            Self::BatchBlocked => f.write_str("row of a shared statement locked"),
+            Self::BatchCutAfter => f.write_str("connection cut after a shared statement"),
+            Self::BatchCutBefore => f.write_str("connection cut before a shared statement"),
             Self::BeforeCommitCut => f.write_str("connection cut before a COMMIT arrived"),
             Self::BouncerAfterCommitCut => f.write_str("connection of PgBouncer cut after a COMMIT"),
             Self::BouncerBeforeCommitCut => f.write_str("connection of PgBouncer cut before a COMMIT"),
@@ -124,6 +140,7 @@ impl fmt::Display for FaultKind {
             Self::OutboxAsleep => f.write_str("look-up of statuses slow"),
             Self::OutboxLocked => f.write_str("outbox locked"),
             Self::PoolFull => f.write_str("pool of a server full"),
+            Self::RowRefused => f.write_str("row of one call among many refused"),
             Self::ServerKilled => f.write_str("server killed at a random moment"),
             Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
             Self::ServerPausedAt(step) => write!(f, "server paused at {step} beyond its lease"),
@@ -134,6 +151,7 @@ impl fmt::Display for FaultKind {
 /// Faults that are enabled and disabled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
+    Batch,
     BouncerKill,
     CommitCut,
     ConnectionCut,
@@ -153,6 +171,7 @@ pub(crate) enum Family {
 
 impl Named for Family {
     const ALL: &'static [Self] = &[
+        Self::Batch,
         Self::BouncerKill,
         Self::CommitCut,
         Self::ConnectionCut,
@@ -172,6 +191,7 @@ impl Named for Family {
 
     fn name(self) -> &'static str {
         match self {
+            Self::Batch => "batch",
             Self::BouncerKill => "bouncer-kill",
             Self::CommitCut => "commit-cut",
             Self::ConnectionCut => "connection-cut",
@@ -208,6 +228,8 @@ mod tests {
             (true, bytes, FaultKind::ConnectionsCut),
             (false, Moment::AfterCommit, FaultKind::AfterCommitCut),
             (false, Moment::BeforeCommit, FaultKind::BeforeCommitCut),
+            (false, Moment::AfterStatement("x"), FaultKind::BatchCutAfter),
+            (false, Moment::BeforeStatement("x"), FaultKind::BatchCutBefore),
         ] {
             assert_eq!(FaultKind::from(Cut { all, moment }), kind);
         }

@@ -35,6 +35,10 @@ pub(crate) struct Entries {
     pub(crate) lines: VecDeque<Line>,
     /// The steps that calls passed on servers.
     pub(crate) passed: BTreeSet<Step>,
+    /// The operations whose rows the table of keys refused for a while.
+    pub(crate) refused_rows: HashSet<u32>,
+    /// The calls that shared a statement with others, as far as servers reported that before they ended.
+    pub(crate) shared: usize,
     /// Calls that waited too long while another user had all transactions of their server.
     pub(crate) starved: Vec<Starved>,
     /// The unprotected runs that servers reported.
@@ -99,6 +103,8 @@ pub(crate) enum Purpose {
     Ask,
     /// To fill a server's pool, together with others at the same time.
     Burst,
+    /// To share statements with others at the same time.
+    Crowd,
     /// To see what a retry gets when all faults are over.
     Final,
     /// To be one of many calls that hang up at once.

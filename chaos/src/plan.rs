@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) driver: Driver,
     pub(crate) faults: FaultSet,
     pub(crate) lease: Duration,
+    /// The most calls that share a statement; `None` for the store's default.
+    pub(crate) max_batch: Option<u16>,
     pub(crate) on_lease_ended: LeasePolicy,
     pub(crate) on_store_unavailable: StorePolicy,
     /// Those of the clients, and then those that [faults](extras) need.
@@ -46,6 +48,7 @@ impl Plan {
             driver: args.driver,
             faults: args.faults.clone(),
             lease: args.lease,
+            max_batch: args.max_batch,
             on_lease_ended: args.on_lease_ended,
             on_store_unavailable: args.on_store_unavailable,
             operations: operations.chain(extras(seed, args.operations, &args.faults)).collect(),
@@ -62,7 +65,11 @@ impl Plan {
     /// The faults of a run in this mode.
     pub(crate) fn schedule(&self, mode: Mode) -> Vec<Due> {
         let mut schedule = schedule(self.seed, self.of_clients, self.servers, &self.faults, &Step::of(mode));
-        schedule.retain(|due| self.pgbouncer || !due.fault.needs_bouncer());
+        schedule.retain(|due| {
+            (self.pgbouncer || !due.fault.needs_bouncer())
+                && (self.max_batch != Some(1) || !due.fault.needs_batches())
+                && (mode == Mode::Reserved || !due.fault.needs_reservations())
+        });
         schedule
     }
 
@@ -85,6 +92,8 @@ impl Plan {
         flags.extend(["--on-store-unavailable", self.on_store_unavailable(mode).as_str()]);
         let lease = humantime::format_duration(self.lease).to_string();
         flags.extend(["--lease", &lease]);
+        let max_batch = self.max_batch.map(|calls| calls.to_string());
+        flags.extend(max_batch.iter().flat_map(|calls| ["--max-batch", calls]));
         if mode == Mode::Reserved {
             flags.extend(["--on-lease-ended", self.on_lease_ended.as_str()]);
         }

@@ -14,7 +14,8 @@ use crate::{
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 14] = [
+const RATES: [(Family, u32, u32); 15] = [
+    (Family::Batch, 250, 4),
     (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
@@ -44,6 +45,12 @@ const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Si
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
 
+/// The troubles of a statement that several calls share.
+const TROUBLES: [Trouble; 4] = [Trouble::CutAfter, Trouble::CutBefore, Trouble::Locked, Trouble::Refused];
+
+/// The number of calls that are made at once, so that they share statements.
+const CROWD: u32 = 48;
+
 /// The number of calls of a flood.
 const FLOOD: u32 = 100;
 
@@ -63,6 +70,11 @@ pub(crate) struct Due {
 /// A planned fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Planned {
+    /// These operations are called at once, and retried, while something happens to a statement that they share.
+    Batch {
+        how: Trouble,
+        operations: Range<u32>,
+    },
     /// PgBouncer's connections are broken; silent ones stay so for this long.
     Bouncer {
         how: Break,
@@ -113,6 +125,29 @@ impl Planned {
     pub(crate) fn needs_bouncer(&self) -> bool {
         matches!(self, Self::Bouncer { .. } | Self::BouncerCut { .. })
     }
+
+    /// Whether it concerns statements that several calls share.
+    pub(crate) fn needs_batches(&self) -> bool {
+        matches!(self, Self::Batch { .. })
+    }
+
+    /// Whether it concerns the rows of reservations, as there are in reserved mode alone.
+    pub(crate) fn needs_reservations(&self) -> bool {
+        matches!(self, Self::Batch { how: Trouble::Locked, .. })
+    }
+}
+
+/// What happens to a statement that several calls share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Trouble {
+    /// Its connection is cut when it has been carried out.
+    CutAfter,
+    /// Its connection is cut before it arrives.
+    CutBefore,
+    /// Another transaction, of a foreign client, has inserted one of its keys, and does not end.
+    Locked,
+    /// The table takes no row with one of its keys.
+    Refused,
 }
 
 /// A way to break PgBouncer's connections to the database.
@@ -171,6 +206,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
         let mut rng = seed.rng(Subject::Faults(family));
         let count = count(family, operations, faults);
         let mut breaks = Shuffled::new(&BREAKS);
+        let mut troubles = Shuffled::new(&TROUBLES);
         let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
         let mut steps = Shuffled::new(steps);
@@ -179,6 +215,10 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
             let at = position(&mut rng, operations, number, count);
             let slot = rng.random_range(0..servers as usize);
             let fault = match family {
+                Family::Batch => Planned::Batch {
+                    how: troubles.next(&mut rng),
+                    operations: extra(operations + before_crowds(operations, faults), number, CROWD),
+                },
                 Family::BouncerKill => match breaks.next(&mut rng) {
                     Some(how) => Planned::Bouncer { how, hold: milliseconds(&mut rng, 500, 3000) },
                     None => Planned::BouncerCut { moment: commits.next(&mut rng) },
@@ -218,7 +258,8 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
 /// The operations that faults need, besides the clients', in the order in which the faults number them.
 pub(crate) fn extras(seed: Seed, operations: u32, faults: &FaultSet) -> Vec<Operation> {
     let hogs = operations..operations + hogs(operations, faults) * HOG;
-    let floods = hogs.end..hogs.end + count(Family::Flood, operations, faults) * FLOOD;
+    let floods = hogs.end..operations + before_crowds(operations, faults);
+    let crowds = floods.end..floods.end + count(Family::Batch, operations, faults) * CROWD;
     let of_hog = |number: u32| {
         let user = if ((number - operations) / HOG).is_multiple_of(2) { User::Alice } else { User::Bob };
         let operation = Operation::new(seed, number, faults);
@@ -229,7 +270,12 @@ pub(crate) fn extras(seed: Seed, operations: u32, faults: &FaultSet) -> Vec<Oper
         }
     };
     let of_hogs = hogs.map(of_hog);
-    of_hogs.chain(floods.map(|number| Operation::new(seed, number, faults))).collect()
+    of_hogs.chain((floods.start..crowds.end).map(|number| Operation::new(seed, number, faults))).collect()
+}
+
+/// The number of operations of hogs and floods, which come before those of crowds.
+fn before_crowds(operations: u32, faults: &FaultSet) -> u32 {
+    hogs(operations, faults) * HOG + count(Family::Flood, operations, faults) * FLOOD
 }
 
 /// The operations of fault `number`, if each has `size` and the first begin at `start`.
@@ -336,6 +382,8 @@ mod tests {
         for (family, _, _) in RATES {
             assert!(faults.iter().any(|due| family_of(&due.fault) == family), "{family:?}");
         }
+        let troubles = |how| faults.iter().any(|due| matches!(due.fault, Planned::Batch { how: it, .. } if it == how));
+        assert!(TROUBLES.into_iter().all(troubles));
         let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Bouncer { how: it, .. } if it == how));
         assert!(BREAKS.into_iter().flatten().all(breaks));
         let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
@@ -343,8 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn gives_each_hog_and_each_flood_operations_of_their_own() {
-        let set = "hog,flood".parse().expect("a set");
+    fn gives_each_hog_flood_and_crowd_operations_of_their_own() {
+        let set = "hog,flood,batch".parse().expect("a set");
         let extras = extras(Seed(1), 5000, &set);
         let mut numbers: Vec<u32> = (0..5000).collect();
         for due in schedule(Seed(1), 5000, 3, &set, &[]) {
@@ -357,13 +405,13 @@ mod tests {
                     assert!(hog.habits.handler_delay == HOG_DELAY);
                     numbers.extend(operations);
                 }
-                Planned::Flood { operations } => numbers.extend(operations),
+                Planned::Batch { operations, .. } | Planned::Flood { operations } => numbers.extend(operations),
                 other => panic!("{other:?}"),
             }
         }
         numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..5000 + 2 * HOG + 10 * FLOOD));
-        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 2 * HOG + 10 * FLOOD));
+        assert!(numbers.into_iter().eq(0..5000 + 2 * HOG + 10 * FLOOD + 20 * CROWD));
+        assert!(extras.iter().map(|operation| operation.number).eq(5000..5000 + 2 * HOG + 10 * FLOOD + 20 * CROWD));
         assert!(super::extras(Seed(1), 5000, &"none".parse().expect("a set")).is_empty());
     }
 
@@ -380,6 +428,7 @@ mod tests {
 
     fn family_of(fault: &Planned) -> Family {
         match fault {
+            Planned::Batch { .. } => Family::Batch,
             Planned::Bouncer { .. } | Planned::BouncerCut { .. } => Family::BouncerKill,
             Planned::Flood { .. } => Family::Flood,
             Planned::Hog { .. } => Family::Hog,

@@ -192,7 +192,8 @@ impl<'a> Case<'a> {
 
     /// Checks an answer to the operation's own request that is not a response.
     fn failure(&mut self, attempt: &Attempt, failure: &Failure, first: Option<First>) {
-        if failure.reason == Some(Reason::StoreFailed) {
+        let may_fail = self.evidence.entries.refused_rows.contains(&self.number);
+        if failure.reason == Some(Reason::StoreFailed) && !may_fail {
             let what = format!("the store failed after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             return self.broken(Promise::NothingElse, what);
         }

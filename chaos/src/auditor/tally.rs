@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub(crate) given_up: usize,
     pub(crate) acknowledged_calls: usize,
     pub(crate) replays: usize,
+    /// Calls that shared a statement with others.
+    pub(crate) shared: usize,
     /// Operations for which a client has a response, last retries not counted.
     pub(crate) acknowledged: usize,
     /// Operations that only the last retry executed, or found executed.
@@ -50,6 +52,7 @@ impl Tally {
             calls: entries.attempts.len(),
             starts: entries.starts,
             failed_starts: entries.failed_starts,
+            shared: entries.shared,
             takeovers: entries.takeovers,
             given_up: entries.given_up.len(),
             missed: Step::of(mode).into_iter().filter(|step| !entries.passed.contains(step)).collect(),

@@ -8,10 +8,10 @@ use tokio::{
     time,
 };
 
-use super::{bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox, stage::Stage};
+use super::{batch, bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox, stage::Stage};
 use crate::{
     error::Error,
-    schedule::{Break, Due, Planned, Slowness, Stall},
+    schedule::{Break, Due, Planned, Slowness, Stall, Trouble},
 };
 
 /// The time that the faults may take that are due when the clients are done.
@@ -34,6 +34,7 @@ pub(crate) struct Director {
 /// A fault that takes all or part of the database from the servers, or many calls. Only one happens at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Outage {
+    Batch { how: Trouble, operations: Range<u32> },
     Bouncer { how: Break, hold: Duration },
     Crash { down: Duration },
     FullPool { hold: Duration },
@@ -115,6 +116,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 bouncer::cut_at_commit(&stage, moment);
                 continue;
             }
+            Planned::Batch { how, operations } => Outage::Batch { how, operations },
             Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
             Planned::DatabaseKill { down } => Outage::Crash { down },
             Planned::FullPool { hold } => Outage::FullPool { hold },
@@ -134,6 +136,7 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
     let full_pool = FullPool::new(&stage);
     while let Some(outage) = queue.recv().await {
         match outage {
+            Outage::Batch { how, operations } => batch::happen(&stage, how, operations).await?,
             Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,
             Outage::Crash { down } => outage::crash(&stage, down).await?,
             Outage::FullPool { hold } => full_pool.happen(hold).await,

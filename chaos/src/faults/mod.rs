@@ -1,5 +1,6 @@
 //! Carries out the planned faults. Each is noted in the journal after it has happened.
 
+mod batch;
 mod bouncer;
 mod burst;
 mod director;

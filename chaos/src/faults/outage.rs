@@ -1,11 +1,11 @@
 //! Faults of the database and of the connections to it.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tcp_proxy::Cut;
 use tokio::time;
 
-use super::stage::Stage;
+use super::{burst::burst, stage::Stage};
 use crate::{
     error::Error,
     fault::FaultKind,
@@ -13,10 +13,25 @@ use crate::{
     schedule::{Manner, Stall},
 };
 
-/// Kills the database, and starts it again.
+/// While the database is away, a server gets this many calls at each interval: there may be no other ones just then.
+const CALLS: usize = 4;
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Kills the database, and starts it again. Calls go on meanwhile.
 pub(super) async fn crash(stage: &Stage, down: Duration) -> Result<(), Error> {
     let begun = stage.journal.now();
-    stage.database.crash(down).await?;
+    let mut crashing = pin!(stage.database.crash(down));
+    let mut ticks = time::interval(INTERVAL);
+    let mut calls = Vec::new();
+    loop {
+        tokio::select! {
+            crashed = &mut crashing => break crashed?,
+            _ = ticks.tick() => calls.push(burst(stage, CALLS)),
+        }
+    }
+    for mut calls in calls {
+        while calls.join_next().await.is_some() {}
+    }
     stage.journal.fault(FaultKind::DatabaseKilled, Whom::All, begun);
     Ok(())
 }

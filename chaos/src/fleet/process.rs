@@ -127,7 +127,7 @@ impl Drop for Process {
     }
 }
 
-/// Notes a server's unprotected runs and the steps that it passes in the journal, and passes its other messages on.
+/// Notes a server's unprotected runs, its shared statements and the steps that it passes in the journal, and passes its other messages on.
 async fn listen(
     server: ServerId,
     output: impl AsyncRead + Unpin,
@@ -144,6 +144,7 @@ async fn listen(
             Some(Ok(Saying::Passed(step))) => {
                 journal.entries().passed.insert(step);
             }
+            Some(Ok(Saying::Shared(calls))) => journal.entries().shared += calls,
             Some(Ok(saying)) => {
                 // Nobody listens any more to a server that is being ended.
                 let _ = said.send(saying);

@@ -15,7 +15,7 @@ use organization::{
         invite_service_server::{InviteService, InviteServiceServer},
         project_service_server::{ProjectService, ProjectServiceServer},
     },
-    step,
+    step, wait,
 };
 use tonic::{Request, Response, Status, service::Routes};
 use tonic_idempotency::policy::{Abandoned, Reconciler, Reconciliation};
@@ -51,7 +51,7 @@ impl<D: Database> Handlers<D> {
         let mut writes = self.database.begin(call).await?;
         let id = D::insert(&mut writes, row).await?;
         step("handler_wrote");
-        tokio::time::sleep(self.commit_delay.max(call.delay)).await;
+        wait(self.commit_delay.max(call.delay)).await;
         if D::is_of_handler(&writes) {
             call.execution.effect_committed();
             D::end(writes).await?;

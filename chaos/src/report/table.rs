@@ -7,8 +7,8 @@ use crate::{args::LeasePolicy, mode::Mode, plan::Plan, trial::Trial};
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
 Every operation is tried once more on a new server, after all faults have ended and every lease is over: that is its
-last retry. A fault is counted after it has happened. The rows that must be 0 count operations. The operations of hogs and
-floods are not counted as clients' operations, but judged like them.
+last retry. A fault is counted after it has happened. The rows that must be 0 count operations. The operations of hogs, floods
+and crowds are not counted as clients' operations, but judged like them.
 
 With `--on-store-unavailable proceed`, a call in reserved mode runs unprotected if the store could not be asked, and may make
 a duplicate. The store could be asked if a witness, which asks the database all the time over the way of the same server, got
@@ -36,7 +36,12 @@ impl Table<'_> {
         };
         let bouncer = if self.plan.pgbouncer { ", behind PgBouncer" } else { "" };
         let serializable = if self.plan.serializable { ", serializable" } else { "" };
-        format!("{mode}{bouncer}{serializable}")
+        let batches = match self.plan.max_batch {
+            Some(1) => ", no shared statements".to_owned(),
+            Some(calls) => format!(", at most {calls} calls a statement"),
+            None => String::new(),
+        };
+        format!("{mode}{bouncer}{serializable}{batches}")
     }
 
     fn rows(&self) -> Vec<(String, String)> {
@@ -47,7 +52,7 @@ impl Table<'_> {
         row("driver", &self.plan.driver);
         row("seed", &self.plan.seed.0);
         row("operations", &self.plan.of_clients);
-        row("operations of hogs and floods", &(self.plan.operations.len() - self.plan.of_clients as usize));
+        row("operations of hogs, floods and crowds", &(self.plan.operations.len() - self.plan.of_clients as usize));
         row("servers, clients", &format_args!("{}, {}", self.plan.servers, self.plan.clients));
         row("lease", &humantime::format_duration(self.plan.lease));
         row("time", &humantime::format_duration(seconds));
@@ -65,6 +70,7 @@ impl Table<'_> {
         row("**calls**", &format_args!("**{}**", tally.calls));
         row("acknowledged", &tally.acknowledged_calls);
         row("of these, replays", &tally.replays);
+        row("calls that shared a statement", &tally.shared);
         row("refused: the first call is in flight", &tally.in_flight);
         row("refused: the key is of another request", &tally.mismatches);
         row("refused: the outcome is unknown", &tally.unknown);

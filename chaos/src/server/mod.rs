@@ -3,6 +3,7 @@
 
 mod points;
 mod ready;
+mod shared;
 mod unprotected;
 mod wire;
 
@@ -25,6 +26,7 @@ use crate::{
     step::{ENGINE_TARGET, SAMPLE_TARGET, UNPROTECTED_TARGET},
 };
 use points::Points;
+use shared::Shared;
 use unprotected::Unprotectedness;
 
 /// The default log filter, if `RUST_LOG` is not set. The pools log a lot about connections that were cut.
@@ -39,6 +41,7 @@ const LOG: &str = "warn,deadpool=error,sqlx=error";
 pub async fn serve(driver: Driver, flags: &[String]) -> Result<(), Error> {
     let points = Points::default();
     init_tracing(&points);
+    Shared::report()?;
     let orders = points.clone();
     thread::Builder::new().name("orders".to_owned()).spawn(move || obey(&orders))?;
 

@@ -77,6 +77,8 @@ pub(crate) enum Saying {
     Ready(Ready),
     /// It has reached a step, and takes the action next.
     Reached(Action, Step),
+    /// This many more calls have shared a statement with others.
+    Shared(usize),
     /// It runs a call unprotected.
     Unprotected(Unprotected),
 }
@@ -98,6 +100,7 @@ impl Saying {
             "ready" => serde_json::from_str(rest).map(Self::Ready).map_err(Into::into),
             "passes" => step().map(Self::Passed),
             "dies" => step().map(|step| Self::Reached(Action::Die, step)),
+            "shares" => rest.parse().map(Self::Shared).map_err(|_| format!("not a number: {rest:?}").into()),
             "unprotected" => serde_json::from_str(rest).map(Self::Unprotected).map_err(Into::into),
             "pauses" => step().map(|step| Self::Reached(Action::Pause, step)),
             _ => Err(format!("not a message of a server: {line:?}").into()),
@@ -115,6 +118,7 @@ impl fmt::Display for Saying {
             }
             Self::Reached(Action::Die, step) => write!(f, "{MARK} dies {step}"),
             Self::Reached(Action::Pause, step) => write!(f, "{MARK} pauses {step}"),
+            Self::Shared(calls) => write!(f, "{MARK} shares {calls}"),
             Self::Unprotected(run) => {
                 let run = serde_json::to_string(run).map_err(|_| fmt::Error)?;
                 write!(f, "{MARK} unprotected {run}")
@@ -151,6 +155,8 @@ mod tests {
         assert!(matches!(heard, Saying::Reached(Action::Pause, Step::HandlerWrote)));
         let heard = Saying::heard(&Saying::Passed(Step::AfterClaim).to_string());
         assert!(matches!(heard, Some(Ok(Saying::Passed(Step::AfterClaim)))));
+        let heard = Saying::heard(&Saying::Shared(7).to_string());
+        assert!(matches!(heard, Some(Ok(Saying::Shared(7)))));
         let run = Unprotected { key: None, cause: "interrupted".to_owned(), asked: UNIX_EPOCH, ran: SystemTime::now() };
         let said = Saying::Unprotected(run.clone()).to_string();
         let heard = Saying::heard(&said).expect("a saying").expect("a well-formed one");

@@ -3,7 +3,7 @@
 use crate::{
     bouncer::BOUNCER_FAULTS,
     harness::run,
-    kept::{all_promises_were_kept, run_of},
+    kept::{SHARED, all_promises_were_kept, run_of},
 };
 
 /// A run that has every fault.
@@ -15,6 +15,7 @@ async fn keeps_promises(driver: &str, modes: &[&str], flags: &[&str], faults: &[
         let flags = [&SHORT[..], &["--driver", driver, "--mode", mode], flags].concat();
         let Some(ended) = run(&flags).await else { return };
         all_promises_were_kept(&ended);
+        assert!(ended.number(SHARED) > 0, "{}", ended.said());
         assert_eq!(ended.number("steps that no call passed"), 0, "{}", ended.said());
         for fault in faults {
             assert!(ended.number(fault) > 0, "{}", ended.said());

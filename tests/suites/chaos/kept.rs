@@ -5,6 +5,9 @@ use crate::harness::Ended;
 /// A run that has every fault, and is short even on a busy machine.
 pub(crate) const SHORT: [&str; 8] = run_of("120");
 
+/// The row of the table that counts the calls that went together.
+pub(crate) const SHARED: &str = "calls that shared a statement";
+
 /// The rows of the table that must be 0.
 const PROMISES: [&str; 8] = [
     "duplicates",

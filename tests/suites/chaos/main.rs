@@ -3,6 +3,7 @@
 /// The features that the harness is built with.
 const FEATURES: &str = "";
 
+mod batches;
 mod ends;
 mod harness;
 mod kept;

@@ -3,7 +3,7 @@
 use crate::{
     bouncer::BOUNCER_FAULTS,
     harness::run,
-    kept::{SHORT, all_promises_were_kept},
+    kept::{SHARED, SHORT, all_promises_were_kept},
 };
 
 #[tokio::test]
@@ -15,6 +15,7 @@ async fn are_kept_behind_pgbouncer_while_everything_fails() {
     for ended in [transactional, reserved] {
         let Some(ended) = ended else { return };
         all_promises_were_kept(&ended);
+        assert!(ended.number(SHARED) > 0, "{}", ended.said());
         for fault in BOUNCER_FAULTS {
             assert!(ended.number(fault) > 0, "{}", ended.said());
         }
