@@ -26,6 +26,18 @@ guards! {
     /// Only the holder of the token marks a reservation as abandoned.
     AbandonChecksToken: in_::reserved_rerun => law::FENCED_CHANGE_NOTHING,
 
+    /// A batch says to whom each of its answers belongs, by the token.
+    BatchAnswersByToken: in_::together => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
+
+    /// What a batch says nothing about is not decided: the call goes alone.
+    BatchLeavesTheRest: in_::together_reconcile => law::NO_RESERVATION_IS_FORGOTTEN,
+
+    /// A batch does not release a reservation that was taken over: that has to be given back.
+    BatchReleasesNoTakeover: in_::together_reconcile => law::ONE_EFFECT,
+
+    /// A batch takes no reservation over: a takeover may have to be reconciled first.
+    BatchTakesNothingOver: in_::together_reconcile => law::ONE_EFFECT,
+
     /// A transactional call holds the key's advisory lock from its beginning.
     BeginTakesLock: in_::transactional => law::ONE_TRANSACTION_AT_A_TIME,
 
@@ -74,6 +86,9 @@ guards! {
     /// A reservation of the Go interceptor, which has no lease, is in progress until it expires.
     ForeignReservationsWait: in_::beside_go_interceptor => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
+    /// The calls of a batch that fails go alone: another call's row may be the reason.
+    FailedBatchGoesAlone: in_::together => law::NOBODY_IS_REFUSED_FOR_ANOTHER,
+
     /// A claim that gets no connection from the pool is refused.
     FullPoolIsNotUnreachable: in_::pools => law::UNPROTECTED_IF_UNREACHABLE,
 
@@ -85,6 +100,9 @@ guards! {
 
     /// A handler that fails after its effect was committed does not free the key.
     LateFailureAbandons: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
+
+    /// A call that has been answered otherwise, or has given up, is not in the next batch.
+    LeaversAreNotSent: in_::together => law::NO_RESERVATION_IS_FORGOTTEN,
 
     /// A reservation has a lease.
     LeasesEnd: in_::reserved_rerun => law::EVERY_RUN_COMES_TO_REST,
@@ -100,6 +118,15 @@ guards! {
 
     /// The lookup of a lost commit waits for the lock, and so for the end of the transaction.
     LookUpTakesLock: in_::transactional => law::NOTHING_DONE_IS_TRUE,
+
+    /// A look tells no call that it has to wait for its own reservation, which a lost batch has made.
+    LookKnowsItsToken: in_::together => law::NOBODY_WAITS_FOR_ITSELF,
+
+    /// A look tells no call to wait for a reservation whose lease has ended.
+    LookWaitsForLeases: in_::together_reconcile => law::NOBODY_WAITS_FOR_NOTHING,
+
+    /// Each claim of a batch that was sent may stand, if the batch gets no answer.
+    LostBatchMayStand: in_::together => law::NO_RESERVATION_IS_FORGOTTEN,
 
     /// A lost commit is not assumed to have succeeded.
     LostCommitIsNotCommitted: in_::transactional => law::TRANSACTIONAL_ANSWERS,

@@ -17,6 +17,7 @@
 //! | `record` | the statements on the record, each of them one atomic step |
 //! | `reserved`, `transactional`, `go_interceptor` | the steps of a server in each mode |
 //! | `claim`, `request` | a reserved call's claim until it is answered, and the fates of its requests |
+//! | `together` | the statements that several calls share, and the look that precedes or follows a claim |
 //! | `unprotected` | a reserved call whose claim got no answer |
 //! | `pool` | the connections that claims and transactions share |
 //! | `environment` | the clock, the database, other users and lost messages |
@@ -38,6 +39,7 @@
 //! | | a worker whose reservation was taken over changes nothing |
 //! | | a handler runs unprotected only if the policy says so and the store does not answer a probe |
 //! | | a call that has ended holds no reservation, unless a claim of it arrived after its end, or its server crashed |
+//! | | no call is refused because of another call in its batch, or told to wait for a lease that has ended |
 //! | | a slow status keeps no response from a retry |
 //! | | transactions leave a connection to claims, and one user's leave a permit to others |
 //! | | an abandoned call is run again only if a reconciler allows it |
@@ -56,7 +58,10 @@
 //! | clients that hang up | the call goes on, and the properties apply to every answer, received or not |
 //! | when a client tries again | an attempt may begin at any time, while others run or after they were answered |
 //! | duplicates that wait | the attempt at the end of a wait could as well have begun then |
-//! | other keys, users, requests | they share nothing with this one, except a lock by chance |
+//! | other keys, users, requests | they share nothing with this one, except a lock by chance, and a statement: then they make it fail |
+//! | batches of heartbeats | a heartbeat may arrive at any time, late as it is |
+//! | batches that outlast a lone attempt | the call has lost the batch; it is carried out at any time |
+//! | what a look that decides nothing saw | a look changes nothing |
 //! | the length of a lease | a running lease may end next; a heartbeat in time means that it does not |
 //! | foreign reservations that are rerun where ended leases are not | each policy is explored, not each pair |
 //! | a slow status in transactional mode | a claim in either mode reads it in the same way |
@@ -83,6 +88,7 @@ mod reserved;
 mod scenario;
 mod scenarios;
 mod sights;
+mod together;
 mod transactional;
 mod unprotected;
 mod world;

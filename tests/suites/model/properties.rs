@@ -30,8 +30,10 @@ const EVERYWHERE: &[Condition] = &[
     ANSWERS_WERE_DONE,
     EVERY_RUN_COMES_TO_REST,
     FENCED_CHANGE_NOTHING,
+    NOBODY_IS_REFUSED_FOR_ANOTHER,
     NOBODY_IS_STARVED,
     NOBODY_WAITS_FOR_ITSELF,
+    NOBODY_WAITS_FOR_NOTHING,
     NOTHING_DONE_IS_TRUE,
     NO_KEY_IS_STUCK,
     NO_RESERVATION_IS_FORGOTTEN,
@@ -110,6 +112,9 @@ pub(crate) const EVERY_RUN_COMES_TO_REST: Condition = ("a run that can go no fur
 pub(crate) const FENCED_CHANGE_NOTHING: Condition =
     ("a worker whose reservation was taken over changes nothing", |_, world| !world.history.trespassed);
 
+pub(crate) const NOBODY_IS_REFUSED_FOR_ANOTHER: Condition =
+    ("no call is refused because of another call in its batch", |_, world| !world.history.refused_for_another);
+
 pub(crate) const NOBODY_IS_STARVED: Condition =
     ("transactions leave a connection to claims, and one user's leave a permit to others", |_, world| {
         !world.history.starved
@@ -117,6 +122,9 @@ pub(crate) const NOBODY_IS_STARVED: Condition =
 
 pub(crate) const NOBODY_WAITS_FOR_ITSELF: Condition =
     ("no attempt is told to wait for itself", |_, world| !world.history.waited_for_itself);
+
+pub(crate) const NOBODY_WAITS_FOR_NOTHING: Condition =
+    ("no attempt is told to wait for a lease that has ended", |_, world| !world.history.waited_for_nothing);
 
 /// The exception is a limit. A claim may arrive when its call has ended; then the key is blocked until the lease ends,
 /// and with `Refuse` for longer (`sights::REFUSED_AFTER_LATE_CLAIM`). No handler runs because of it.
@@ -210,6 +218,7 @@ fn claimant(on_lease_ended: Policy) -> Server {
         on_foreign_reservation: Foreign::OnLeaseEnded,
         on_lease_ended,
         on_store_unavailable: StorePolicy::Reject,
+        batches: false,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     record,
     request::{Fate, fates_of_claim, fates_of_settlement},
     scenario::{Policy, Scenario},
+    together,
     unprotected::{self, Probe, probes},
     world::{Answer, AttemptId, Disposition, Outcome, Stage, World},
 };
@@ -19,11 +20,17 @@ pub(crate) enum Step {
     GiveUp,
     /// The second half of a claim that is not one statement. Only with a guard left out.
     Insert,
+    /// A statement that only reads answers the claim.
+    Look,
     /// The reconciler is asked before the key is claimed. Only with a guard left out.
     Peek,
+    /// The claim waits for the next batch.
+    Queue,
     Reconcile(Word),
     Run(Ending),
     Settle(Fate),
+    /// The outcome is recorded by a batch, which says nothing about a call that needs more than that.
+    SettleTogether,
 }
 
 /// The end of a handler.
@@ -50,8 +57,14 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
     match attempt.stage {
         Stage::Waiting if !scenario.may_be_sent(world, id) => vec![],
         Stage::Waiting if scenario.reconciles(id) && !scenario.holds(Guard::ReconcileLooksLast) => vec![Step::Peek],
-        Stage::Waiting | Stage::Peeked(_) => claims(scenario, world, id).collect(),
-        Stage::Claiming => claims(scenario, world, id).chain(probes(world).map(Step::Decide)).collect(),
+        Stage::Waiting | Stage::Peeked(_) => {
+            let queue = scenario.servers[id].batches.then_some(Step::Queue);
+            claims(scenario, world, id).chain(queue).chain(looks(scenario, world, id)).collect()
+        }
+        Stage::Claiming => {
+            let probes = probes(world).map(Step::Decide);
+            claims(scenario, world, id).chain(probes).chain(looks(scenario, world, id)).collect()
+        }
         Stage::Looked => vec![Step::Insert],
         Stage::Reconciling(_) => vec![Step::Reconcile(Word::Truth), Step::Reconcile(Word::Unknown)],
         Stage::Handling | Stage::Unprotected => {
@@ -63,7 +76,8 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
             let is_late = attempt.answer.is_some() && !holds_lease(world, id);
             let gives_up = is_late && !scenario.holds(Guard::RecordingOutlivesLease);
             let fates = fates_of_settlement(scenario, world, id);
-            fates.into_iter().map(Step::Settle).chain(gives_up.then_some(Step::GiveUp)).collect()
+            let together = together::may_settle(scenario, world, id).then_some(Step::SettleTogether);
+            fates.into_iter().map(Step::Settle).chain(gives_up.then_some(Step::GiveUp)).chain(together).collect()
         }
         Stage::LookingUp(..) | Stage::Ended | Stage::Crashed => vec![],
     }
@@ -78,10 +92,16 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
             record::reserve(world, id);
             acquire(world, id, Stage::Handling);
         }
+        Step::Look => together::look(scenario, world, id),
         Step::Peek => world.attempts[id].stage = Stage::Peeked(world.effect()),
+        Step::Queue => {
+            world.attempts[id].queued = true;
+            world.attempts[id].stage = Stage::Claiming;
+        }
         Step::Reconcile(word) => reconcile(world, id, word),
         Step::Run(ending) => run(scenario, world, id, ending),
         Step::Settle(fate) => settle(scenario, world, id, fate),
+        Step::SettleTogether => settle_together(scenario, world, id),
     }
 }
 
@@ -150,6 +170,22 @@ fn settle(scenario: &Scenario, world: &mut World, id: AttemptId, fate: Fate) {
     }
 }
 
+/// Tries to record the outcome by a batch. The next try is a statement of its own.
+fn settle_together(scenario: &Scenario, world: &mut World, id: AttemptId) {
+    let Stage::Settling(disposition) = world.attempts[id].stage else {
+        return;
+    };
+    let answer = first_answer(world, id, disposition);
+    let attempt = &mut world.attempts[id];
+    attempt.answer.get_or_insert(answer);
+    if together::settle(scenario, world, id) {
+        world.attempts[id].stage = Stage::Ended;
+    } else if !scenario.holds(Guard::BatchLeavesTheRest) {
+        world.attempts[id].stage = Stage::Ended;
+        world.attempts[id].fenced = true;
+    }
+}
+
 fn first_answer(world: &World, id: AttemptId, disposition: Disposition) -> Answer {
     match disposition {
         Disposition::Complete(outcome) if outcome.by() == id => Answer::Own(outcome),
@@ -161,6 +197,10 @@ fn first_answer(world: &World, id: AttemptId, disposition: Disposition) -> Answe
 
 fn claims(scenario: &Scenario, world: &World, id: AttemptId) -> impl Iterator<Item = Step> + use<> {
     fates_of_claim(scenario, world, id).into_iter().map(Step::Claim)
+}
+
+fn looks(scenario: &Scenario, world: &World, id: AttemptId) -> Option<Step> {
+    together::look_decides(scenario, world, id).then_some(Step::Look)
 }
 
 /// Whether the attempt's reservation is there, with a running lease.

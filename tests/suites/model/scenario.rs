@@ -6,7 +6,7 @@ use crate::{
     environment, go_interceptor,
     guards::Guard,
     properties::{self, Condition},
-    reserved, transactional,
+    reserved, together, transactional,
     world::{AttemptId, Stage, World},
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) on_lease_ended: Policy,
     pub(crate) on_foreign_reservation: Foreign,
     pub(crate) on_store_unavailable: StorePolicy,
+    /// Whether its calls may share statements.
+    pub(crate) batches: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(crate) enum StorePolicy {
 /// The kinds of failures, and how often each may happen.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Chaos {
+    /// The number of batches that fail because of another call's row: it is corrupt, or another transaction holds it.
+    pub(crate) bad_rows: u8,
     /// The number of transactions that lose a conflict.
     pub(crate) conflicts: u8,
     /// The number of server processes that crash.
@@ -105,6 +109,8 @@ pub(crate) enum Action {
     Environment(environment::Event),
     GoInterceptor(AttemptId, go_interceptor::Step),
     Reserved(AttemptId, reserved::Step),
+    /// A statement that claims for several calls.
+    Together(together::Calls, together::Fate),
     Transactional(AttemptId, transactional::Step),
 }
 
@@ -162,6 +168,7 @@ impl Model for Scenario {
                 actions.push(Action::Crash(id));
             }
         }
+        actions.extend(together::batches(world).into_iter().map(|(calls, fate)| Action::Together(calls, fate)));
         actions.extend(environment::events(self, world).into_iter().map(Action::Environment));
     }
 
@@ -172,12 +179,15 @@ impl Model for Scenario {
                 world.left.crashes -= 1;
                 transactional::lose_answer(&mut world, id);
                 world.attempts[id].stage = Stage::Crashed;
+                world.attempts[id].queued = false;
             }
             Action::Environment(event) => environment::happen(self, &mut world, event),
             Action::GoInterceptor(id, step) => go_interceptor::take(self, &mut world, id, step),
             Action::Reserved(id, step) => reserved::take(self, &mut world, id, step),
+            Action::Together(calls, fate) => together::carry_out(self, &mut world, calls, fate),
             Action::Transactional(id, step) => transactional::take(self, &mut world, id, step),
         }
+        together::leave(self, &mut world);
         Some(world)
     }
 

@@ -279,7 +279,50 @@ pub(crate) fn transactional_fooled() -> Scenario {
     }
 }
 
-const ALL: [fn() -> Scenario; 18] = [
+/// Calls share statements: claims, looks and settlements.
+pub(crate) fn together() -> Scenario {
+    Scenario {
+        name: "together",
+        servers: vec![batching(server(Mode::Reserved, Policy::Rerun)); 3],
+        chaos: Chaos { bad_rows: 1, losses: 1, ..Chaos::default() },
+        sights: vec![
+            see::CLAIMED_LATE,
+            see::FREED_IN_BACKGROUND,
+            see::IN_FLIGHT,
+            see::NOT_RUN,
+            see::REPLAYED,
+            see::SHARED,
+        ],
+        connections: None,
+        left_out: None,
+    }
+}
+
+pub(crate) fn together_reconcile() -> Scenario {
+    Scenario {
+        name: "together, reconcile",
+        servers: vec![batching(server(Mode::Reserved, Policy::Reconcile)); 3],
+        chaos: Chaos { crashes: 1, losses: 1, ..Chaos::default() },
+        sights: vec![see::OUTCOME_UNKNOWN, see::RECONCILED, see::REPLAYED, see::SHARED, see::TAKEN_OVER],
+        connections: None,
+        left_out: None,
+    }
+}
+
+/// A server in transactional mode looks before it begins, and one in reserved mode has batches.
+pub(crate) fn together_mixed() -> Scenario {
+    let modes = [Mode::Transactional, Mode::Reserved, Mode::Transactional];
+    Scenario {
+        name: "together, mixed",
+        servers: modes.map(|mode| batching(server(mode, Policy::Rerun))).to_vec(),
+        chaos: Chaos { crashes: 1, expiries: 1, losses: 1, ..Chaos::default() },
+        sights: vec![see::FOUND_COMMITTED, see::IN_FLIGHT, see::RECORDED_AGAIN, see::REPLAYED],
+        connections: None,
+        left_out: None,
+    }
+}
+
+const ALL: [fn() -> Scenario; 21] = [
     beside_go_interceptor,
     fooled,
     pools,
@@ -298,11 +341,14 @@ const ALL: [fn() -> Scenario; 18] = [
     mixed_reconcile,
     mixed_refuse,
     mixed_with_go_interceptor,
+    together,
+    together_mixed,
+    together_reconcile,
 ];
 
 fn server(mode: Mode, on_lease_ended: Policy) -> Server {
     let on_store_unavailable = StorePolicy::Reject;
-    Server { mode, on_foreign_reservation: Foreign::InProgress, on_lease_ended, on_store_unavailable }
+    Server { mode, on_foreign_reservation: Foreign::InProgress, on_lease_ended, on_store_unavailable, batches: false }
 }
 
 fn server_beside_go(mode: Mode, on_lease_ended: Policy) -> Server {
@@ -311,6 +357,10 @@ fn server_beside_go(mode: Mode, on_lease_ended: Policy) -> Server {
 
 fn proceeding_server(mode: Mode, on_lease_ended: Policy) -> Server {
     Server { on_store_unavailable: StorePolicy::Proceed, ..server(mode, on_lease_ended) }
+}
+
+fn batching(server: Server) -> Server {
+    Server { batches: true, ..server }
 }
 
 #[test]
@@ -404,8 +454,23 @@ fn keeps_one_effect_and_its_record_together_while_conflicts_happen_and_answers_m
 }
 
 #[test]
+fn has_one_effect_and_forgets_no_reservation_if_calls_share_statements() {
+    explore::holds(together());
+}
+
+#[test]
+fn has_no_second_effect_with_a_truthful_reconciler_if_calls_share_statements() {
+    explore::holds(together_reconcile());
+}
+
+#[test]
+fn keeps_a_transactional_effect_and_its_record_together_if_a_look_comes_first() {
+    explore::holds(together_mixed());
+}
+
+#[test]
 fn ends_every_run() {
-    for scenario in [transactional_expiring(), reserved_rerun(), mixed_refuse(), fooled(), pools()] {
+    for scenario in [transactional_expiring(), reserved_rerun(), mixed_refuse(), fooled(), pools(), together()] {
         explore::ends(&scenario);
     }
 }

@@ -104,6 +104,9 @@ pub(crate) const SETTLED_IN_BACKGROUND: Condition = ("a response is given before
     any(world, |attempt| matches!(attempt.stage, Stage::Settling(Disposition::Complete(_))) && attempt.answer.is_some())
 });
 
+pub(crate) const SHARED: Condition =
+    ("a batch claims for two calls with one key, and one of them gets it", |_, world| world.history.shared);
+
 pub(crate) const TAKEN_OVER: Condition = ("a reservation is taken over", |_, world| takeovers(world) > 0);
 
 pub(crate) const TAKEN_OVER_TWICE: Condition = ("a reservation is taken over twice", |_, world| takeovers(world) > 1);

@@ -10,6 +10,7 @@ use crate::{
     record::{self, View},
     reserved::Word,
     scenario::{Policy, Scenario},
+    together,
     world::{Answer, AttemptId, Disposition, Outcome, Record, Stage, Transaction, World},
 };
 
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     GiveUp,
     /// The answer to COMMIT arrives.
     Hear,
+    /// A statement that only reads answers the call, without a transaction.
+    Look,
     /// The lost COMMIT is looked up: the same lock on another connection, then a read of the record.
     LookUp,
     /// The pooler in front of the database loses its server, and answers the COMMIT with an error.
@@ -46,7 +49,10 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
     let attempt = &world.attempts[id];
     let disconnect = (world.left.losses > 0 && attempt.transaction != Transaction::None).then_some(Step::Disconnect);
     match attempt.stage {
-        Stage::Waiting if scenario.may_be_sent(world, id) => vec![Step::Begin],
+        Stage::Waiting if scenario.may_be_sent(world, id) => {
+            let look = together::look_decides(scenario, world, id).then_some(Step::Look);
+            [Step::Begin].into_iter().chain(look).collect()
+        }
         Stage::Reconciling(_) => {
             [Word::Truth, Word::Unknown].map(Step::Reconcile).into_iter().chain(disconnect).collect()
         }
@@ -96,6 +102,7 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
         Step::FailFinally => world.attempts[id].stage = Stage::Settling(Disposition::Complete(Outcome::FinalError(id))),
         Step::GiveUp => world.attempts[id].end(Answer::Unavailable),
         Step::Hear => hear(scenario, world, id),
+        Step::Look => together::look(scenario, world, id),
         Step::LookUp => look_up(scenario, world, id),
         Step::Mislead => {
             world.left.misleading_answers -= 1;

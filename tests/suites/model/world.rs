@@ -29,6 +29,7 @@ impl World {
             token: (mode != Mode::GoInterceptor).then_some(id),
             transaction: Transaction::None,
             claim_may_stand: false,
+            queued: false,
             stray_claim: false,
             claimed_late: false,
             in_conflict: false,
@@ -144,6 +145,8 @@ pub(crate) struct Attempt {
     pub(crate) transaction: Transaction,
     /// One of its claims was sent, and none was answered.
     pub(crate) claim_may_stand: bool,
+    /// Its claim waits in its server's queue for the next batch.
+    pub(crate) queued: bool,
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
     /// A claim of this attempt got the key after the attempt had ended.
@@ -177,7 +180,7 @@ pub(crate) enum Stage {
     Peeked(Option<AttemptId>),
     /// No record was seen, and one is about to be inserted. Only with a guard left out.
     Looked,
-    /// The claim failed. It is about to be repeated, or the probe to be sent.
+    /// The claim failed, or waits for a batch. It is about to be sent, or repeated, or the probe to be sent.
     Claiming,
     /// The key was taken over, and the reconciler is about to be asked. With a guard left out, it was asked before and
     /// saw this.
@@ -282,8 +285,14 @@ pub(crate) struct History {
     pub(crate) rewritten: bool,
     /// A claim met a pool full of transactions, or a transaction met one whose permits another user held alone.
     pub(crate) starved: bool,
+    /// A call was refused because of another call's row.
+    pub(crate) refused_for_another: bool,
+    /// A batch claimed for two calls with one key, and one of them got it.
+    pub(crate) shared: bool,
     /// A reservation was changed with the token of an attempt that did not hold it.
     pub(crate) trespassed: bool,
+    /// An attempt was told that the key is in flight, though its lease had ended.
+    pub(crate) waited_for_nothing: bool,
     /// The attempt that held the key was told that the key is in flight.
     pub(crate) waited_for_itself: bool,
     /// A response that is recorded was not replayed, because its status was slow.
