@@ -12,7 +12,7 @@ use tokio::{
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
-    store::PostgresStore,
+    store::{PostgresStore, SqlStore, driver::Driver},
 };
 use uuid::Uuid;
 
@@ -224,7 +224,7 @@ impl Database {
 
     /// A store on such a pool, with timeouts that are long enough for a busy machine.
     pub fn store(&self) -> PostgresStore {
-        PostgresStore::new(self.pool(8), organization::resource_types())
+        with_max_batch(PostgresStore::new(self.pool(8), organization::resource_types()))
             .timeout(Duration::from_secs(30))
             .status_timeout(Duration::from_secs(30))
     }
@@ -273,6 +273,18 @@ impl Database {
             }
         }
         Resource { resource_type: "project".to_owned(), id: id.into() }
+    }
+}
+
+/// Limits how many calls one statement of a store may do as `IDEMPOTENCY_TEST_MAX_BATCH` says; not without the variable.
+///
+/// # Panics
+///
+/// The variable is not a number.
+pub fn with_max_batch<D: Driver>(store: SqlStore<D>) -> SqlStore<D> {
+    match std::env::var("IDEMPOTENCY_TEST_MAX_BATCH") {
+        Ok(calls) => store.max_batch(calls.parse().expect("IDEMPOTENCY_TEST_MAX_BATCH is a number")),
+        Err(_) => store,
     }
 }
 

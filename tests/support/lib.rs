@@ -8,7 +8,9 @@ mod program;
 pub mod shop;
 mod until;
 
-pub use database::{API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, pool, rows_read, uuid_of};
+pub use database::{
+    API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, pool, rows_read, uuid_of, with_max_batch,
+};
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;

@@ -2,6 +2,7 @@
 //! measure time.
 
 mod allocations;
+mod batches;
 mod client;
 mod harness;
 mod hash;

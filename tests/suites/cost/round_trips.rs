@@ -55,6 +55,16 @@ impl Service {
         Self { database, proxy, pool, user, project, key: Uuid::new_v4() }
     }
 
+    /// Makes calls of each kind, after which the connection has all statements prepared.
+    async fn prepare(&mut self, server: &mut impl Server) {
+        let (key, cluster) = (Some(Uuid::new_v4()), self.project.cluster_id.clone());
+        self.call(server, key).await;
+        self.call(server, None).await;
+        self.project.cluster_id = "none".to_owned();
+        self.call(server, Some(Uuid::new_v4())).await;
+        self.project.cluster_id = cluster;
+    }
+
     fn server(&self, mode: Mode) -> impl Server + use<> {
         self.server_with(mode, |builder| builder)
     }
@@ -126,6 +136,7 @@ fn reason(response: &Response<()>) -> Option<Reason> {
 async fn of_a_reserved_call_are_claim_and_complete_and_of_its_duplicates_the_claim() {
     let mut service = Service::new().await;
     let (mut server, key) = (service.server(Mode::Reserved), Some(service.key));
+    service.prepare(&mut server).await;
     let (first, trips) = service.call(&mut server, key).await;
     assert_succeeded(&first, Some("processing"), false);
     assert_eq!(trips, 2, "claim, complete");
@@ -139,6 +150,8 @@ async fn of_a_reserved_call_are_claim_and_complete_and_of_its_duplicates_the_cla
     service.project.name = "another".to_owned();
     let (other, trips) = service.call(&mut server, key).await;
     assert_eq!((reason(&other), trips), (Some(Reason::KeyReused), 1));
+    let (_, trips) = service.call(&mut server, key).await;
+    assert_eq!(trips, 2, "the look comes first after two records, and is prepared");
 
     service.key = Uuid::new_v4();
     let claimed = store(service.database.pool(1)).claim(&service.claim()).await;
@@ -150,8 +163,9 @@ async fn of_a_reserved_call_are_claim_and_complete_and_of_its_duplicates_the_cla
 #[tokio::test]
 async fn of_a_reserved_call_that_fails_are_claim_and_release() {
     let mut service = Service::new().await;
-    service.project.cluster_id = "none".to_owned();
     let mut server = service.server(Mode::Reserved);
+    service.prepare(&mut server).await;
+    service.project.cluster_id = "none".to_owned();
     let (failed, trips) = service.call(&mut server, Some(service.key)).await;
     assert!(failed.headers().contains_key("grpc-status"));
     assert_eq!(trips, 2, "claim, release");
@@ -162,6 +176,7 @@ async fn of_a_reserved_call_that_fails_are_claim_and_release() {
 async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
     let mut service = Service::new().await;
     let mut server = service.server(Mode::Transactional);
+    service.prepare(&mut server).await;
     let other = store(service.database.pool(1));
     let held = other.begin(&service.claim(), TransactionOptions::default()).await;
     assert!(matches!(held, Ok(BeginOutcome::Open { .. })), "{held:?}");
@@ -182,11 +197,12 @@ async fn of_a_transactional_call_are_claim_and_commit_beside_its_statements() {
 
 #[tokio::test]
 async fn are_no_more_with_settings_of_the_application() {
-    let service = Service::new().await;
+    let mut service = Service::new().await;
     for (mode, first, without_key) in [(Mode::Reserved, 2, 0), (Mode::Transactional, 3, 3)] {
         let mut server = service.server_with(mode, |builder| {
             builder.session_settings(|_| SessionSettings::new().set("app.tenant_id", "acme").set("app.region", "here"))
         });
+        service.prepare(&mut server).await;
         let key = Some(Uuid::new_v4());
         let (seen, trips) = service.call(&mut server, key).await;
         assert_succeeded(&seen, Some("processing"), false);
@@ -197,5 +213,21 @@ async fn are_no_more_with_settings_of_the_application() {
         let (seen, trips) = service.call(&mut server, None).await;
         assert_succeeded(&seen, None, false);
         assert_eq!(trips, without_key, "{mode:?}");
+    }
+}
+
+/// A new connection costs one round trip more to find out that it is the server's own, and one for each statement that is prepared.
+#[tokio::test]
+async fn of_a_new_connection_are_one_for_its_look_and_one_for_each_prepared_statement() {
+    for (mode, first, next) in [(Mode::Reserved, 5, 2), (Mode::Transactional, 7, 3)] {
+        let service = Service::new().await;
+        let mut server = service.server(mode);
+        let (_, trips) = service.call(&mut server, Some(Uuid::new_v4())).await;
+        assert_eq!(
+            trips, first,
+            "{mode:?}: the look; and for each statement, once to prepare it and once to execute it"
+        );
+        let (_, trips) = service.call(&mut server, Some(Uuid::new_v4())).await;
+        assert_eq!(trips, next, "{mode:?}");
     }
 }

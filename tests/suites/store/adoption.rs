@@ -13,6 +13,7 @@ use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
 use crate::{
+    batches::statements::{self, Outcome},
     migrations::{schema, works},
     record::{HASH, HOUR, PROCEDURE, acquire, again, claim, completion},
 };
@@ -299,6 +300,38 @@ async fn serves_every_operation_as_the_role_of_the_go_service() {
     for claim in [&completed, &begun] {
         let outcome = store.claim(&again(claim)).await.expect("the store answers");
         assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+    }
+    adopted.drop_roles().await;
+}
+
+/// Several calls in one statement, by the layer's own policy, and then by that of the Go service, too. That one's function may
+/// fail the look: the planner calls it before there is a user. The calls go alone then.
+#[tokio::test]
+async fn serves_several_calls_in_one_statement() {
+    let adopted = Adopted::new().await;
+    let shared = format!(
+        "ALTER POLICY idempotency_keys_fundament_api_policy ON tenant.idempotency_keys TO {API_ROLE};
+         GRANT EXECUTE ON FUNCTION authn.current_user_id() TO {API_ROLE}"
+    );
+    for policies in ["", &shared] {
+        adopted.superuser.batch_execute(policies).await.expect("the policy");
+        let api = adopted.as_role(API_ROLE).await;
+        let claims = [(); 3].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+        let all = claims.each_ref();
+        let look = async || {
+            let found = statements::look(&api, &all).await;
+            assert!(found.is_ok() || !policies.is_empty(), "{found:?}");
+            found.ok().map(|found| statements::texts(&found, "state"))
+        };
+        assert!(look().await.is_none_or(|found| found == [None, None, None]));
+        assert_eq!(statements::reserve(&api, &all).await.expect("a reservation"), [true; 3]);
+        let held = claims.each_ref().map(|claim| claim.reservation);
+        assert_eq!(statements::extend(&api, &held).await.expect("an extension"), [true; 3]);
+        assert_eq!(statements::release(&api, &held[..1]).await.expect("a release"), [true]);
+        let recorded = statements::complete(&api, &held, &[Outcome::DONE; 3]).await;
+        assert_eq!(recorded.expect("a completion"), [false, true, true]);
+        let completed = Some("completed".to_owned());
+        assert!(look().await.is_none_or(|found| found == [None, completed.clone(), completed]));
     }
     adopted.drop_roles().await;
 }

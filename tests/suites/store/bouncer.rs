@@ -84,7 +84,9 @@ async fn server_connections(pool: &Pool) -> Vec<Found> {
                    'sight ' || nullif(current_setting('app.idempotency_sight', true), ''),
                    'search_path ' || nullif(current_setting('search_path'), '\"$user\", public'),
                    'lock_timeout ' || nullif(current_setting('lock_timeout'), '0'),
-                   'prepared ' || (SELECT string_agg(statement, ', ') FROM pg_prepared_statements),
+                   -- Those of PgBouncer are each client's own.
+                   'prepared ' || (SELECT string_agg(statement, ', ') FROM pg_prepared_statements
+                                   WHERE name !~ '^PGBOUNCER_'),
                    'rows ' || (SELECT nullif(count(*), 0) FROM tenant.idempotency_keys),
                    'locks ' || (SELECT nullif(count(*), 0) FROM pg_locks
                                 WHERE pid = pg_backend_pid() AND locktype = 'advisory'))";

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use log::{LevelFilter, Log, Metadata, Record};
 use protobuf_canonical::RequestHash;
 use tonic_idempotency::store::{
-    BeginOutcome, Claim, CommitOutcome, Completion, PostgresStore, Store as _, StoredResponse, TransactionOptions,
+    BeginOutcome, Claim, CommitOutcome, Completion, PostgresStore, PreparedStatements, Store as _, StoredResponse,
+    TransactionOptions,
 };
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
@@ -60,7 +61,8 @@ async fn have_no_key_no_hash_and_no_response() {
     log::set_logger(&LINES).expect("the only logger");
     log::set_max_level(LevelFilter::Trace);
     let database = Database::new().await;
-    for (prepared, store) in [(false, database.store()), (true, database.store().prepared_statements())] {
+    let parsed = database.store().prepared_statements(PreparedStatements::Never);
+    for (prepared, store) in [(false, parsed), (true, database.store())] {
         LINES.0.lock().expect("no panic").clear();
         let keys = every_statement(&store, database.user().await.id).await;
         let lines = LINES.0.lock().expect("no panic").clone();

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod answers;
+mod batches;
 mod bouncer;
 mod effect;
 mod go_interceptor;
@@ -20,6 +21,7 @@ mod organization;
 mod outages;
 mod owner;
 mod permits;
+mod poolers;
 mod postgres;
 mod prepared;
 mod races;
@@ -33,4 +35,6 @@ mod shadows;
 mod silence;
 mod slow;
 mod status;
+mod storage;
 mod sweep;
+mod together;

@@ -7,12 +7,15 @@ use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations,
     status::Resource,
-    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store},
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store,
+        TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, uuid_of};
 use uuid::Uuid;
 
-use crate::record::{again, claim, complete, completion};
+use crate::record::{acquire, again, claim, complete, completion};
 
 /// Where the core's migrations are, and where the sample's.
 pub(crate) const CORE: &str = "migrations/core";
@@ -347,17 +350,21 @@ async fn a_row_has_metadata_only_with_a_response() {
     insert("response_bytes) SELECT id, id, '/a/b', '', now(), 'm', ''").await.expect("a completed record");
 }
 
+/// The server makes the id of a reservation, the client that of a record in a transaction.
 #[tokio::test]
 async fn the_ids_of_rows_are_uuids_of_version_7() {
     let database = Database::new().await;
+    let (store, owner) = (database.store(), database.owner().await);
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    let begun = store.begin(&claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+    let Ok(BeginOutcome::Open { transaction, .. }) = begun else { panic!("expected a transaction, got {begun:?}") };
+    transaction.commit(Some(completion("done"))).await.expect("a commit");
+
+    let made = "SELECT tenant.idempotency_uuidv7() FROM generate_series(1, 100) UNION ALL SELECT id FROM tenant.idempotency_keys";
+    let ids = owner.query(made, &[]).await.expect("ids");
+    assert_eq!(ids.len(), 102);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
-    for row in database
-        .owner()
-        .await
-        .query("SELECT tenant.idempotency_uuidv7() FROM generate_series(1, 100)", &[])
-        .await
-        .expect("ids")
-    {
+    for row in ids {
         let id: Uuid = row.get(0);
         assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
         let (seconds, _) = id.get_timestamp().expect("a time").to_unix();

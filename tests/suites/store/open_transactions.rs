@@ -4,8 +4,8 @@ use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
 use tokio_postgres::Client;
 use tonic_idempotency::store::{
-    BeginOutcome, CommitOutcome, CompleteOutcome, ExtendOutcome, PostgresStore, ReleaseOutcome, Store,
-    TransactionOptions,
+    BeginOutcome, CommitOutcome, CompleteOutcome, ExtendOutcome, PostgresStore, PreparedStatements, ReleaseOutcome,
+    Store, TransactionOptions,
 };
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
@@ -73,7 +73,7 @@ async fn are_closed_and_the_operation_is_done_on_another() {
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
     for left in LEFT {
         does_every_operation(&store, &pool, &owner, left).await;
-        does_every_operation(&store.clone().prepared_statements(), &pool, &owner, left).await;
+        does_every_operation(&store.clone().prepared_statements(PreparedStatements::Never), &pool, &owner, left).await;
     }
 }
 
@@ -98,7 +98,7 @@ async fn do_not_carry_a_handlers_transaction() {
     let owner = database.owner().await;
     let pool = database.pool(2);
     let store = PostgresStore::new(pool.clone(), organization::resource_types()).timeout(HOUR / 60);
-    for store in [store.clone(), store.prepared_statements()] {
+    for store in [store.clone(), store.prepared_statements(PreparedStatements::Never)] {
         for left in ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN; SELECT 1/0"] {
             let mark = format!("{left}; SELECT pg_advisory_xact_lock_shared({MARK})");
             leave_open(&pool, &mark).await;

@@ -6,7 +6,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_postgres::{Config, NoTls, config::Host};
-use tonic_idempotency::store::{ClaimOutcome, CompleteOutcome, PostgresStore, Store, StoreErrorKind};
+use tonic_idempotency::store::{
+    ClaimOutcome, CompleteOutcome, PostgresStore, PreparedStatements, Store, StoreErrorKind,
+};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
@@ -103,12 +105,12 @@ async fn reports_an_unknown_state_as_corrupt() {
     assert_eq!(error.kind(), StoreErrorKind::Corrupt);
 }
 
-/// A claim, a completion, a replay with its status: one round trip each.
+/// A claim, a completion, a replay with its status: one round trip each, if nothing is prepared.
 #[tokio::test]
 async fn takes_one_round_trip_for_each_operation() {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(1).await;
-    let store = patient(pool.clone());
+    let store = patient(pool.clone()).prepared_statements(PreparedStatements::Never);
     let resource = database.project(None).await;
     drop(pool.get().await.expect("a connection"));
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

@@ -187,3 +187,27 @@ async fn transactions_with_a_pool_of_their_own_leave_the_stores_pool_alone() {
     }
     begin(&store, user).await.expect("a transaction").roll_back().await;
 }
+
+/// It is expected, as those before it were retries: it asks for its record first.
+#[tokio::test]
+async fn a_retry_after_others_takes_neither_a_permit_nor_a_transaction() {
+    let database = Database::new().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = patient(pool);
+    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &done, &completion("done")).await;
+    let retry = async || {
+        let begun = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");
+        assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
+    };
+    let open = join_all([(); 3].map(|()| begin(&store, Uuid::new_v4()))).await;
+    assert!(open.iter().all(Result::is_ok));
+    // The third one prepares the look.
+    for _ in 0..3 {
+        retry().await;
+    }
+    let before = proxy.round_trips();
+    retry().await;
+    assert_eq!(proxy.round_trips() - before, 1);
+    drop(open);
+}

@@ -12,6 +12,7 @@ use tonic_idempotency::{
         StoredResponse,
     },
 };
+use tonic_idempotency_tests::with_max_batch;
 use uuid::Uuid;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +21,7 @@ pub(crate) const HASH: [u8; 32] = [7; 32];
 
 /// A store on this pool, with timeouts that are long enough for a busy machine.
 pub(crate) fn patient(pool: Pool) -> PostgresStore {
-    PostgresStore::new(pool, organization::resource_types())
+    with_max_batch(PostgresStore::new(pool, organization::resource_types()))
         .timeout(Duration::from_secs(30))
         .status_timeout(Duration::from_secs(30))
 }

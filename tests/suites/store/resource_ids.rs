@@ -7,8 +7,8 @@ use tonic_idempotency::{
     migrations,
     status::{IdKind, OutboxStatus, Resource, ResourceId},
     store::{
-        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, Replay, ResourceType,
-        ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
+        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, PreparedStatements,
+        Replay, ResourceType, ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, rows_read};
@@ -93,7 +93,8 @@ async fn commit(store: &PostgresStore, first: &Claim, completion: Completion) {
 #[tokio::test]
 async fn are_recorded_and_replayed_in_either_mode_with_their_status() {
     let (database, owner, types) = shop().await;
-    for store in [store(&database, &types), store(&database, &types).prepared_statements()] {
+    let store = store(&database, &types);
+    for store in [store.clone(), store.prepared_statements(PreparedStatements::Never)] {
         for (name, _, _, id) in TYPES {
             let created = Completion { resource: Some(resource(name, id)), ..completion("done") };
             let [reserved, transactional] = [of(name), of(name)];

@@ -1,21 +1,22 @@
 //! Functions, operators and types of other schemas that look like PostgreSQL's own: none of them is used, neither by the
 //! migrations nor by the API.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
     status::Resource,
     store::{
-        BeginOutcome, Claim, Completion, LookUp, PostgresStore, Reservation, ResourceType, ResourceTypes, Schema,
-        Store, TransactionOptions,
+        BeginOutcome, CallSession, Claim, Completion, LookUp, PostgresStore, PreparedStatements, Reservation,
+        ResourceType, ResourceTypes, Schema, SessionSettings, Store, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
 use uuid::Uuid;
 
 use crate::{
+    batches::statements::{self, Outcome},
     migrations::{CORE, files},
     record::{HOUR, PROCEDURE, acquire, again, claim, completion},
 };
@@ -180,7 +181,8 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
 
     let store = PostgresStore::new(database.pool(2), types);
     every_operation(&store, invoice).await;
-    every_operation(&store.clone().prepared_statements(), invoice).await;
+    every_operation(&store.clone().prepared_statements(PreparedStatements::Never), invoice).await;
+    several_calls(&database.api().await, invoice).await;
     let settled = database.api().await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
@@ -233,6 +235,24 @@ async fn every_operation(store: &PostgresStore, invoice: Uuid) {
     // Of the role, nothing is verified here: the pool logs in as a superuser.
     let problems = store.verify().await.expect_err("the login is exempt").to_string();
     assert_eq!(problems.lines().count(), 2, "{problems}");
+}
+
+async fn several_calls(api: &Client, invoice: Uuid) {
+    let settings = Arc::new(SessionSettings::new().set("app.tenant_id", "acme"));
+    let claims = [(); 3].map(|()| {
+        let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+        let session = CallSession { settings: Some(Arc::clone(&settings)), ..claim.session };
+        Claim { session, resource_type: Some("invoice".to_owned()), ..claim }
+    });
+    let held = claims.each_ref().map(|claim| claim.reservation);
+    let invoice = invoice.to_string();
+    let created = Outcome { resource: Some(("invoice_id", &invoice)), ..Outcome::DONE };
+    assert_eq!(statements::reserve(api, &claims.each_ref()).await.expect("a reservation"), [true; 3]);
+    assert_eq!(statements::extend(api, &held).await.expect("an extension"), [true; 3]);
+    assert_eq!(statements::release(api, &held[..1]).await.expect("a release"), [true]);
+    assert_eq!(statements::complete(api, &held[1..], &[created; 2]).await.expect("a completion"), [true; 2]);
+    let found = statements::look(api, &claims.each_ref()).await.expect("a look");
+    assert_eq!(statements::texts(&found, "resource"), [None, Some(invoice.clone()), Some(invoice)]);
 }
 
 async fn look_up(store: &PostgresStore, claim: &Claim) {

@@ -2,6 +2,7 @@
 
 mod documented;
 mod spans;
+mod statements;
 mod watching;
 
 use std::{

@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The text in the log of a PgBouncer that found its port taken.
 const PORT_TAKEN: &str = "nowhere to listen on";
 
+/// The variable that names a program to use instead of the installed one.
+const CHOSEN: &str = "IDEMPOTENCY_TEST_PGBOUNCER";
+
 /// The directories that packages install the program to; not every `PATH` has them.
 const DIRECTORIES: [&str; 5] =
     ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/homebrew/sbin"];
@@ -78,7 +81,7 @@ impl PgBouncer {
         program().err().or_else(|| Account::for_servers().err().map(|cause| cause.to_string()))
     }
 
-    /// Whether the PgBouncer of this machine can track prepared statements, as it can from version 1.21 on: with the setting
+    /// Whether this PgBouncer can track prepared statements, as it can from version 1.21 on: with the setting
     /// `max_prepared_statements`, clients find theirs on every server connection.
     pub fn tracks_prepared_statements() -> bool {
         let version = program().ok().and_then(|program| Command::new(program).arg("--version").output().ok());
@@ -218,8 +221,15 @@ fn arguments(program: &Path, configuration: Vec<String>) -> Vec<OsString> {
     arguments
 }
 
-/// The program, on `PATH` or in a directory of packages.
+/// The program: the [chosen](CHOSEN) one, or that on `PATH` or in a directory of packages.
 fn program() -> Result<PathBuf, String> {
+    if let Some(chosen) = env::var_os(CHOSEN).map(PathBuf::from) {
+        return if chosen.is_absolute() && chosen.is_file() {
+            Ok(chosen)
+        } else {
+            Err(format!("{CHOSEN} is not the absolute path of a program: {}", chosen.display()))
+        };
+    }
     let on_path: Vec<PathBuf> = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
     let directories = on_path.into_iter().chain(DIRECTORIES.into_iter().map(PathBuf::from));
     directories

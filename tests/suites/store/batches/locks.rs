@@ -1,0 +1,167 @@
+//! What a statement waits for, what fails it, and that it changes nothing then.
+
+use tokio_postgres::{Error, error::SqlState, types::Type};
+use tonic_idempotency::store::{Claim, Reservation};
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+use super::statements::{self, Outcome};
+use crate::record::{HASH, PROCEDURE, acquire, again, claim};
+
+fn calls(users: usize, keys: usize) -> Vec<Claim> {
+    let users: Vec<_> = (0..users).map(|_| Uuid::new_v4()).collect();
+    (0..keys).map(|index| claim(users[index % users.len()], Uuid::new_v4())).collect()
+}
+
+fn code<T: std::fmt::Debug>(answer: Result<T, Error>) -> SqlState {
+    answer.expect_err("an error").code().expect("an answer of the server").clone()
+}
+
+async fn count(database: &Database, of: &str) -> i64 {
+    let select = format!("SELECT count(*) FROM tenant.idempotency_keys WHERE {of}");
+    database.owner().await.query_one(&select, &[]).await.expect("the count").get(0)
+}
+
+/// The rows are written in the order of owners and keys, whatever the order of the parameters is.
+#[tokio::test]
+async fn are_taken_in_the_order_of_owners_and_keys() {
+    let database = Database::new().await;
+    let (owner, api) = (database.owner().await, database.api().await);
+    let claims = calls(4, 32);
+    let mut sorted: Vec<_> =
+        claims.iter().map(|claim| (*claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid())).collect();
+    sorted.sort();
+    let written = async || {
+        let select = "SELECT user_id, idempotency_key FROM tenant.idempotency_keys ORDER BY ctid";
+        let rows = owner.query(select, &[]).await.expect("the rows");
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(Uuid, Uuid)>>()
+    };
+    statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await.expect("a reservation");
+    assert_eq!(written().await, sorted);
+    let reservations: Vec<_> = claims.iter().rev().map(|claim| claim.reservation).collect();
+    statements::extend(&api, &reservations).await.expect("an extension");
+    assert_eq!(written().await, sorted);
+    statements::complete(&api, &reservations, &[Outcome::DONE; 32]).await.expect("a completion");
+    assert_eq!(written().await, sorted);
+}
+
+/// Two servers with the same keys in opposite orders. A lock that is waited for too long is no deadlock.
+#[tokio::test]
+async fn do_not_make_two_statements_wait_for_each_other() {
+    let database = Database::new().await;
+    let (one, other) = (database.owner().await, database.owner().await);
+    for client in [&one, &other] {
+        let set = "SET deadlock_timeout = '1ms'; SET ROLE idempotency_tests_api";
+        client.batch_execute(set).await.expect("the settings");
+    }
+    let deadlock = |answer: Result<Vec<bool>, Error>| {
+        answer.is_err_and(|error| {
+            let code = error.code().expect("an answer of the server");
+            assert!([&SqlState::LOCK_NOT_AVAILABLE, &SqlState::T_R_DEADLOCK_DETECTED].contains(&code), "{error}");
+            *code == SqlState::T_R_DEADLOCK_DETECTED
+        })
+    };
+    for round in 0..40 {
+        let claims = calls(3, 16);
+        let again: Vec<_> = claims.iter().rev().map(again).collect();
+        let [mine, theirs] = [&claims, &again].map(|claims| claims.iter().collect::<Vec<_>>());
+        let (a, b) = tokio::join!(statements::reserve(&one, &mine), statements::reserve(&other, &theirs));
+        assert!(!deadlock(a) && !deadlock(b), "{round}: reserve");
+        let held: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
+        let reversed: Vec<_> = held.iter().rev().copied().collect();
+        let (a, b) = tokio::join!(statements::extend(&one, &held), statements::extend(&other, &reversed));
+        assert!(!deadlock(a) && !deadlock(b), "{round}: extend");
+        let (a, b) = tokio::join!(statements::release(&one, &held), statements::extend(&other, &reversed));
+        assert!(!deadlock(a) && !deadlock(b), "{round}: release");
+    }
+}
+
+#[tokio::test]
+async fn that_another_transaction_holds_fail_the_statement_after_a_short_while() {
+    let database = Database::new().await;
+    let (mut owner, api, store) = (database.owner().await, database.api().await, database.store());
+    let claims = calls(2, 4);
+    let held = calls(2, 4);
+    for claim in &held {
+        acquire(&store, claim).await;
+    }
+    let transaction = owner.transaction().await.expect("a transaction");
+    let Reservation { owner: user, key, .. } = claims[2].reservation;
+    let insert = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+                  VALUES ($1, $2, $3, $4, now() + interval '1 hour')";
+    transaction
+        .query_typed(
+            insert,
+            &[
+                (key.as_uuid(), Type::UUID),
+                (user.as_uuid(), Type::UUID),
+                (&PROCEDURE, Type::TEXT),
+                (&HASH.as_slice(), Type::BYTEA),
+            ],
+        )
+        .await
+        .expect("a row");
+    let lock = "SELECT FROM tenant.idempotency_keys WHERE token = $1 FOR UPDATE";
+    transaction.query_typed(lock, &[(&held[1].reservation.token, Type::UUID)]).await.expect("a lock");
+
+    let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
+    assert_eq!(code(reserved), SqlState::LOCK_NOT_AVAILABLE);
+    let reservations: Vec<_> = held.iter().map(|claim| claim.reservation).collect();
+    let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 4]).await;
+    assert_eq!(code(recorded), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(code(statements::extend(&api, &reservations).await), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(code(statements::release(&api, &reservations).await), SqlState::LOCK_NOT_AVAILABLE);
+    // A look waits for nobody.
+    let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
+    assert!(found.iter().all(Option::is_some));
+    transaction.rollback().await.expect("the end");
+    assert_eq!(count(&database, "response_bytes IS NULL").await, 4, "nothing was changed");
+    let reserved = statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await;
+    assert_eq!(reserved.expect("a reservation"), [true; 4]);
+}
+
+#[tokio::test]
+async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
+    let database = Database::new().await;
+    let (api, store) = (database.api().await, database.store());
+    let claims = calls(2, 3);
+    for claim in &claims {
+        acquire(&store, claim).await;
+    }
+    let nobody = Uuid::new_v4().to_string();
+    let reservations: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
+    for (bad, expected) in [
+        (Outcome { resource: Some(("project_id", &nobody)), ..Outcome::DONE }, SqlState::FOREIGN_KEY_VIOLATION),
+        (Outcome { resource: Some(("project_id", "x")), ..Outcome::DONE }, SqlState::INVALID_TEXT_REPRESENTATION),
+        (Outcome { not_stored: true, ..Outcome::DONE }, SqlState::CHECK_VIOLATION),
+    ] {
+        let recorded = statements::complete(&api, &reservations, &[Outcome::DONE, bad, Outcome::DONE]).await;
+        assert_eq!(code(recorded), expected);
+        assert_eq!(count(&database, "response_bytes IS NULL").await, 3, "{expected:?}");
+    }
+    let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 3]).await;
+    assert_eq!(recorded.expect("a completion"), [true; 3]);
+}
+
+/// What was done there would be lost with the transaction.
+#[tokio::test]
+async fn are_not_taken_in_a_transaction_that_someone_left_open() {
+    let database = Database::new().await;
+    let (api, store) = (database.api().await, database.store());
+    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    acquire(&store, &held).await;
+    let reservation = [held.reservation];
+    let other = claim(Uuid::new_v4(), Uuid::new_v4());
+    for procedure in 0..4 {
+        api.batch_execute("BEGIN").await.expect("a transaction");
+        let answer = match procedure {
+            0 => statements::reserve(&api, &[&other]).await,
+            1 => statements::complete(&api, &reservation, &[Outcome::DONE]).await,
+            2 => statements::extend(&api, &reservation).await,
+            _ => statements::release(&api, &reservation).await,
+        };
+        assert_eq!(code(answer), SqlState::INVALID_TRANSACTION_TERMINATION, "{procedure}");
+        api.batch_execute("ROLLBACK").await.expect("the end");
+    }
+    assert_eq!(count(&database, "response_bytes IS NULL").await, 1);
+}

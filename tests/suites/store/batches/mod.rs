@@ -1,0 +1,7 @@
+//! Statements for several calls at once (`V9__batches.sql`), called as the store calls them, by the API's own role.
+
+mod isolation;
+mod locks;
+mod outcomes;
+mod plans;
+pub(crate) mod statements;

@@ -1,0 +1,298 @@
+//! [`PostgresStore`] finds out whether connections keep prepared statements.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod};
+use futures_util::future::join_all;
+use scratch_postgres::{PgBouncer, skip};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_postgres::{Client, Config, Error, NoTls};
+use tonic_idempotency::{
+    status::Resource,
+    store::{PostgresStore, PreparedStatements, Store as _},
+};
+use tonic_idempotency_tests::{Database, Proxy, until};
+use uuid::Uuid;
+
+use crate::{
+    prepared::every_operation,
+    record::{acquire, again, claim, patient},
+};
+
+/// The log line of a store that gives prepared statements up.
+const GIVEN_UP: &str = "a pooler does not keep prepared statements";
+
+/// Log lines in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Collects the lines of this thread, as long as the guard lives.
+    fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn count(&self, text: &str) -> usize {
+        String::from_utf8_lossy(&self.0.lock().expect("no panic")).matches(text).count()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A PgBouncer that tracks prepared statements, or one that does not; `None` if there is none here.
+async fn bouncer(database: &Database, tracks: bool) -> Option<PgBouncer> {
+    if let Some(why) = PgBouncer::missing() {
+        skip("pgbouncer", why);
+        return None;
+    }
+    let settings: &[&str] = match (tracks, PgBouncer::tracks_prepared_statements()) {
+        (true, true) => &["max_prepared_statements = 100"],
+        (true, false) => {
+            skip("tracking-pgbouncer", "this PgBouncer is older than version 1.21");
+            return None;
+        }
+        (false, true) => &["max_prepared_statements = 0"],
+        (false, false) => &[],
+    };
+    Some(database.behind_bouncer(settings).await)
+}
+
+fn pool(url: &str, size: usize) -> Pool {
+    tonic_idempotency_tests::pool(url.parse().expect("an address"), size, String::new())
+}
+
+/// The names of the store's statements that a connection finds on its server.
+async fn found(pool: &Pool) -> Vec<String> {
+    let select = "SELECT name FROM pg_prepared_statements WHERE statement ~ 'idempotency' ORDER BY prepare_time";
+    let connection = pool.get().await.expect("a connection");
+    let rows = connection.query_typed(select, &[]).await.expect("the statements");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The same of all server connections of a PgBouncer.
+async fn found_behind(pool: &Pool) -> Vec<String> {
+    let mut clients = Vec::new();
+    for _ in 0..PgBouncer::SERVER_CONNECTIONS {
+        let client = pool.get().await.expect("a connection");
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        clients.push(client);
+    }
+    let mut found = Vec::new();
+    for client in &clients {
+        let select = "SELECT name FROM pg_prepared_statements WHERE statement ~ 'idempotency'";
+        found.extend(client.query_typed(select, &[]).await.expect("the statements").iter().map(|row| row.get(0)));
+        client.batch_execute("COMMIT").await.expect("its end");
+    }
+    found
+}
+
+#[tokio::test]
+async fn statements_are_prepared_once_on_a_connection_of_the_server() {
+    let database = Database::new().await;
+    let resource = database.project(None).await;
+    let as_login = database.pool_of_login(1).await;
+    for pool in [database.pool(1), as_login] {
+        let (lines, _guard) = Lines::collect();
+        let store = patient(pool.clone());
+        every_operation(&store, &resource, |_| {}).await;
+        let prepared = found(&pool).await;
+        assert!(prepared.len() >= 7, "{prepared:?}");
+        every_operation(&store.clone(), &resource, |_| {}).await;
+        assert_eq!((found(&pool).await, lines.count(GIVEN_UP)), (prepared, 0));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_prepared_if_it_is_not_wanted() {
+    let database = Database::new().await;
+    let (pool, resource) = (database.pool(1), database.project(None).await);
+    let store = patient(pool.clone()).prepared_statements(PreparedStatements::Never);
+    every_operation(&store, &resource, |_| {}).await;
+    assert_eq!(found(&pool).await, [""; 0]);
+}
+
+/// Runs operations of several clients at once.
+async fn many_operations(store: &PostgresStore, resource: &Resource) {
+    let mut clients = JoinSet::new();
+    for _ in 0..2 * PgBouncer::SERVER_CONNECTIONS {
+        let (store, resource) = (store.clone(), resource.clone());
+        clients.spawn(async move { every_operation(&store, &resource, |_| {}).await });
+    }
+    clients.join_all().await;
+}
+
+#[tokio::test]
+async fn nothing_is_prepared_behind_a_pooler_that_does_not_track() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, false).await else { return };
+    let (pool, resource) = (pool(bouncer.url(), 16), database.project(None).await);
+    let (lines, _guard) = Lines::collect();
+    let store = patient(pool.clone());
+    many_operations(&store, &resource).await;
+    assert_eq!(found_behind(&pool).await, [""; 0]);
+    many_operations(&store, &resource).await;
+    assert_eq!((found_behind(&pool).await, lines.count(GIVEN_UP)), (Vec::new(), 1));
+}
+
+/// It may have a transaction open, and the probe prepared.
+#[tokio::test]
+async fn a_connection_whose_caller_goes_away_while_it_is_probed_is_closed() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, false).await else { return };
+    let (proxy, pool) = database.pool_through_proxy_and_bouncer(&bouncer, 1).await;
+    let store = patient(pool.clone());
+    drop(pool.get().await.expect("a connection"));
+    // The probe takes at least two answers more after it was seen: seconds, so that a busy machine sees it in time.
+    proxy.delay_answers(Duration::from_secs(2));
+    let claiming = tokio::spawn(async move { acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await });
+    let owner = database.owner().await;
+    let probing = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND query IN ('BEGIN', 'SELECT 1 AS idempotency_probe')";
+    let is_probing = async || owner.query_one(probing, &[]).await.expect("a count").get::<_, i64>(0) == 1;
+    until("the probe has begun", is_probing).await;
+    claiming.abort();
+    proxy.delay_answers(Duration::ZERO);
+    until("the connection is closed", async || pool.status().size == 0).await;
+}
+
+/// The name of the first statement is taken on the server, by another process.
+#[tokio::test]
+async fn another_clients_statement_is_neither_executed_nor_deallocated() {
+    let database = Database::new().await;
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let mut settings = vec!["default_pool_size = 1"];
+    settings.extend(PgBouncer::tracks_prepared_statements().then_some("max_prepared_statements = 0"));
+    let bouncer = database.behind_bouncer(&settings).await;
+    let pool = pool(bouncer.url(), 1);
+    // tokio-postgres numbers the statements of a process.
+    let foreign: String = (0..10_000).map(|number| format!("PREPARE s{number} AS SELECT 1;")).collect();
+    let connection = pool.get().await.expect("a connection");
+    connection.batch_execute(&foreign).await.expect("statements");
+    drop(connection);
+    let resource = database.project(None).await;
+    let (lines, _guard) = Lines::collect();
+    every_operation(&patient(pool.clone()), &resource, |_| {}).await;
+    assert_eq!(lines.count(GIVEN_UP), 1);
+    let connection = pool.get().await.expect("a connection");
+    let count = "SELECT count(*) FROM pg_prepared_statements";
+    assert_eq!(connection.query_typed_one(count, &[]).await.expect("the count").get::<_, i64>(0), 10_000);
+}
+
+#[tokio::test]
+async fn statements_are_prepared_behind_a_pooler_that_tracks() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, true).await else { return };
+    let (pool, resource) = (pool(bouncer.url(), 16), database.project(None).await);
+    let (lines, _guard) = Lines::collect();
+    let store = patient(pool.clone());
+    many_operations(&store, &resource).await;
+    many_operations(&store, &resource).await;
+    let prepared = found_behind(&pool).await;
+    assert!(prepared.len() >= 7 && prepared.iter().all(|name| name.starts_with("PGBOUNCER_")), "{prepared:?}");
+    assert_eq!(lines.count(GIVEN_UP), 0);
+}
+
+#[tokio::test]
+async fn statements_are_given_up_if_a_pooler_tracks_no_longer() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, true).await else { return };
+    let (pool, resource) = (pool(bouncer.url(), 1), database.project(None).await);
+    let (lines, _guard) = Lines::collect();
+    let store = patient(pool.clone());
+    every_operation(&store, &resource, |_| {}).await;
+    let mut console: Config = bouncer.url().parse().expect("an address");
+    let (console, connection) = console.dbname("pgbouncer").connect(NoTls).await.expect("the console");
+    tokio::spawn(connection);
+    console.simple_query("SET max_prepared_statements = 0").await.expect("it tracks no longer");
+    every_operation(&store, &resource, |_| {}).await;
+    assert_eq!(lines.count(GIVEN_UP), 1);
+}
+
+/// Connects to one address, or to another.
+struct Switch {
+    addresses: [Config; 2],
+    is_second: Arc<AtomicBool>,
+}
+
+impl Connect for Switch {
+    fn connect(
+        &self,
+        _: &Config,
+    ) -> Pin<Box<dyn Future<Output = Result<(Client, JoinHandle<()>), Error>> + Send + '_>> {
+        let config = self.addresses[usize::from(self.is_second.load(Ordering::Relaxed))].clone();
+        Box::pin(async move {
+            let (client, connection) = config.connect(NoTls).await?;
+            Ok((client, tokio::spawn(async move { drop(connection.await) })))
+        })
+    }
+}
+
+/// The number of requests to cancel that a store sends whose statements are not answered.
+async fn cancellations_of_silent_statements(proxy: &Proxy, pool: Pool) -> usize {
+    let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(2));
+    let claims: Vec<_> = (0..8).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    // Each connection is known.
+    let alone = store.clone().max_batch(1);
+    join_all(claims.iter().map(|claim| acquire(&alone, claim))).await;
+    proxy.delay_answers(Duration::from_secs(3));
+    let again: Vec<_> = claims.iter().map(again).collect();
+    join_all(again.iter().map(async |claim| store.claim(claim).await.expect_err("no answer in time"))).await;
+    proxy.cancellations()
+}
+
+/// It would drop the request, whose client hangs up, or even end.
+#[tokio::test]
+async fn nothing_is_cancelled_behind_a_pooler_that_does_not_track() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, false).await else { return };
+    let (proxy, pool) = database.pool_through_proxy_and_bouncer(&bouncer, 8).await;
+    assert_eq!(cancellations_of_silent_statements(&proxy, pool).await, 0);
+    let (proxy, pool) = database.pool_through_proxy(8).await;
+    assert_ne!(cancellations_of_silent_statements(&proxy, pool).await, 0);
+}
+
+/// As after a change in the DNS.
+#[tokio::test]
+async fn statements_are_given_up_if_a_later_connection_leads_through_a_pooler() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, false).await else { return };
+    let through: Config = bouncer.url().parse().expect("an address");
+    let mut direct: Config = database.url().parse().expect("an address");
+    through.get_user().map(|user| direct.user(user));
+    let is_second = Arc::new(AtomicBool::new(false));
+    let switch = Switch { addresses: [direct, through], is_second: Arc::clone(&is_second) };
+    let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+    let pool = Pool::builder(Manager::from_connect(Config::new(), switch, recycling)).max_size(8).build();
+    let pool = pool.expect("a pool");
+    let (lines, _guard) = Lines::collect();
+    let store = patient(pool.clone());
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    assert_ne!(found(&pool).await, [""; 0]);
+
+    is_second.store(true, Ordering::Relaxed);
+    pool.retain(|_, _| false);
+    let resource = database.project(None).await;
+    many_operations(&store, &resource).await;
+    assert_eq!((found_behind(&pool).await, lines.count(GIVEN_UP)), (Vec::new(), 1));
+}

@@ -1,0 +1,503 @@
+//! Calls that go together in one statement: each has the outcome that it would have alone.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use futures_util::future::join_all;
+use scratch_postgres::{PgBouncer, skip};
+use tcp_proxy::{Cut, Direction, Moment};
+use tokio::task::{JoinHandle, yield_now};
+use tokio_postgres::Client;
+use tonic_idempotency::store::{
+    Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, PreparedStatements, ReleaseOutcome,
+    Replay, Store, StoreErrorKind, StoredResponse,
+};
+use tonic_idempotency_tests::{Database, Proxy, until};
+use uuid::Uuid;
+
+use crate::record::{HOUR, acquire, again, claim, completion, patient};
+
+/// More than one statement does, as the first call goes alone.
+const CALLS: usize = 65;
+
+/// A store whose calls go together, whatever the suite is run with.
+fn together(pool: Pool) -> PostgresStore {
+    patient(pool).max_batch(64)
+}
+
+/// Claims of as many users.
+fn claims(count: usize) -> Vec<Claim> {
+    (0..count).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect()
+}
+
+/// A completion with a message of its own.
+fn own(claim: &Claim) -> Completion {
+    let message = claim.reservation.key.as_uuid().to_string();
+    Completion { response: StoredResponse::message(message), ..completion("") }
+}
+
+/// Starts calls. When this returns, the first one is under way, and the others have queued behind it.
+async fn start<T, F>(calls: impl IntoIterator<Item = F>) -> Vec<JoinHandle<T>>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let started: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
+    for _ in 0..4 {
+        yield_now().await;
+    }
+    started
+}
+
+async fn ended<T>(started: Vec<JoinHandle<T>>) -> Vec<T> {
+    join_all(started).await.into_iter().map(|call| call.expect("no panic")).collect()
+}
+
+/// Makes a call for each claim at once, and returns the outcomes, and in how many round trips they came.
+async fn at_once<T, F>(proxy: &Proxy, claims: &[Claim], call: impl Fn(Claim) -> F) -> (Vec<T>, usize)
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let before = proxy.round_trips();
+    proxy.hold();
+    let started = start(claims.iter().map(|claim| call(claim.clone()))).await;
+    proxy.release();
+    (ended(started).await, proxy.round_trips() - before)
+}
+
+async fn claimed(store: PostgresStore, claim: Claim) -> ClaimOutcome {
+    store.claim(&claim).await.expect("the store answers")
+}
+
+/// Starts claims behind one whose statement waits, until the transaction ends, for a row.
+async fn start_behind_a_lock(
+    database: &Database,
+    store: &PostgresStore,
+    claims: &[Claim],
+) -> (Client, Vec<JoinHandle<ClaimOutcome>>) {
+    let (first, owner) = (claim(Uuid::new_v4(), Uuid::new_v4()), database.owner().await);
+    insert(&owner, &first).await;
+    let all = [&first].into_iter().chain(claims).map(|claim| claimed(store.clone(), claim.clone()));
+    let mut started = start(all.collect::<Vec<_>>()).await;
+    started.remove(0);
+    (owner, started)
+}
+
+/// Inserts a row for the claim's key, in a transaction that stays open.
+async fn insert(owner: &Client, claim: &Claim) {
+    let insert = "INSERT INTO tenant.idempotency_keys
+                      (idempotency_key, user_id, procedure, request_hash, token, lease_expires, expires)
+                  VALUES ($1, $2, $3, $4, gen_random_uuid(), now() + interval '1 hour', now() + interval '1 hour')";
+    owner.batch_execute("BEGIN").await.expect("a transaction");
+    let hash = claim.request.canonical().as_bytes().as_slice();
+    let (key, user) = (claim.reservation.key.as_uuid(), claim.reservation.owner.as_uuid());
+    owner.execute(insert, &[key, user, &claim.procedure, &hash]).await.expect("the row");
+}
+
+fn is_acquired(outcome: &ClaimOutcome) -> bool {
+    matches!(outcome, ClaimOutcome::Acquired)
+}
+
+/// Whether each claim stands, once, for the token that it was acquired with.
+async fn assert_stands_once(database: &Database, claims: &[Claim]) {
+    let owner = database.owner().await;
+    for Claim { reservation, .. } in claims {
+        let select = "SELECT token, attempts FROM tenant.idempotency_keys WHERE idempotency_key = $1 AND user_id = $2";
+        let row =
+            owner.query_one(select, &[reservation.key.as_uuid(), reservation.owner.as_uuid()]).await.expect("a row");
+        assert_eq!((row.get::<_, Uuid>(0), row.get::<_, i32>(1)), (reservation.token, 1));
+    }
+}
+
+fn message(outcome: ClaimOutcome) -> String {
+    match outcome {
+        ClaimOutcome::Replay(Replay { response: StoredResponse::Message(stored), .. }) => {
+            String::from_utf8_lossy(&stored.message).into_owned()
+        }
+        other => panic!("expected a replay, got {other:?}"),
+    }
+}
+
+/// Makes each kind of call at once for many users, and returns the round trips of each.
+async fn every_kind(proxy: &Proxy, store: &PostgresStore) -> [(&'static str, usize); 5] {
+    let ([all, others], store) = ([claims(CALLS), claims(CALLS)], || store.clone());
+    let (outcomes, claiming) = at_once(proxy, &all, |claim| claimed(store(), claim)).await;
+    assert!(outcomes.iter().all(is_acquired), "{outcomes:?}");
+    let extend = |store: PostgresStore, claim: Claim| async move { store.extend(&claim.reservation, HOUR).await };
+    let (outcomes, extending) = at_once(proxy, &all, |claim| extend(store(), claim)).await;
+    assert!(outcomes.iter().all(|it| matches!(it, Ok(ExtendOutcome::Extended))), "{outcomes:?}");
+    let complete =
+        |store: PostgresStore, claim: Claim| async move { store.complete(&claim.reservation, &own(&claim)).await };
+    let (outcomes, completing) = at_once(proxy, &all, |claim| complete(store(), claim)).await;
+    assert!(outcomes.iter().all(|it| matches!(it, Ok(CompleteOutcome::Completed))), "{outcomes:?}");
+    let (outcomes, replaying) = at_once(proxy, &all, |claim| claimed(store(), again(&claim))).await;
+    for (claim, outcome) in all.iter().zip(outcomes) {
+        assert_eq!(message(outcome), claim.reservation.key.as_uuid().to_string());
+    }
+    let store_of_others = store();
+    join_all(others.iter().map(|claim| acquire(&store_of_others, claim))).await;
+    let release = |store: PostgresStore, claim: Claim| async move { store.release(&claim.reservation).await };
+    let (outcomes, releasing) = at_once(proxy, &others, |claim| release(store(), claim)).await;
+    assert!(outcomes.iter().all(|it| matches!(it, Ok(ReleaseOutcome::Released))), "{outcomes:?}");
+    [
+        ("claims", claiming),
+        ("renewals", extending),
+        ("completions", completing),
+        ("replays", replaying),
+        ("releases", releasing),
+    ]
+}
+
+/// One statement for the first call, one for the others, and replays are looked for after the reservation; on a slow machine more of
+/// them are under way at a time.
+#[tokio::test]
+async fn calls_of_one_kind_go_together_with_the_next_statement() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    for (kind, trips) in every_kind(&proxy, &together(pool)).await {
+        assert!(trips <= 20, "{kind}: {trips} round trips for {CALLS} calls");
+    }
+}
+
+#[tokio::test]
+async fn claims_and_outcomes_go_together_and_each_has_its_own() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let store = together(pool);
+    let [held, fenced, fresh] = [(); 3].map(|()| claims(8));
+    join_all(held.iter().chain(&fenced).map(|claim| acquire(&store, claim))).await;
+    for claim in &fenced {
+        store.release(&claim.reservation).await.expect("the store answers");
+    }
+    let recorded: Vec<_> = held.iter().chain(&fenced).map(|claim| claim.reservation.key).collect();
+    // In turns.
+    let all: Vec<_> = (0..8).flat_map(|n| [&held[n], &fresh[n], &fenced[n]]).cloned().collect();
+    let (outcomes, trips) = at_once(&proxy, &all, |claim| {
+        let (store, records) = (store.clone(), recorded.contains(&claim.reservation.key));
+        async move {
+            if records {
+                format!("{:?}", store.complete(&claim.reservation, &own(&claim)).await.expect("the store answers"))
+            } else {
+                format!("{:?}", claimed(store, claim).await)
+            }
+        }
+    })
+    .await;
+    assert_eq!(outcomes, ["Completed", "Acquired", "Fenced"].repeat(8));
+    // One for the first call, one for the others, and one for each that was not as nearly all are; they are prepared; and on a slow machine
+    // up to three more are under way.
+    assert!(trips <= 2 + 8 + 6 + 3, "{trips} round trips for 24 calls");
+    assert_stands_once(&database, &fresh).await;
+    for claim in &held {
+        assert_eq!(message(claimed(store.clone(), again(claim)).await), claim.reservation.key.as_uuid().to_string());
+    }
+}
+
+#[tokio::test]
+async fn calls_do_not_go_together_if_a_statement_may_do_only_one() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    for (kind, trips) in every_kind(&proxy, &patient(pool).max_batch(1)).await {
+        assert!(trips >= CALLS, "{kind}: {trips} round trips for {CALLS} calls");
+    }
+}
+
+#[tokio::test]
+async fn calls_go_together_with_statements_that_are_parsed_each_time() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    for (kind, trips) in every_kind(&proxy, &together(pool).prepared_statements(PreparedStatements::Never)).await {
+        assert!(trips <= 20, "{kind}: {trips} round trips for {CALLS} calls");
+    }
+}
+
+#[tokio::test]
+async fn calls_go_together_behind_pgbouncer() {
+    if let Some(why) = PgBouncer::missing() {
+        return skip("pgbouncer", why);
+    }
+    let database = Database::new().await;
+    let bouncer = database.behind_bouncer(&[]).await;
+    let (proxy, pool) = database.pool_through_proxy_and_bouncer(&bouncer, 4).await;
+    open_all(&pool).await;
+    for (kind, trips) in every_kind(&proxy, &together(pool)).await {
+        // A connection of a PgBouncer that tracks is probed, and its statements are prepared, in trips of their own.
+        assert!(trips <= 20, "{kind}: {trips} round trips for {CALLS} calls");
+    }
+}
+
+#[tokio::test]
+async fn one_of_many_claims_of_a_key_acquires_it() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let store = together(pool);
+    let [mut one, other] = [(); 2].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    // The key of another user is another key.
+    one.reservation.key = other.reservation.key;
+    let all: Vec<_> = (0..32).map(|n| again(if n % 2 == 0 { &one } else { &other })).collect();
+    let (outcomes, _) = at_once(&proxy, &all, |claim| claimed(store.clone(), claim)).await;
+    for (first, name) in [(0, "one"), (1, "other")] {
+        let mine: Vec<_> = outcomes.iter().skip(first).step_by(2).collect();
+        assert_eq!(mine.iter().filter(|it| is_acquired(it)).count(), 1, "{name}: {mine:?}");
+        assert_eq!(
+            mine.iter().filter(|it| matches!(it, ClaimOutcome::InFlight { .. })).count(),
+            15,
+            "{name}: {mine:?}"
+        );
+    }
+}
+
+/// Each transaction has one of the keys, and has not ended.
+#[tokio::test]
+async fn a_claim_that_waits_for_another_transaction_does_not_hold_up_the_others() {
+    let database = Database::new().await;
+    let (_proxy, pool) = open_pool(&database, 8).await;
+    let (store, all) = (together(pool), claims(16));
+    let blocker = database.owner().await;
+    insert(&blocker, &all[7]).await;
+    let (first, mut started) = start_behind_a_lock(&database, &store, &all).await;
+    let blocked = started.remove(7);
+    assert!(ended(started).await.iter().all(is_acquired));
+    assert!(!blocked.is_finished());
+    blocker.batch_execute("ROLLBACK").await.expect("the row goes");
+    assert!(is_acquired(&blocked.await.expect("no panic")));
+    first.batch_execute("ROLLBACK").await.expect("the row goes");
+}
+
+#[tokio::test]
+async fn a_row_that_is_corrupt_fails_only_its_own_call() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let (store, all) = (together(pool), claims(16));
+    for claim in &all {
+        acquire(&store, claim).await;
+        store.complete(&claim.reservation, &own(claim)).await.expect("the store answers");
+    }
+    let owner = database.owner().await;
+    let corrupt = "ALTER TABLE tenant.idempotency_keys DROP CONSTRAINT idempotency_keys_ck_arrival_hash";
+    owner.batch_execute(corrupt).await.expect("no constraint");
+    let corrupt = "UPDATE tenant.idempotency_keys SET arrival_hash = '\\x00' WHERE idempotency_key = $1";
+    owner.execute(corrupt, &[all[7].reservation.key.as_uuid()]).await.expect("it is corrupt");
+    let claim = |store: PostgresStore, claim: Claim| async move { store.claim(&again(&claim)).await };
+    for _ in 0..2 {
+        let (outcomes, _) = at_once(&proxy, &all, |it| claim(store.clone(), it)).await;
+        for (n, (claim, outcome)) in all.iter().zip(outcomes).enumerate() {
+            match outcome {
+                Err(error) => assert_eq!((n, error.kind()), (7, StoreErrorKind::Corrupt)),
+                Ok(outcome) => assert_eq!(message(outcome), claim.reservation.key.as_uuid().to_string()),
+            }
+        }
+    }
+}
+
+/// The reference of one is to a project that does not exist: it is left out, for that one.
+#[tokio::test]
+async fn a_completion_that_violates_a_constraint_fails_no_other() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let (store, all) = (together(pool), claims(16));
+    let (project, gone) = (database.project(None).await, all[7].reservation.key);
+    join_all(all.iter().map(|claim| acquire(&store, claim))).await;
+    let (outcomes, _) = at_once(&proxy, &all, |claim| {
+        let (store, mut resource) = (store.clone(), project.clone());
+        if claim.reservation.key == gone {
+            resource.id = Uuid::new_v4().into();
+        }
+        async move { store.complete(&claim.reservation, &Completion { resource: Some(resource), ..own(&claim) }).await }
+    })
+    .await;
+    assert!(outcomes.iter().all(|it| matches!(it, Ok(CompleteOutcome::Completed))), "{outcomes:?}");
+    let owner = database.owner().await;
+    let select = "SELECT count(*) FILTER (WHERE project_id IS NOT NULL), count(*) FROM tenant.idempotency_keys";
+    let row = owner.query_one(select, &[]).await.expect("a count");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (15, 16));
+}
+
+/// As the answer to another statement, which a pooler may give.
+#[tokio::test]
+async fn a_row_in_the_place_of_another_calls_is_not_that_calls() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let (store, all) = (together(pool), claims(16));
+    for claim in &all {
+        acquire(&store, claim).await;
+        store.complete(&claim.reservation, &own(claim)).await.expect("the store answers");
+    }
+    let others = "ALTER FUNCTION tenant.idempotency_look RENAME TO look_of_before;
+                  CREATE FUNCTION tenant.idempotency_look(
+                      p_users uuid[], p_keys uuid[], p_tokens uuid[], p_types text[], p_app_users uuid[], p_settings text[]
+                  ) RETURNS TABLE (
+                      item bigint, token uuid, state text, recorded_procedure text, recorded_hash bytea, recorded_arrival bytea,
+                      response bytea, metadata bytea, error bytea, resource text, status text, status_error text,
+                      lease_left_ms bigint, expires_in_ms bigint
+                  ) LANGUAGE sql AS $$
+                      SELECT cardinality(p_keys) + 1 - l.item, l.token, l.state, l.recorded_procedure, l.recorded_hash, l.recorded_arrival,
+                             l.response, l.metadata, l.error, l.resource, l.status, l.status_error, l.lease_left_ms, l.expires_in_ms
+                      FROM tenant.look_of_before(p_users, p_keys, p_tokens, p_types, p_app_users, p_settings) l $$";
+    database.owner().await.batch_execute(others).await.expect("the function is replaced");
+    let (outcomes, _) = at_once(&proxy, &all, |claim| claimed(store.clone(), again(&claim))).await;
+    for (claim, outcome) in all.iter().zip(outcomes) {
+        assert_eq!(message(outcome), claim.reservation.key.as_uuid().to_string());
+    }
+}
+
+/// The statement that looks at records is planned without a user, and an application's policy may need one.
+#[tokio::test]
+async fn a_statement_that_always_fails_is_soon_tried_rarely() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 4).await;
+    let (store, owner) = (together(pool), database.owner().await);
+    let needs_user = "CREATE OR REPLACE FUNCTION authn.current_user_id() RETURNS uuid LANGUAGE plpgsql STABLE AS $$ BEGIN
+                          IF coalesce(current_setting('app.current_user_id', true), '') = '' THEN
+                              RAISE EXCEPTION 'no user';
+                          END IF;
+                          RETURN current_setting('app.current_user_id')::uuid;
+                      END $$;
+                      CREATE POLICY of_application ON tenant.idempotency_keys USING (user_id = authn.current_user_id())";
+    owner.batch_execute(needs_user).await.expect("the policy");
+    let all = claims(16);
+    for claim in &all {
+        acquire(&store, claim).await;
+        store.complete(&claim.reservation, &completion("done")).await.expect("the store answers");
+    }
+    let replays = async |count: usize| {
+        let before = proxy.round_trips();
+        for claim in all.iter().cycle().take(count) {
+            assert_eq!(message(claimed(store.clone(), again(claim)).await), "done");
+        }
+        proxy.round_trips() - before
+    };
+    replays(20).await;
+    let trips = replays(128).await;
+    assert!(trips < 160, "{trips} round trips for 128 replays");
+
+    let policy = "DROP POLICY of_application ON tenant.idempotency_keys";
+    owner.batch_execute(policy).await.expect("no policy");
+    until("replays go together again", async || {
+        let (outcomes, trips) = at_once(&proxy, &all, |it| claimed(store.clone(), again(&it))).await;
+        outcomes.into_iter().for_each(|outcome| assert_eq!(message(outcome), "done"));
+        trips < 10
+    })
+    .await;
+}
+
+/// The server has carried all claims out, and the answer is lost; or nothing has arrived.
+#[tokio::test]
+async fn claims_stand_once_if_their_connection_is_lost_after_or_before_they_were_carried_out() {
+    for direction in [Direction::Answers, Direction::Requests] {
+        let database = Database::new().await;
+        let (proxy, pool) = open_pool(&database, 8).await;
+        let (store, all) = (together(pool), claims(16));
+        let (first, started) = start_behind_a_lock(&database, &store, &all).await;
+        until("the first one waits", async || waiting(&first).await == 1).await;
+        let (cut, was_cut) = std::sync::mpsc::channel();
+        proxy.cut_later(Cut { all: false, moment: Moment::Bytes { direction, left: 0 } }, move || {
+            cut.send(()).expect("the test waits");
+        });
+        let outcomes = ended(started).await;
+        assert!(outcomes.iter().all(is_acquired), "{direction:?}: {outcomes:?}");
+        was_cut.try_recv().expect("the connection was cut");
+        assert_stands_once(&database, &all).await;
+        for claim in &all {
+            let outcome = store.claim(&again(claim)).await.expect("the store answers");
+            assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{direction:?}: {outcome:?}");
+        }
+        first.batch_execute("ROLLBACK").await.expect("the row goes");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_told_to_each_call_of_the_statement_if_nothing_can_be_asked_then() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 8).await;
+    // The first answer is that of the statement, not of its preparation.
+    let store = together(pool).timeout(Duration::from_secs(2)).prepared_statements(PreparedStatements::Never);
+    let all = claims(16);
+    let proxy = std::sync::Arc::new(proxy);
+    let (owner, gone) = (database.owner().await, std::sync::Arc::clone(&proxy));
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    insert(&owner, &first).await;
+    let claiming = |store: PostgresStore, claim: Claim| async move { store.claim(&claim).await };
+    let started = start([&first].into_iter().chain(&all).map(|it| claiming(store.clone(), it.clone()))).await;
+    until("the first one waits", async || waiting(&owner).await == 1).await;
+    let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Answers, left: 0 } };
+    proxy.cut_later(cut, move || gone.cut());
+    for outcome in ended(started).await {
+        let error = outcome.expect_err("no connection");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true));
+    }
+    proxy.mend();
+    assert_stands_once(&database, &all).await;
+    owner.batch_execute("ROLLBACK").await.expect("the row goes");
+}
+
+#[tokio::test]
+async fn claims_are_made_on_other_connections_if_those_of_their_statements_are_silent() {
+    let database = Database::new().await;
+    let (proxy, pool) = open_pool(&database, 8).await;
+    let (store, all) = (together(pool).timeout(Duration::from_secs(8)), claims(16));
+    proxy.silence_connections();
+    let started = start(all.iter().map(|claim| claimed(store.clone(), claim.clone()))).await;
+    assert!(ended(started).await.iter().all(is_acquired));
+    assert_stands_once(&database, &all).await;
+}
+
+#[tokio::test]
+async fn callers_that_hang_up_while_they_wait_leave_nothing() {
+    let database = Database::new().await;
+    let (_proxy, pool) = open_pool(&database, 8).await;
+    let (store, all) = (together(pool), claims(16));
+    let (first, mut started) = start_behind_a_lock(&database, &store, &all).await;
+    started.drain(..8).for_each(|call| call.abort());
+    assert!(ended(started).await.iter().all(is_acquired));
+    assert_stands_once(&database, &all[8..]).await;
+    let owner = database.owner().await;
+    let count = owner.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("a count");
+    assert_eq!(count.get::<_, i64>(0), 8);
+    first.batch_execute("ROLLBACK").await.expect("the row goes");
+}
+
+/// A deadlock would be tried again, and hold both up for a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_that_claim_the_same_keys_in_other_orders_do_not_deadlock() {
+    let database = Database::new().await;
+    let stores = [(); 2].map(|()| together(database.pool(4)));
+    for _ in 0..20 {
+        let all = claims(64);
+        let calls = |store: &PostgresStore, claims: Vec<Claim>| {
+            let calls = claims.into_iter().map(|claim| claimed(store.clone(), claim));
+            calls.map(tokio::spawn).collect::<Vec<_>>()
+        };
+        let forwards = calls(&stores[0], all.clone());
+        let backwards = calls(&stores[1], all.iter().rev().map(again).collect());
+        let (forwards, backwards) = (ended(forwards).await, ended(backwards).await);
+        for (one, other) in forwards.iter().zip(backwards.iter().rev()) {
+            assert!(is_acquired(one) != is_acquired(other), "{one:?}, {other:?}");
+        }
+    }
+    let owner = database.owner().await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(owner.query_one(deadlocks, &[]).await.expect("a count").get::<_, i64>(0), 0);
+}
+
+/// A proxy, and a pool whose connections through it are all open.
+async fn open_pool(database: &Database, size: usize) -> (Proxy, Pool) {
+    let (proxy, pool) = database.pool_through_proxy(size).await;
+    open_all(&pool).await;
+    (proxy, pool)
+}
+
+async fn open_all(pool: &Pool) {
+    let mut connections = Vec::new();
+    for _ in 0..pool.status().max_size {
+        connections.push(pool.get().await.expect("a connection"));
+    }
+}
+
+/// The number of this database's statements that wait for a lock.
+async fn waiting(owner: &Client) -> i64 {
+    let select = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    owner.query_one(select, &[]).await.expect("the activity").get(0)
+}
