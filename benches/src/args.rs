@@ -2,7 +2,10 @@
 
 use clap::{Parser, ValueEnum};
 
-use crate::layer::ServerKind;
+use crate::{
+    database::{Extent, Profiled},
+    layer::ServerKind,
+};
 
 /// Measures what the layer costs, compared with what a user would use instead, and writes docs/benchmarks.md.
 #[derive(Debug, Parser)]
@@ -15,6 +18,14 @@ pub(crate) struct Args {
     /// Run each measurement for an instant, to see that all of them work. The figures mean nothing, and are printed only.
     #[arg(long)]
     pub(crate) smoke: bool,
+    /// Measure the rows of `database` that have goals, with the contenders that these compare, in about two minutes, and print the
+    /// goals.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) goals: bool,
+    /// Profile the contender of each goal of `database`, met or missed, with `perf`, and print where its time goes. Without this,
+    /// a run of everything profiles those of missed goals.
+    #[arg(long)]
+    pub(crate) profile: bool,
     /// Run as a server that another process measures.
     #[arg(long, hide = true)]
     pub(crate) layer_server: Option<ServerKind>,
@@ -33,9 +44,27 @@ pub(crate) enum Part {
 }
 
 impl Args {
+    /// Returns how much of `database` is measured.
+    pub(crate) fn extent(&self) -> Extent {
+        if self.goals { Extent::Goals } else { Extent::All }
+    }
+
+    /// Returns which contenders of `database` are profiled.
+    pub(crate) fn profiled(&self) -> Profiled {
+        match self.goals {
+            _ if self.profile => Profiled::All,
+            true => Profiled::None,
+            false => Profiled::Missed,
+        }
+    }
+
     /// Returns the parts to measure, in order, each once.
     pub(crate) fn parts(&self) -> Vec<Part> {
-        let mut parts = if self.parts.is_empty() { Part::value_variants().to_vec() } else { self.parts.clone() };
+        let mut parts = match self.parts.is_empty() {
+            true if self.goals || self.profile => vec![Part::Database],
+            true => Part::value_variants().to_vec(),
+            false => self.parts.clone(),
+        };
         parts.sort();
         parts.dedup();
         parts
@@ -43,7 +72,7 @@ impl Args {
 
     /// Returns whether the report is to replace docs/benchmarks.md.
     pub(crate) fn is_whole(&self) -> bool {
-        self.parts.is_empty() && !self.smoke
+        self.parts.is_empty() && !self.smoke && !self.goals && !self.profile
     }
 }
 
@@ -77,11 +106,20 @@ mod tests {
     }
 
     #[test]
+    fn goals_and_profiles_are_those_of_the_database() {
+        assert_eq!(args(&["--goals"]).parts(), [Part::Database]);
+        assert_eq!(args(&["--profile"]).parts(), [Part::Database]);
+        assert_eq!(args(&["database", "--goals"]).parts(), [Part::Database]);
+    }
+
+    #[test]
     fn only_a_whole_run_replaces_the_report() {
         assert!(args(&[]).is_whole());
         assert!(args(&["--check"]).is_whole());
         assert!(!args(&["--smoke"]).is_whole());
         assert!(!args(&["hash"]).is_whole());
+        assert!(!args(&["--goals"]).is_whole());
+        assert!(!args(&["--profile"]).is_whole());
     }
 
     #[test]

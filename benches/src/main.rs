@@ -61,14 +61,15 @@ async fn main() -> Result<ExitCode, Error> {
     let context = Context::new(args.smoke);
     let mut sections = Vec::new();
     for part in args.parts() {
-        sections.push(measure(part, &context.of(part.name())).await?);
+        sections.push(measure(part, &context.of(part.name()), &args).await?);
     }
     let report = Report { setting, took: context.elapsed(), sections };
     if args.is_whole() {
         report.replace(&root.join("docs/benchmarks.md"))?;
         context.progress("docs/benchmarks.md has been written");
     } else {
-        io::stdout().write_all(report.to_markdown().as_bytes())?;
+        let printed = if args.goals { report.goals_to_markdown() } else { report.to_markdown() };
+        io::stdout().write_all(printed.as_bytes())?;
         context.progress("done; docs/benchmarks.md is unchanged");
     }
     if args.smoke {
@@ -82,9 +83,9 @@ async fn main() -> Result<ExitCode, Error> {
     Ok(if args.check && missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn measure(part: Part, context: &Context) -> Result<Section, Error> {
+async fn measure(part: Part, context: &Context, args: &Args) -> Result<Section, Error> {
     match part {
-        Part::Database => database::measure(context).await,
+        Part::Database => database::measure(context, args.extent(), args.profiled()).await,
         #[cfg(feature = "drivers")]
         Part::Drivers => drivers::measure(context).await,
         Part::Growth => growth::measure(context).await,

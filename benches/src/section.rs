@@ -10,8 +10,17 @@ pub(crate) struct Section {
     pub(crate) title: &'static str,
     /// The measurement and its method.
     pub(crate) text: String,
+    /// The answer to "what will it cost me?", if this part has it.
+    pub(crate) summary: Option<Summary>,
     pub(crate) tables: Vec<Table>,
     pub(crate) goals: Vec<Goal>,
+}
+
+/// What the layer costs, for the top of the report.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) sentences: [String; 3],
+    pub(crate) table: Table,
 }
 
 /// A table whose first column is text; the other columns are figures.
@@ -31,7 +40,7 @@ pub(crate) struct Goal {
     /// The unit of the figure, or the base of a ratio: `KiB`, `× plain SHA-256`.
     pub(crate) unit: String,
     /// The limit that explains a missed goal, and the cost of passing that limit.
-    pub(crate) limit: Option<&'static str>,
+    pub(crate) limit: Option<String>,
 }
 
 /// The bound of a goal, for the median.

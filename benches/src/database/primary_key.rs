@@ -4,9 +4,11 @@ use deadpool_postgres::Pool;
 use prost::Message as _;
 use tokio_postgres::types::Type;
 use tonic::{Request, Response, Status};
-use uuid::Uuid;
 
-use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
+use super::{
+    handler::{internal, key},
+    proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
+};
 
 const SELECT: &str = "SELECT response FROM benchmarks.responses WHERE id = $1";
 
@@ -28,19 +30,11 @@ impl ProjectService for PrimaryKey {
         &self,
         request: Request<CreateProjectRequest>,
     ) -> Result<Response<CreateProjectResponse>, Status> {
-        let key: Uuid = request
-            .metadata()
-            .get("idempotency-key")
-            .and_then(|key| key.to_str().ok()?.parse().ok())
-            .ok_or_else(|| Status::invalid_argument("no key"))?;
+        let key = key(&request)?;
         let connection = self.pool.get().await.map_err(internal)?;
         let statement = connection.prepare_typed_cached(SELECT, &[Type::UUID]).await.map_err(internal)?;
         let row = connection.query_one(&statement, &[&key]).await.map_err(internal)?;
         let bytes: &[u8] = row.try_get("response").map_err(internal)?;
         Ok(Response::new(CreateProjectResponse::decode(bytes).map_err(internal)?))
     }
-}
-
-fn internal(error: impl std::error::Error) -> Status {
-    Status::internal(error.to_string())
 }

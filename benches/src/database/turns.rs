@@ -62,11 +62,15 @@ impl<K: Copy + PartialEq> Turns<K> {
         throughput(contender).into_iter().zip(throughput(to)).map(|(of, to)| of / to).collect()
     }
 
-    /// Returns how far a contender's median latency is above another's, round by round, in the given unit.
-    pub(crate) fn latency_above(&self, contender: K, other: K, unit: Duration) -> Spread {
-        let latency = |of| self.all(of, |figures| figures.p50.as_secs_f64());
-        let above = latency(contender).into_iter().zip(latency(other)).map(|(of, other)| of - other);
-        Spread::of(above.map(|seconds| seconds / unit.as_secs_f64()))
+    /// Returns the ratio of a contender's figure to another's, round by round.
+    pub(crate) fn ratio(&self, contender: K, to: K, figure: impl Fn(&Figures) -> f64) -> Spread {
+        Spread::of_ratios(&self.all(contender, &figure), &self.all(to, &figure))
+    }
+
+    /// Returns how far a contender's figure is above another's, round by round.
+    pub(crate) fn above(&self, contender: K, other: K, figure: impl Fn(&Figures) -> f64) -> Spread {
+        let (of, other) = (self.all(contender, &figure), self.all(other, &figure));
+        Spread::of(of.into_iter().zip(other).map(|(of, other)| of - other))
     }
 
     fn all(&self, contender: K, figure: impl Fn(&Figures) -> f64) -> Vec<f64> {

@@ -9,7 +9,7 @@ use std::{
 
 use deadpool_postgres::Pool;
 use http::{Request, Response};
-use organization::{ALICE, BOB, Caller, Database};
+use organization::{ALICE, BOB, Caller};
 use scratch_postgres::{Server, Source};
 use tokio::net::TcpListener;
 use tokio_postgres::{Config, NoTls};
@@ -21,17 +21,23 @@ use tonic::{
     service::{Routes, interceptor::InterceptedService},
     transport::{self, Channel, Endpoint, server::TcpIncoming},
 };
-use tonic_idempotency::{IdempotencyLayer, UserId, store::PostgresStore};
+use tonic_idempotency::{
+    IdempotencyLayer, UserId,
+    layer::IdempotencyLayerBuilder,
+    store::{PostgresStore, PreparedStatements},
+};
 use tower::Service;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use super::proto::{
-    PROJECT, project_service_client::ProjectServiceClient, project_service_server::ProjectServiceServer,
+    PROJECT,
+    project_service_client::ProjectServiceClient,
+    project_service_server::{ProjectService, ProjectServiceServer},
 };
 use super::{
-    contender::{Contender, Guard, Replays},
-    go_interceptor::{GoInterceptor, Statements},
+    contender::{Batches, Contender, Guard, Layer, Replays, Statements},
+    go_interceptor::{Connections, GoInterceptor, ProductProjects, Wiring},
     handler::Projects,
     load::Client,
     primary_key::PrimaryKey,
@@ -112,28 +118,20 @@ impl World {
 
     /// Builds a contender's service, with the database reached at this address.
     pub(crate) fn routes(&self, contender: Contender, database: SocketAddr) -> Result<Routes, Error> {
-        let pool = || self.pool(database);
-        let projects = || -> Result<_, Error> { Ok(Projects::new(Database::new(pool()?, Duration::ZERO))) };
+        let pool = self.pool(database)?;
         Ok(match contender.guard {
-            Guard::None => authenticated(ProjectServiceServer::new(projects()?)),
-            Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool()?))),
-            Guard::GoInterceptor(statements) => {
-                authenticated(ProjectServiceServer::new(GoInterceptor::new(projects()?, pool()?, statements)))
+            Guard::None => authenticated(ProjectServiceServer::new(Projects::new(pool))),
+            Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool))),
+            Guard::GoInterceptor(wiring, statements) => {
+                let connections = Connections::new(pool.clone(), wiring, statements);
+                match wiring {
+                    Wiring::Leanest => behind_go_interceptor(Projects::new(pool), connections),
+                    Wiring::Product => behind_go_interceptor(ProductProjects::new(connections.clone()), connections),
+                }
             }
-            Guard::Layer { mode, effect, statements, replays } => {
-                let store = PostgresStore::new(pool()?, organization::resource_types());
-                let store = match statements {
-                    Statements::Parsed => store,
-                    Statements::Prepared => store.prepared_statements(),
-                };
-                let layer = IdempotencyLayer::builder(PROJECT)
-                    .store(store)
-                    .adjust_procedures(move |procedure| procedure.mode(mode).effect(effect));
-                let layer = match replays {
-                    Replays::Memory => layer,
-                    Replays::Store => layer.replay_cache_bytes(0),
-                };
-                authenticated(layer.build()?.layer(ProjectServiceServer::new(projects()?)))
+            Guard::Layer(layer) => {
+                let handler = Projects::new(self.pool(database)?);
+                behind_layer(handler, store(pool, layer), layer, |builder| builder)?
             }
         })
     }
@@ -149,6 +147,41 @@ impl World {
         let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
         Ok(format!("postgres://organization_login:{password}@{database}/postgres"))
     }
+}
+
+fn behind_go_interceptor(handler: impl ProjectService, connections: Connections) -> Routes {
+    authenticated(ProjectServiceServer::new(GoInterceptor::new(handler, connections)))
+}
+
+/// Builds the store of a layer.
+pub(super) fn store(pool: Pool, layer: Layer) -> PostgresStore {
+    let store = PostgresStore::new(pool, organization::resource_types());
+    let store = match layer.statements {
+        Statements::AsItComes => store,
+        Statements::Parsed => store.prepared_statements(PreparedStatements::Never),
+    };
+    match layer.batches {
+        Batches::AsItComes => store,
+        Batches::Off => store.max_batch(1),
+    }
+}
+
+/// Puts the layer around a handler.
+pub(super) fn behind_layer(
+    handler: impl ProjectService,
+    store: PostgresStore,
+    layer: Layer,
+    adjust: impl FnOnce(IdempotencyLayerBuilder) -> IdempotencyLayerBuilder,
+) -> Result<Routes, Error> {
+    let Layer { mode, effect, replays, .. } = layer;
+    let builder = IdempotencyLayer::builder(PROJECT)
+        .store(store)
+        .adjust_procedures(move |procedure| procedure.mode(mode).effect(effect));
+    let builder = match replays {
+        Replays::Memory => builder,
+        Replays::Store => builder.replay_cache_bytes(0),
+    };
+    Ok(authenticated(adjust(builder).build()?.layer(ProjectServiceServer::new(handler))))
 }
 
 async fn connect(url: &str) -> Result<tokio_postgres::Client, Error> {
@@ -190,6 +223,9 @@ where
     Routes::new(InterceptedService::new(service, TwoUsers))
 }
 
+/// The most calls that a connection of a client may have in flight.
+const MAX_STREAMS: u32 = 16_384;
+
 /// A service on a port of the loopback interface, and a client of it. The service runs until the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Served {
@@ -202,7 +238,10 @@ impl Served {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let serving = transport::Server::builder().add_routes(routes).serve_with_incoming(incoming);
+        let serving = transport::Server::builder()
+            .max_concurrent_streams(Some(MAX_STREAMS))
+            .add_routes(routes)
+            .serve_with_incoming(incoming);
         let server = Arc::new(AbortOnDropHandle::new(tokio::spawn(serving)));
         let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
         Ok(Self { client: ProjectServiceClient::new(channel), _server: server })

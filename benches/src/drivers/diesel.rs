@@ -1,5 +1,6 @@
 //! The handler on diesel-async.
 
+use deadpool_postgres::QueueMode;
 use diesel::{
     ConnectionError, ConnectionResult, ExpressionMethods as _, QueryResult, define_sql_function,
     sql_types::{Bool, Text},
@@ -43,7 +44,7 @@ impl Projects {
         config.custom_setup = Box::new(|url| Box::pin(connect(url.to_owned())));
         config.recycling_method = RecyclingMethod::Fast; // no round trip, as in the pool of tokio-postgres
         let manager = AsyncDieselConnectionManager::new_with_config(url, config);
-        Ok(Self { pool: Pool::builder(manager).max_size(CONNECTIONS).build()? })
+        Ok(Self { pool: Pool::builder(manager).max_size(CONNECTIONS).queue_mode(QueueMode::Lifo).build()? })
     }
 }
 

@@ -22,14 +22,15 @@ impl Findings {
             title: "The layer on each driver",
             text: format!(
                 "The handler is written once for each driver, as an application on that driver has it: BEGIN, the user, one INSERT, COMMIT. The \
-                 driver keeps its statements prepared; those on tokio-postgres are parsed each time, with the layer and without it. **× bare** is the throughput with the layer over that of the same handler on the same driver without it. \
+                 driver keeps its statements prepared. **× bare** is the throughput with the layer over that of the same handler on the same driver without it. \
                  {CONCURRENCY} callers call over HTTP/2, as above, with 100 bytes; the pool of a driver has {CONNECTIONS} connections, and the \
-                 store shares it with the handlers. Statements of the store are prepared. Replays are from the store. All measurements take \
+                 store shares it with the handlers. Replays are from the store. All measurements take \
                  turns, in the same rounds.\n\n\
                  The goal: a driver's ratio is not below that of tokio-postgres, which can send BEGIN with the claim, and the record with \
                  COMMIT.\n\n{}.",
                 self.server
             ),
+            summary: None,
             tables: vec![self.throughputs(), self.latencies()],
             goals: self.goals(),
         }
@@ -86,7 +87,7 @@ impl Findings {
             bound: Bound::AtLeast(1.0),
             figure: Spread::of_ratios(&ratios(driver), &ratios(Driver::TokioPostgres)),
             unit: "× that of tokio-postgres".to_owned(),
-            limit: Some(limit),
+            limit: Some(limit.to_owned()),
         }
     }
 }

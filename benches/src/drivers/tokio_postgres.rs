@@ -26,22 +26,24 @@ impl Projects {
 
 impl Handler for Projects {
     fn store(&self) -> Result<impl Store + Clone, Error> {
-        Ok(PostgresStore::new(self.pool.clone(), organization::resource_types()).prepared_statements())
+        Ok(PostgresStore::new(self.pool.clone(), organization::resource_types()))
     }
 
     async fn insert(&self, user: Uuid, cluster: Uuid, name: String) -> Result<Uuid, Status> {
         let mut connection = self.pool.get().await.map_err(failed)?;
         let transaction = connection.transaction().await.map_err(failed)?;
-        transaction.query_typed(SET_USER, &[(&user.to_string(), Type::TEXT)]).await.map_err(failed)?;
-        let inserted = transaction.query_typed(INSERT, &[(&cluster, Type::UUID), (&name, Type::TEXT)]).await;
-        let id = inserted.map_err(failed)?.first().ok_or_else(|| failed("no row"))?.get(0);
+        let set_user = transaction.prepare_typed_cached(SET_USER, &[Type::TEXT]).await.map_err(failed)?;
+        transaction.query(&set_user, &[&user.to_string()]).await.map_err(failed)?;
+        let insert = transaction.prepare_typed_cached(INSERT, &[Type::UUID, Type::TEXT]).await.map_err(failed)?;
+        let id = transaction.query_one(&insert, &[&cluster, &name]).await.map_err(failed)?.get(0);
         transaction.commit().await.map_err(failed)?;
         Ok(id)
     }
 
     async fn insert_in(call: &Extensions, cluster: Uuid, name: String) -> Result<Uuid, Status> {
         let transaction = Transaction::from_extensions(call)?;
-        let row = transaction.query_typed_one(INSERT, &[(&cluster, Type::UUID), (&name, Type::TEXT)]).await?;
+        let insert = transaction.prepare_cached(INSERT).await?;
+        let row = transaction.query_one(&insert, &[&cluster, &name]).await?;
         Ok(row.get(0))
     }
 }

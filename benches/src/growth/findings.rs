@@ -41,6 +41,7 @@ impl Findings {
         Section {
             title: "Large tables, and sweeps",
             text: format!("{TEXT}\n{}.", self.server),
+            summary: None,
             tables: vec![self.sizes_table(), self.latencies_table(), self.sweep_table()],
             goals,
         }
@@ -119,7 +120,8 @@ impl Findings {
             unit: format!("× with {} rows", format::figure(small.rows as f64)),
             limit: Some(
                 "In a large table nearly each claim changes a page of the unique index that has not been changed since the last \
-                 checkpoint, and PostgreSQL logs that page as a whole (see the page images); in a small table hardly any claim does.",
+                 checkpoint, and PostgreSQL logs that page as a whole (see the page images); in a small table hardly any claim does."
+                    .to_owned(),
             ),
         }]
     }

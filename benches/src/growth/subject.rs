@@ -57,8 +57,7 @@ impl Subject {
         let address = table.world.address()?;
         let caller = match self {
             Self::Claim => {
-                let store = PostgresStore::new(table.world.pool(address)?, organization::resource_types());
-                Caller::Store(store.prepared_statements())
+                Caller::Store(PostgresStore::new(table.world.pool(address)?, organization::resource_types()))
             }
             Self::FirstReserved | Self::ReplayReserved => {
                 Caller::Service(Served::start(table.world.routes(RESERVED, address)?).await?)

@@ -14,6 +14,7 @@ pub(super) fn section(measurements: &[Measurement]) -> Section {
     Section {
         title: "The request hash",
         text: TEXT.to_owned(),
+        summary: None,
         tables: Encoding::ALL.into_iter().flat_map(|encoding| tables(measurements, encoding)).collect(),
         goals: goals(measurements),
     }
@@ -86,7 +87,7 @@ fn goals(measurements: &[Measurement]) -> Vec<Goal> {
                 bound: Bound::AtLeast(5.0),
                 figure: measurement.ratio(Way::Dynamic, Way::Canonical),
                 unit: "× faster than `DynamicMessage`".to_owned(),
-                limit: limit(measurement.shape),
+                limit: limit(measurement.shape).map(str::to_owned),
             }),
         }
     }

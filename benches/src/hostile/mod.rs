@@ -71,6 +71,7 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     Ok(Section {
         title: "Hostile messages",
         text: TEXT.to_owned(),
+        summary: None,
         tables: vec![table("hashed", &hashed), table("read from JSON", &parsed)],
         goals: goals.into_iter().flatten().collect(),
     })

@@ -72,6 +72,7 @@ pub(crate) async fn measure(context: &Context) -> Result<Section, Error> {
     Ok(Section {
         title: "The layer",
         text: TEXT.to_owned(),
+        summary: None,
         tables,
         goals: [goals(&loopback, &in_process, running, &resident), goals_of_the_client(&at_client)].concat(),
     })
@@ -187,7 +188,7 @@ fn goals(
         let ratio = ways[Way::PassedThrough as usize].relative_to(&ways[Way::Bare as usize]);
         let measure = format!("without a key, over HTTP/2, {concurrency} at a time");
         let unwrapped = goal(measure, Bound::AtLeast(0.99), ratio, "× unwrapped throughput");
-        goals.push(Goal { limit: Some(PASSED_THROUGH_LIMIT), ..unwrapped });
+        goals.push(Goal { limit: Some(PASSED_THROUGH_LIMIT.to_owned()), ..unwrapped });
     }
     let [(bare_allocations, _), (passed_through, _), ..] = in_process.allocations;
     let of_the_layer_alone = Spread::of([passed_through as f64 - bare_allocations as f64]);

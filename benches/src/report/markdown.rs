@@ -3,17 +3,31 @@
 use std::time::Duration;
 
 use super::{Report, Setting};
-use crate::section::{Section, Table};
+use crate::section::{Section, Summary, Table};
 
 const INTRODUCTION: &str = "\
-What the layer costs, compared with what a user would use instead. The command below makes this page; [`benches/README.md`](../benches/README.md) \
-says what is measured, and how to read the figures. Each section has the results of one part and what limits them; the goals, met and \
-missed, are [at the end](#goals).";
+The command below has made this page, and all figures are from its run. [`benches/README.md`](../benches/README.md) says what is \
+measured, and how to read the figures: ratios are taken within a round, in which the things that are compared take turns, and `1.23 (1.10–1.40)` \
+is the median of the rounds with the least and the greatest. Each section below has the method and the results of one part. The goals, met \
+and missed, are [at the end](#goals), with the limits of those that are missed.";
 
-/// Returns the whole report: the results and their limits first, the goals at the end.
+/// What is said of a goal that is missed, and whose limit no section states.
+const NOT_PROFILED: &str = "It has no profile: [`benches/README.md`](../benches/README.md) says how to make one.";
+
+/// Returns the whole report: what the layer costs, how it was measured, the results, and the goals.
 pub(super) fn of(report: &Report) -> String {
-    let mut blocks = vec!["# Benchmarks".to_owned(), INTRODUCTION.to_owned(), setting(report)];
+    let mut blocks = vec!["# Benchmarks".to_owned()];
+    blocks.extend(report.sections.iter().filter_map(|section| section.summary.as_ref()).flat_map(summary));
+    blocks.extend(["## How it was measured".to_owned(), INTRODUCTION.to_owned(), setting(report)]);
     blocks.extend(report.sections.iter().flat_map(section));
+    blocks.extend(goals(report));
+    blocks.extend(limits(report));
+    blocks.join("\n\n") + "\n"
+}
+
+/// Returns a short report: the results and the goals.
+pub(super) fn of_goals(report: &Report) -> String {
+    let mut blocks: Vec<_> = report.sections.iter().flat_map(section).collect();
     blocks.extend(goals(report));
     blocks.join("\n\n") + "\n"
 }
@@ -35,21 +49,28 @@ fn setting(report: &Report) -> String {
     table(&["", ""], rows.iter().map(|row| row.map(str::to_owned)), Align::Left)
 }
 
-fn section(section: &Section) -> Vec<String> {
-    let mut blocks = vec![format!("## {}", section.title), section.text.trim().to_owned()];
-    for Table { caption, columns, rows } in &section.tables {
-        blocks.push(format!("**{caption}**"));
-        blocks.push(table(columns, rows.iter().cloned(), Align::Right));
-    }
-    blocks.extend(limits(section));
+fn summary(Summary { sentences, table }: &Summary) -> Vec<String> {
+    let mut blocks = vec!["## What will it cost me?".to_owned()];
+    blocks.extend(sentences.iter().cloned());
+    blocks.extend(captioned(table));
     blocks
 }
 
-/// Returns what limits the figures whose goals are missed, each limit once.
-fn limits(section: &Section) -> Option<String> {
+fn section(section: &Section) -> Vec<String> {
+    let mut blocks = vec![format!("## {}", section.title), section.text.trim().to_owned()];
+    blocks.extend(section.tables.iter().flat_map(captioned));
+    blocks
+}
+
+fn captioned(Table { caption, columns, rows }: &Table) -> [String; 2] {
+    [format!("**{caption}**"), table(columns, rows.iter().cloned(), Align::Right)]
+}
+
+/// Returns what limits the goals that are missed, each limit once.
+fn limits(report: &Report) -> Option<String> {
     let mut limits: Vec<(&str, Vec<String>)> = Vec::new();
-    for goal in section.goals.iter().filter(|goal| !goal.is_met()) {
-        let limit = goal.limit.unwrap_or("The limit is not known yet.");
+    for goal in report.missed() {
+        let limit = goal.limit.as_deref().unwrap_or(NOT_PROFILED);
         let measure = format!("**{}** ({})", goal.measure, goal.unit);
         match limits.iter_mut().find(|(other, _)| *other == limit) {
             Some((_, measures)) => measures.push(measure),
@@ -57,7 +78,7 @@ fn limits(section: &Section) -> Option<String> {
         }
     }
     let limits: Vec<_> = limits.iter().map(|(limit, measures)| format!("- {}: {limit}", measures.join("; "))).collect();
-    (!limits.is_empty()).then(|| format!("What limits these figures:\n\n{}", limits.join("\n")))
+    (!limits.is_empty()).then(|| format!("What limits those that are missed:\n\n{}", limits.join("\n")))
 }
 
 fn goals(report: &Report) -> Vec<String> {
@@ -67,10 +88,7 @@ fn goals(report: &Report) -> Vec<String> {
     }
     let summary = match missed {
         0 => format!("All {all} are met."),
-        _ => format!(
-            "{} of {all} are met, **{missed} missed**. The sections above say what limits those that are missed.",
-            all - missed
-        ),
+        _ => format!("{} of {all} are met, **{missed} missed**.", all - missed),
     };
     let rows = report.goals().map(|goal| {
         let outcome = if goal.is_met() { "met" } else { "**missed**" };

@@ -1,0 +1,262 @@
+//! A server with many calls in flight, and the calls that it answers beside them.
+//!
+//! Held calls are first calls whose handlers wait, without a connection, until they are let go. Beside them other first calls
+//! arrive at a fixed rate, whatever the server does (an open loop), far below its capacity.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use deadpool_postgres::Pool;
+use hdrhistogram::Histogram;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use super::{
+    contender::{Guard, RESERVED},
+    handler::Projects,
+    load::Client,
+    plan::SMALL,
+    proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService},
+    world::{Served, World, behind_layer, store},
+};
+use crate::{Error, context::Context, spread::Spread};
+
+/// The calls that are held, in turn.
+pub(super) const HELD: [usize; 2] = [64, 4096];
+
+/// The calls per second that arrive beside them.
+pub(super) const RATE: u32 = 200;
+
+/// The rounds, and the time for which calls arrive in each.
+pub(super) const ROUNDS: usize = 7;
+const TIME: Duration = Duration::from_millis(1_500);
+
+/// The calls that begin, or are let go, together.
+const WAVE: usize = 256;
+
+/// The time after which held calls that have not reached their handlers never will.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The name of the server's connections.
+const NAME: &str = "benchmarks_in_flight";
+
+/// The results, by the number of calls that are held.
+#[derive(Clone, Debug)]
+pub(super) struct InFlight {
+    /// The latencies of each round.
+    latencies: [Vec<Latencies>; HELD.len()],
+    /// The most connections that the server had.
+    pub(super) connections: usize,
+    /// The statements of the layer that a connection keeps prepared.
+    pub(super) prepared: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Latencies {
+    p50: Duration,
+    p99: Duration,
+}
+
+impl InFlight {
+    pub(super) async fn measure(context: &Context, world: &World) -> Result<Self, Error> {
+        let connections = Connections::count(world).await?;
+        let gate = Gate::default();
+        let url = format!("{}?application_name={NAME}", world.url(world.address()?)?);
+        let pool = organization::pool(&url)?;
+        let client = server(pool.clone(), gate.clone()).await?;
+        let mut latencies = [const { Vec::new() }; HELD.len()];
+        let rounds = context.rounds(ROUNDS);
+        for round in 0..rounds {
+            context.progress(&format!("calls beside those in flight, round {} of {rounds}", round + 1));
+            let mut held = Held::new(&client, &gate);
+            for (index, calls) in HELD.into_iter().enumerate() {
+                held.grow_to(context.count(calls)).await?;
+                latencies[index].push(arriving(context, &client).await?);
+            }
+            held.end().await?;
+        }
+        Ok(Self { latencies, connections: connections.most(), prepared: prepared(&pool).await? })
+    }
+
+    /// Returns the median latency of the calls beside those at this index of [`HELD`].
+    pub(super) fn p50(&self, index: usize) -> Spread {
+        Spread::of(self.latencies[index].iter().map(|round| round.p50.as_secs_f64()))
+    }
+
+    /// Returns their latency at the 99th percentile.
+    pub(super) fn p99(&self, index: usize) -> Spread {
+        Spread::of(self.latencies[index].iter().map(|round| round.p99.as_secs_f64()))
+    }
+
+    /// Returns the 99th percentile beside the most calls, over that beside the fewest, round by round.
+    pub(super) fn p99_ratio(&self) -> Spread {
+        let [few, many] = &self.latencies;
+        Spread::of(many.iter().zip(few).map(|(many, few)| many.p99.as_secs_f64() / few.p99.as_secs_f64()))
+    }
+}
+
+/// Starts a server in reserved mode, as it comes but for its limits. Its store and its handler share one pool.
+async fn server(pool: Pool, gate: Gate) -> Result<Served, Error> {
+    let Guard::Layer(layer) = RESERVED.guard else { return Err("reserved mode has the layer".into()) };
+    let handler = Holding { gate, projects: Projects::new(pool.clone()) };
+    let most = 2 * HELD[1];
+    let routes = behind_layer(handler, store(pool, layer), layer, |builder| {
+        builder.max_in_flight(most).max_in_flight_per_user(most)
+    })?;
+    Served::start(routes).await
+}
+
+/// Counts the layer's statements that a connection of this pool keeps prepared.
+async fn prepared(pool: &Pool) -> Result<i64, Error> {
+    const COUNT: &str = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%tenant.idempotency%'";
+    Ok(pool.get().await?.query_one(COUNT, &[]).await?.try_get(0)?)
+}
+
+/// Calls at a fixed rate. A latency counts from the time at which the call was to be made.
+async fn arriving(context: &Context, client: &Served) -> Result<Latencies, Error> {
+    let mut ticks = interval(Duration::from_secs(1) / RATE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut calls = JoinSet::new();
+    for _ in 0..arrivals(context) {
+        let due = ticks.tick().await.into_std();
+        let mut client = client.clone();
+        calls.spawn(async move {
+            client.create_project(Uuid::new_v4(), vec![0x5a; SMALL]).await?;
+            Ok::<_, Error>(Instant::now().saturating_duration_since(due))
+        });
+    }
+    let mut latencies = Histogram::<u64>::new(3)?;
+    while let Some(latency) = calls.join_next().await {
+        latencies.record(u64::try_from(latency??.as_nanos())?)?;
+    }
+    let at = |quantile| Duration::from_nanos(latencies.value_at_quantile(quantile));
+    Ok(Latencies { p50: at(0.5), p99: at(0.99) })
+}
+
+fn arrivals(context: &Context) -> u32 {
+    u32::try_from(context.time(TIME).as_millis()).unwrap_or(u32::MAX).saturating_mul(RATE) / 1_000
+}
+
+/// The calls that are held.
+struct Held<'a> {
+    client: &'a Served,
+    gate: &'a Gate,
+    calls: JoinSet<Result<(), Error>>,
+    /// The calls that were held before these.
+    before: usize,
+}
+
+impl<'a> Held<'a> {
+    fn new(client: &'a Served, gate: &'a Gate) -> Self {
+        Self { client, gate, calls: JoinSet::new(), before: *gate.arrived.borrow() }
+    }
+
+    /// Makes calls until this many are held.
+    async fn grow_to(&mut self, calls: usize) -> Result<(), Error> {
+        while self.calls.len() < calls {
+            for _ in 0..WAVE.min(calls - self.calls.len()) {
+                let mut client = self.client.clone();
+                self.calls.spawn(async move { client.create_project(Uuid::new_v4(), HOLD.to_vec()).await });
+            }
+            let arrived = self.before + self.calls.len();
+            let mut arrivals = self.gate.arrived.subscribe();
+            if timeout(LONGEST, arrivals.wait_for(|all| *all >= arrived)).await.is_err() {
+                return Err("a call that was to be held has not reached its handler".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets them go, and waits for their answers.
+    async fn end(mut self) -> Result<(), Error> {
+        while !self.calls.is_empty() {
+            self.gate.released.send_modify(|released| *released += WAVE);
+            for _ in 0..WAVE {
+                let Some(answer) = self.calls.join_next().await else { break };
+                answer??;
+            }
+        }
+        let arrived = *self.gate.arrived.borrow();
+        self.gate.released.send_replace(arrived);
+        Ok(())
+    }
+}
+
+/// The payload that tells a call that is to be held.
+const HOLD: &[u8] = b"hold";
+
+/// A handler that holds calls, without a connection.
+struct Holding {
+    gate: Gate,
+    projects: Projects,
+}
+
+#[tonic::async_trait]
+impl ProjectService for Holding {
+    async fn create_project(
+        &self,
+        request: Request<CreateProjectRequest>,
+    ) -> Result<Response<CreateProjectResponse>, Status> {
+        if request.get_ref().payload == HOLD {
+            self.gate.pass().await;
+        }
+        self.projects.create_project(request).await
+    }
+}
+
+/// Lets calls pass in the order in which they came.
+#[derive(Clone, Debug, Default)]
+struct Gate {
+    arrived: Arc<watch::Sender<usize>>,
+    released: Arc<watch::Sender<usize>>,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        let mut ticket = 0;
+        self.arrived.send_modify(|arrived| {
+            ticket = *arrived;
+            *arrived += 1;
+        });
+        // Fails only if the sender is gone, which this is.
+        let _ = self.released.subscribe().wait_for(|released| *released > ticket).await;
+    }
+}
+
+/// Counts the server's connections, again and again.
+struct Connections {
+    most: watch::Receiver<usize>,
+    _counting: AbortOnDropHandle<Result<(), Error>>,
+}
+
+impl Connections {
+    async fn count(world: &World) -> Result<Self, Error> {
+        const COUNT: &str = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+        const EVERY: Duration = Duration::from_millis(50);
+        let superuser = world.connect().await?;
+        let (sender, most) = watch::channel(0);
+        let counting = tokio::spawn(async move {
+            let count = superuser.prepare(COUNT).await?;
+            let mut ticks = interval(EVERY);
+            loop {
+                ticks.tick().await;
+                let connections: i64 = superuser.query_one(&count, &[&NAME]).await?.try_get(0)?;
+                let connections = usize::try_from(connections)?;
+                sender.send_modify(|most| *most = connections.max(*most));
+            }
+        });
+        Ok(Self { most, _counting: AbortOnDropHandle::new(counting) })
+    }
+
+    fn most(&self) -> usize {
+        *self.most.borrow()
+    }
+}
