@@ -32,7 +32,7 @@ impl StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.outcome(|source| matches!(source, Source::Url(_)));
-        let installed = self.outcome(|source| matches!(source, Source::Installed));
+        let installed = self.outcome(|source| matches!(source, Source::Installed | Source::Binaries(_)));
         let container = self.outcome(|source| matches!(source, Source::Container));
         writeln!(f, "no PostgreSQL server is available; use one of these ways to get one:")?;
         writeln!(f, "  - set DATABASE_URL to a running server: {url}")?;
@@ -50,7 +50,7 @@ impl fmt::Debug for StartError {
 
 impl Error for StartError {}
 
-/// A server could not be killed, or could not be restarted.
+/// A server could not be killed, restarted or upgraded.
 pub struct CrashError(pub(crate) Cause);
 
 impl fmt::Display for CrashError {

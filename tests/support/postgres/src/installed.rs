@@ -1,6 +1,6 @@
 //! Servers from PostgreSQL's binaries on this machine.
 
-use std::{env, ffi::OsString, time::Duration};
+use std::{env, ffi::OsString, path::Path, time::Duration};
 
 use rustix::fs::statvfs;
 use tokio::task;
@@ -32,19 +32,17 @@ const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 /// Creates, runs and removes the server; described in the file.
 const SCRIPT: &str = include_str!("installed.sh");
 
-/// Starts a server. Dropping or ending the returned supervisor removes it.
+/// Starts a server from these binaries. Dropping or ending the returned supervisor removes it.
 ///
 /// # Errors
 ///
-/// The binaries are missing, there is no user to run them as, or the server does not answer within 30 s; the error then
-/// has the last lines of the log.
-pub(crate) async fn start(durability: Durability) -> Result<Started<Supervisor>, Cause> {
-    let binaries = Binaries::find().await?;
+/// There is no user to run them as, or the server does not answer within 30 s; the error then has the last lines of the log.
+pub(crate) async fn start(binaries: &Binaries, durability: Durability) -> Result<Started<Supervisor>, Cause> {
     let account = Account::for_servers()?;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match launch(&binaries, account.as_ref(), port::free()?, durability).await {
+        match launch(binaries, account.as_ref(), port::free()?, durability).await {
             Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
             outcome => return outcome,
         }
@@ -74,6 +72,20 @@ pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<()
     match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {
         Ok(_version) => Ok(()),
         Err(cause) => Err(format!("the server did not restart: {cause}").into()),
+    }
+}
+
+/// Stops the server, moves its data to the version of the binaries in the directory `to` with their `pg_upgrade`, and starts that. Returns
+/// the new version.
+///
+/// # Errors
+///
+/// A program is missing or fails; the error has the last lines of the log. Or the new server does not answer within 30 s.
+pub(crate) async fn upgrade(supervisor: &mut Supervisor, url: &str, to: &Path) -> Result<String, Cause> {
+    match supervisor.ask(&format!("upgrade {}", to.display()))?.as_str() {
+        "upgraded" => connection::answers(url, PATIENCE, || supervisor.has_ended()).await,
+        "" => Err("the script that supervises the server has ended".into()),
+        said => Err(said.into()),
     }
 }
 

@@ -5,7 +5,8 @@
 # BINARIES has initdb and postgres. The server's directory is NAME in the first PARENT where it can be created. The
 # OPTIONs are options of postgres. The first line of standard input is the password of the superuser, postgres. Further
 # lines: "kill" ends every process of the server, and is answered with "killed" or with an error; "restart" starts the
-# server again. At the end, the last part of the log goes to standard output; never more than a pipe holds, because the
+# server again; "upgrade BINARIES" moves its data to the version of other binaries and starts that, and is answered with "upgraded"
+# or with an error, after which the server does not run. At the end, the last part of the log goes to standard output; never more than a pipe holds, because the
 # reader may be gone.
 
 # Neither a terminal nor the end of the reader may end this script early.
@@ -29,14 +30,21 @@ log=$directory/log
 
 make() {
   IFS= read -r password <&3 && printf '%s\n' "$password" >"$directory/password" &&
-    "$binaries/initdb" -D "$directory/data" -U postgres --pwfile="$directory/password" --auth=scram-sha-256 \
-      -E UTF8 --locale=C --no-sync >"$log" 2>&1 3<&-
+    printf '%s\n' "$binaries" >"$directory/binaries" && create "$binaries" "$directory/data"
 }
 
-# Runs the server until it ends, and again after each kill that is followed by a restart.
+# Creates the data directory $2 with the binaries in $1, and further options of initdb.
+create() {
+  binaries=$1 data=$2
+  shift 2
+  "$binaries/initdb" -D "$data" -U postgres --pwfile="$directory/password" --auth=scram-sha-256 -E UTF8 --locale=C --no-sync "$@" \
+    </dev/null >>"$log" 2>&1 3<&-
+}
+
+# Runs the server until it ends, and again after each kill that is followed by a restart, and after each upgrade.
 run() {
   while :; do
-    "$binaries/postgres" -D "$directory/data" "$@" >>"$log" 2>&1 3<&- &
+    "$(cat "$directory/binaries")/postgres" -D "$directory/data" "$@" >>"$log" 2>&1 3<&- &
     server=$!
     echo "$server" >"$directory/server"
     # The code that stops the server may have looked for it a moment too early.
@@ -55,6 +63,7 @@ obey() {
     case $order in
       kill) kill_all && echo killed >&4 || echo 'it does not run, or there is no ps to find its processes' >&4 ;;
       restart) rm -f "$directory/killed" ;;
+      upgrade\ *) upgrade "${order#upgrade }" 4>&- && echo upgraded >&4 || tail -n 20 "$log" | paste -s -d ' ' >&4 ;;
     esac
   done
   : >"$directory/stopping"
@@ -69,12 +78,31 @@ kill_all() {
   kill -s STOP "$server" && children=$(children) || return
   # A process that has just ended is not an error.
   kill -s KILL "$server" $children
-  tries=200
-  while alive "$server" $children; do
+  gone "$server" $children
+}
+
+# Waits until these processes are gone.
+gone() {
+  tries=500
+  while alive "$@"; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || return
     sleep 0.02
   done
+}
+
+# Moves the data to the version of the binaries in $1. The old data stays beside it.
+upgrade() {
+  command -v ps && server=$(cat "$directory/server") && : >"$directory/killed" && kill -s INT "$server" && gone "$server" || return
+  # From version 18 on, initdb switches checksums of pages on by itself, and pg_upgrade refuses to change them.
+  checksums=
+  if "$1/initdb" --help | grep -q -e --no-data-checksums; then checksums=--no-data-checksums; fi
+  create "$1" "$directory/upgraded" $checksums && (
+    cd "$directory" && PGPASSWORD=$(cat password) && export PGPASSWORD &&
+      "$1/pg_upgrade" -U postgres -b "$(cat binaries)" -B "$1" -d data -D upgraded --socketdir "$directory"
+  ) </dev/null >>"$log" 2>&1 3<&- &&
+    mv "$directory/data" "$directory/old" && mv "$directory/upgraded" "$directory/data" &&
+    printf '%s\n' "$1" >"$directory/binaries" && rm -f "$directory/killed"
 }
 
 # The processes that the server has started.

@@ -6,6 +6,7 @@
 //! |---|---|---|---|
 //! | [`Source::Url`] | a running server | no | not removed |
 //! | [`Source::Installed`] | PostgreSQL's server binaries, `initdb` and `postgres` | yes | under a second |
+//! | [`Source::Binaries`] | the same, in a given directory | yes | under a second |
 //! | [`Source::Container`] | a container engine, and its image or a registry | yes | about a second |
 //!
 //! A private server leaves nothing behind, however its owner ends: [`Server::stop`], a drop, a panic, Ctrl-C, an exit
@@ -44,6 +45,9 @@
 //! The files of an installed server without durability are in `/dev/shm`, if that has 1 GiB of room and `TMPDIR` is not set; else in the
 //! temporary directory.
 //!
+//! The script `install` of this package installs servers of other versions than the machine's own. [`Server::upgrade`] moves a server to
+//! another version.
+//!
 //! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
 //!
 //! # Environment
@@ -52,7 +56,9 @@
 //! |---|---|---|
 //! | `IDEMPOTENCY_TEST_DATABASE_URL` | the server of [`test_server()`]; a role that may create databases | unset |
 //! | `IDEMPOTENCY_TEST_POSTGRES` | `container` or `installed`: the only source that it tries | both, in this order |
+//! | `IDEMPOTENCY_TEST_POSTGRES_BIN` | the directory of the only binaries of [`Source::Installed`]; [`test_server()`] does not try a container by itself | unset: those that are installed |
 //! | `IDEMPOTENCY_TEST_POSTGRES_IMAGE` | the image of [`Source::Container`], `name:tag` | `postgres:17-alpine` |
+//! | `IDEMPOTENCY_TEST_PG_UPGRADE` | the binaries of [`upgrade_binaries()`]: two directories with a colon between them | unset |
 //! | `IDEMPOTENCY_TEST_REQUIRE` | comma list of what [`skip`] may not skip | unset: all may be skipped |
 
 mod account;
@@ -72,6 +78,7 @@ mod source;
 mod supervisor;
 mod test_database;
 mod test_server;
+mod upgrade;
 mod url;
 
 pub use bouncer::PgBouncer;
@@ -81,3 +88,4 @@ pub use server::Server;
 pub use source::Source;
 pub use test_database::{TestDatabase, database};
 pub use test_server::test_server;
+pub use upgrade::upgrade_binaries;

@@ -1,11 +1,13 @@
 //! A server, from any source.
 
-use std::{fmt, thread};
+use std::{fmt, path::Path, thread};
 
 use tokio::sync::oneshot;
 
 use crate::{
-    CrashError, Source, StartError, background, connection,
+    CrashError, Source, StartError, background,
+    binaries::Binaries,
+    connection,
     container::{self, Container},
     error::{Cause, chain},
     installed,
@@ -108,6 +110,32 @@ impl Server {
         started.map_err(CrashError)
     }
 
+    /// Stops the server, upgrades its data with the `pg_upgrade` in the directory `to`, and starts the server from the binaries there, with
+    /// the same [URL](Self::url). All connections are lost. Takes some seconds. The old binaries need `pg_controldata` and
+    /// `pg_resetwal` beside `initdb`, `pg_ctl` and `postgres`.
+    ///
+    /// # Errors
+    ///
+    /// The server does not come from binaries, it is not running, `pg_upgrade` fails, or the new server does not start. The server is
+    /// not running then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped during the upgrade, the server is removed.
+    pub async fn upgrade(&mut self, to: &Path) -> Result<(), CrashError> {
+        let mut supervisor = self.supervisor()?;
+        let (url, to) = (self.url.clone(), to.to_owned());
+        let upgrading = background::runtime().spawn(async move {
+            let upgraded = installed::upgrade(&mut supervisor, &url, &to).await;
+            (upgraded, supervisor, to)
+        });
+        let (upgraded, supervisor, to) = upgrading.await.expect("upgrading a server does not panic");
+        self.keeper = Some(Keeper::Installed(supervisor));
+        let version = upgraded.map_err(CrashError)?;
+        self.description = format!("PostgreSQL {version} from {}, upgraded, private, removed at exit", to.display());
+        Ok(())
+    }
+
     /// The URL. For a private server it is `postgres://…` with a superuser and the database `postgres`; for a server
     /// that was running already, it is the given one.
     pub fn url(&self) -> &str {
@@ -140,7 +168,7 @@ impl Server {
             Some(Keeper::Installed(supervisor)) => Ok(supervisor),
             other => {
                 self.keeper = other;
-                Err(CrashError("only a server from installed binaries can be killed and restarted".into()))
+                Err(CrashError("only a server from installed binaries can be killed, restarted or upgraded".into()))
             }
         }
     }
@@ -169,10 +197,14 @@ impl Server {
 
     async fn from(source: &Source, durability: Durability) -> Result<Self, Cause> {
         let started = match source {
+            Source::Binaries(directory) => {
+                let binaries = Binaries::at(directory.clone()).await?;
+                installed::start(&binaries, durability).await?.map(Keeper::Installed)
+            }
             Source::Container => {
                 container::start(durability).await?.map(|container| Keeper::Container(Box::new(container)))
             }
-            Source::Installed => installed::start(durability).await?.map(Keeper::Installed),
+            Source::Installed => installed::start(&Binaries::find().await?, durability).await?.map(Keeper::Installed),
             Source::Url(url) => given(url).await?,
         };
         Ok(Self {

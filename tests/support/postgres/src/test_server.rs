@@ -4,7 +4,7 @@ use std::env;
 
 use tokio::sync::OnceCell;
 
-use crate::{Server, Source, leftovers};
+use crate::{Server, Source, binaries, leftovers};
 
 /// The variable with the URL of a running server.
 const URL_VARIABLE: &str = "IDEMPOTENCY_TEST_DATABASE_URL";
@@ -14,12 +14,13 @@ const SOURCE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES";
 
 /// The server that the tests of this process share. The first test that calls this starts it.
 ///
-/// | `IDEMPOTENCY_TEST_DATABASE_URL` | `IDEMPOTENCY_TEST_POSTGRES` | tried, in this order |
-/// |---|---|---|
-/// | set | any | that server |
-/// | unset | `container` | a container |
-/// | unset | `installed` | installed binaries |
-/// | unset | unset | a container, installed binaries |
+/// | `IDEMPOTENCY_TEST_DATABASE_URL` | `IDEMPOTENCY_TEST_POSTGRES` | `IDEMPOTENCY_TEST_POSTGRES_BIN` | tried, in this order |
+/// |---|---|---|---|
+/// | set | any | any | that server |
+/// | unset | `container` | any | a container |
+/// | unset | `installed` | unset | installed binaries |
+/// | unset | unset | unset | a container, installed binaries |
+/// | unset | unset or `installed` | set | the binaries in that directory |
 ///
 /// # Panics
 ///
@@ -35,7 +36,7 @@ pub async fn test_server() -> &'static Server {
 async fn start() -> Result<Server, String> {
     let url = env::var(URL_VARIABLE).ok();
     let only = env::var(SOURCE_VARIABLE).ok();
-    let sources = sources(url, only.as_deref())?;
+    let sources = sources(url, only.as_deref(), env::var_os(binaries::VARIABLE).is_some())?;
     let server = Server::start(&sources).await.map_err(|error| {
         format!(
             "{error}\nFor the tests, set {URL_VARIABLE} instead of DATABASE_URL; {SOURCE_VARIABLE} selects a source."
@@ -47,11 +48,12 @@ async fn start() -> Result<Server, String> {
     Ok(server)
 }
 
-fn sources(url: Option<String>, only: Option<&str>) -> Result<Vec<Source>, String> {
+fn sources(url: Option<String>, only: Option<&str>, has_binaries: bool) -> Result<Vec<Source>, String> {
     match (url, only) {
         (Some(url), _) => Ok(vec![Source::Url(url)]),
         (None, Some("container")) => Ok(vec![Source::Container]),
         (None, Some("installed")) => Ok(vec![Source::Installed]),
+        (None, None) if has_binaries => Ok(vec![Source::Installed]),
         (None, None) => Ok(vec![Source::Container, Source::Installed]),
         (None, Some(other)) => Err(format!("{SOURCE_VARIABLE} is {other:?}; it must be container or installed")),
     }
@@ -64,15 +66,18 @@ mod tests {
     #[test]
     fn full_matrix() {
         let url = || Some("postgres://h/d".to_owned());
-        for (url, only, expected) in [
-            (url(), None, r#"Ok([Url("h:5432/d")])"#),
-            (url(), Some("container"), r#"Ok([Url("h:5432/d")])"#),
-            (None, Some("container"), "Ok([Container])"),
-            (None, Some("installed"), "Ok([Installed])"),
-            (None, None, "Ok([Container, Installed])"),
+        for (url, only, has_binaries, expected) in [
+            (url(), None, false, r#"Ok([Url("h:5432/d")])"#),
+            (url(), Some("container"), true, r#"Ok([Url("h:5432/d")])"#),
+            (None, Some("container"), false, "Ok([Container])"),
+            (None, Some("container"), true, "Ok([Container])"),
+            (None, Some("installed"), false, "Ok([Installed])"),
+            (None, Some("installed"), true, "Ok([Installed])"),
+            (None, None, false, "Ok([Container, Installed])"),
+            (None, None, true, "Ok([Installed])"),
         ] {
-            assert_eq!(format!("{:?}", sources(url, only)), expected);
+            assert_eq!(format!("{:?}", sources(url, only, has_binaries)), expected);
         }
-        assert!(sources(None, Some("docker")).is_err());
+        assert!(sources(None, Some("docker"), false).is_err());
     }
 }

@@ -7,3 +7,4 @@ mod given;
 mod installed;
 mod owner;
 mod traces;
+mod upgrade;
