@@ -72,24 +72,49 @@ RETURN CASE
     )
 END;
 
--- Returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond. PostgreSQL has its own uuidv7() only since
--- version 18.
-CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
-LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN encode(
-    set_bit(
-        set_bit(
-            overlay(
-                uuid_send(gen_random_uuid())
-                PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6
+-- Makes tenant.idempotency_uuidv7, which returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond: with uuidv7() of
+-- PostgreSQL 18, if the server has it. Run it again once a server has been upgraded to that version, as migrations::run does. If
+-- the function is the best for this server already, or another role's, it changes nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_adapt() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $adapt$
+DECLARE
+    v_made CONSTANT regprocedure := to_regprocedure('tenant.idempotency_uuidv7()');
+BEGIN
+    IF v_made IS NULL AND to_regprocedure('pg_catalog.uuidv7()') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
+        LANGUAGE sql VOLATILE PARALLEL SAFE
+        RETURN encode(
+            set_bit(
+                set_bit(
+                    overlay(
+                        uuid_send(gen_random_uuid())
+                        PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+                        FROM 1 FOR 6
+                    ),
+                    52, 1
+                ),
+                53, 1
             ),
-            52, 1
-        ),
-        53, 1
-    ),
-    'hex'
-)::uuid;
+            'hex'
+        )::uuid;
+    ELSIF to_regprocedure('pg_catalog.uuidv7()') IS NOT NULL AND (
+        v_made IS NULL
+        OR EXISTS (
+            SELECT FROM pg_proc p
+            WHERE p.oid = v_made
+              AND pg_get_function_sqlbody(p.oid) IS DISTINCT FROM 'RETURN uuidv7()'
+              AND pg_has_role(p.proowner, 'USAGE')
+        )
+    ) THEN
+        CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
+        LANGUAGE sql VOLATILE PARALLEL SAFE
+        RETURN uuidv7();
+    END IF;
+END
+$adapt$;
+
+SELECT tenant.idempotency_adapt();
 
 -- The table with the columns that the Go interceptor's table has, too. Row-level security is forced on it: it also applies
 -- to the owner. A table that exists is adopted, and its owner keeps the exemption:

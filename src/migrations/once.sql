@@ -4,6 +4,12 @@ DECLARE
     v_ran    pg_catalog.text;
     v_locked pg_catalog.bool := false;
 BEGIN
+    IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) {oldest_server}0000 THEN
+        RAISE EXCEPTION 'tonic-idempotency needs PostgreSQL {oldest_server} or later, and this server is PostgreSQL %',
+            pg_catalog.current_setting('server_version')
+            USING ERRCODE = 'feature_not_supported',
+                  HINT = 'Upgrade the server, or use another.';
+    END IF;
     LOOP
         -- Not to_regclass: after the lock, it would still remember that there was no such schema.
         IF EXISTS (

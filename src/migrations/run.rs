@@ -5,6 +5,7 @@ use tokio_postgres::{Client, error::SqlState, types::Type};
 use super::{MigrationError, all, attempts::Attempts, validation_sql};
 use crate::store::{ResourceTypes, Schema};
 
+const ADAPT: &str = "SELECT tenant.idempotency_adapt()";
 const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
 const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
 const GRANT_OPERATOR: &str = "SELECT tenant.idempotency_grant_operator($1)";
@@ -20,11 +21,13 @@ const LOCK_ATTEMPTS: u32 = 6;
 /// nothing, whether it was run from here or by the application's own runner. Migrations of a newer version of the crate stay.
 ///
 /// Several servers may run it at once, also through PgBouncer. Each migration and its record are one transaction. One server is
-/// first with it; the others wait for its end, and find it done.
+/// first with it; the others wait for its end, and find it done. After an upgrade of the server to PostgreSQL 18, makes use of its
+/// `uuidv7()`.
 ///
 /// # Errors
 ///
-/// [`MigrationError`] if the database refuses, or if it has one of the migrations with other SQL.
+/// [`MigrationError`] if the database refuses, if it has one of the migrations with other SQL, or if the server is older than
+/// PostgreSQL 14.
 ///
 /// # Cancel safety
 ///
@@ -36,6 +39,12 @@ pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationEr
             if !(was_first(&error) && attempts.again().await) {
                 return Err(error.into());
             }
+        }
+    }
+    let (adapt, mut attempts) = (schema.apply(ADAPT), Attempts::new(ATTEMPTS));
+    while let Err(error) = client.query_typed(&adapt, &[]).await {
+        if !(was_first(&error) && attempts.again().await) {
+            return Err(error.into());
         }
     }
     Ok(())

@@ -31,6 +31,7 @@ mod resource_ids;
 mod retention;
 mod rights;
 mod schemas;
+mod servers;
 mod shadows;
 mod silence;
 mod slow;

@@ -11,7 +11,8 @@ use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 14] = [
+const OWNERS: [&str; 15] = [
+    "idempotency_adapt",
     "idempotency_grant",
     "idempotency_grant_operator",
     "idempotency_id_type",

@@ -50,7 +50,7 @@ SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE r.proname NOT IN (
           -- The owner's own, and the operators'.
-          'idempotency_grant_operator', 'idempotency_inspect', 'idempotency_key_id',
+          'idempotency_adapt', 'idempotency_grant_operator', 'idempotency_inspect', 'idempotency_key_id',
           'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_stuck',
           'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner',
           'idempotency_register_resource',

@@ -1,0 +1,122 @@
+//! What the migrations make of the server's version.
+
+use tokio_postgres::{Client, error::SqlState, types::Type};
+use tonic_idempotency::{migrations, store::Schema};
+use tonic_idempotency_tests::{API_ROLE, Database};
+
+use crate::{
+    migrations::{CORE, files, works},
+    registration::versions,
+};
+
+/// What an older server made of the function.
+const OLDER: &str =
+    "CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid LANGUAGE sql RETURN gen_random_uuid()";
+
+async fn run(owner: &mut Client) {
+    migrations::run(owner, &Schema::default()).await.expect("the migrations run");
+}
+
+/// The body of the function that makes the ids of records.
+async fn body(client: &Client) -> String {
+    let select = "SELECT pg_get_function_sqlbody('tenant.idempotency_uuidv7()'::regprocedure)";
+    client.query_one(select, &[]).await.expect("the function").get(0)
+}
+
+async fn has_uuidv7(client: &Client) -> bool {
+    let version = "SELECT current_setting('server_version_num')::integer";
+    client.query_one(version, &[]).await.expect("the version").get::<_, i32>(0) >= 180_000
+}
+
+#[tokio::test]
+async fn of_version_18_make_the_ids_themselves() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    run(&mut owner).await;
+    let body = body(&owner).await;
+    if has_uuidv7(&owner).await {
+        assert_eq!(body, "RETURN uuidv7()");
+    } else {
+        assert!(body.contains("gen_random_uuid()"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn that_were_upgraded_make_the_ids_themselves_after_the_next_run() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    run(&mut owner).await;
+    owner.batch_execute(OLDER).await.expect("the function of an older server");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+
+    run(&mut owner).await;
+
+    let expected = if has_uuidv7(&owner).await { "RETURN uuidv7()" } else { "RETURN gen_random_uuid()" };
+    assert_eq!(body(&owner).await, expected);
+    works(&database).await;
+    let before = versions(&owner).await;
+    run(&mut owner).await;
+    assert_eq!(versions(&owner).await, before);
+}
+
+/// A role that may run the migrations again, and does not own the function.
+#[tokio::test]
+async fn that_were_upgraded_leave_the_function_of_another_owner() {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    run(&mut owner).await;
+    owner.batch_execute(OLDER).await.expect("the function of an older server");
+    let role = "idempotency_tests_reader";
+    let mut other = database.login(role).await;
+    let grant = format!(
+        "GRANT USAGE ON SCHEMA tenant TO {role}; GRANT SELECT ON tenant.idempotency_migrations TO {role};
+         GRANT EXECUTE ON FUNCTION tenant.idempotency_adapt() TO {role}"
+    );
+    owner.batch_execute(&grant).await.expect("the grants");
+
+    run(&mut other).await;
+
+    assert_eq!(body(&owner).await, "RETURN gen_random_uuid()");
+    let revoke = format!("DROP OWNED BY {role}");
+    owner.batch_execute(&revoke).await.expect("the role has nothing");
+}
+
+/// Later than any version that there is, in place of the oldest that is supported.
+const FUTURE: &str = "9990000";
+
+#[tokio::test]
+async fn that_are_too_old_are_refused_and_nothing_is_made() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    for migration in migrations::all(&Schema::default()) {
+        assert_eq!(migration.sql().matches("140000").count(), 1, "{}", migration.name());
+        let error = owner.batch_execute(&migration.sql().replace("140000", FUTURE)).await.expect_err("a refusal");
+        assert_eq!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
+        let version = owner.query_typed_one("SHOW server_version", &[]).await.expect("the version");
+        let expected = format!(
+            "tonic-idempotency needs PostgreSQL 14 or later, and this server is PostgreSQL {}",
+            version.get::<_, &str>(0)
+        );
+        assert_eq!(error.as_db_error().map(|error| error.message()), Some(expected.as_str()));
+    }
+    let made = "SELECT count(*) FROM pg_namespace WHERE nspname IN ('tenant', 'authn')";
+    assert_eq!(owner.query_typed_one(made, &[]).await.expect("the schemas").get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
+async fn without_uuidv7_get_a_function_in_its_place() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    for file in files(CORE) {
+        // A function that no server has stands for the one that older servers have not.
+        let file = file.replace("pg_catalog.uuidv7()", "pg_catalog.uuidv0()");
+        owner.batch_execute(&file).await.expect("the core's migrations");
+    }
+    assert!(body(&owner).await.contains("gen_random_uuid()"));
+    let version = "SELECT get_byte(uuid_send(tenant.idempotency_uuidv7()), 6) >> 4";
+    assert_eq!(owner.query_typed_one(version, &[]).await.expect("an id").get::<_, i32>(0), 7);
+    // The part of the time is that of the server's clock, in milliseconds.
+    let near = "SELECT abs(('x' || encode(substring(uuid_send(tenant.idempotency_uuidv7()) FROM 1 FOR 6), 'hex'))::bit(48)::bigint
+                - 1000 * date_part('epoch', clock_timestamp())) < $1";
+    assert!(owner.query_typed_one(near, &[(&60_000_f64, Type::FLOAT8)]).await.expect("an id").get::<_, bool>(0));
+}
