@@ -39,3 +39,4 @@ mod status;
 mod storage;
 mod sweep;
 mod together;
+mod upgrade;
