@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::{sync::Semaphore, task::JoinSet};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 use tonic::{Code, Status};
 use tonic_idempotency::{
     policy::{Mode, ProcedureBuilder},
@@ -17,7 +17,7 @@ use tonic_idempotency_tests::{Database, until, uuid_of};
 
 use crate::{
     Call, End, Service, Stack, all_are_back, all_have_ended, assert_clean, execute_on_one, fill, in_use, new_claim,
-    open_transactions, patient, pool, pool_through_proxy, reason, rows, status, store, take,
+    open_transactions, patient, pool, pool_through_proxy, pool_with, reason, rows, status, store, take,
 };
 
 pub async fn are_returned_clean_whatever_the_outcome_of_the_call<S: Stack>() {
@@ -231,6 +231,40 @@ pub async fn the_server_ends_a_transaction_that_is_idle_for_too_long<S: Stack>()
         procedure.transaction_idle(Duration::from_millis(300)).lease(Duration::from_secs(3600))
     };
     let service = Service::with(&database, pool::<S>(&database, 6), describe, move |call: Call<S>| {
+        let gate = Arc::clone(&waits);
+        async move {
+            let project = call.insert().await?;
+            if call.name == "hangs" {
+                gate.acquire().await.expect("it is not closed").forget();
+            }
+            Ok(project)
+        }
+    })
+    .await;
+    let zombie = service.spawn("hangs");
+    until("the handler runs", async || service.runs() == 1).await;
+    all_have_ended(&owner).await;
+    // Its key is free, before it wakes up.
+    let other = service.create("another shop").await.expect("a call");
+    gate.add_permits(1);
+    assert_eq!(reason(zombie.await.expect("no panic")), Reason::StoreUnavailable);
+    assert_eq!((rows(&owner).await, other.replayed), ([1, 1, 1], false));
+}
+
+/// From PostgreSQL 17 on, if its `transaction_timeout` is set.
+pub async fn the_server_ends_a_transaction_that_lasts_for_too_long<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let limit = "SET transaction_timeout = '2s'";
+    let version = "SELECT current_setting('server_version_num')::integer / 10000";
+    if owner.query_one(version, &[]).await.expect("the version").get::<_, i32>(0) < 17 {
+        let error = owner.batch_execute(limit).await.expect_err("older servers do not have it");
+        assert_eq!(error.code(), Some(&SqlState::UNDEFINED_OBJECT));
+        return;
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let service = Service::with(&database, pool_with::<S>(&database, 6, limit), |it| it, move |call: Call<S>| {
         let gate = Arc::clone(&waits);
         async move {
             let project = call.insert().await?;

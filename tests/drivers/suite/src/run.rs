@@ -89,6 +89,7 @@ macro_rules! driver_tests {
                 of_a_pool_that_is_in_use_are_enough_for_claims
                 a_call_whose_handler_keeps_its_connection_is_refused_or_the_connection_is_dead
                 the_server_ends_a_transaction_that_is_idle_for_too_long
+                the_server_ends_a_transaction_that_lasts_for_too_long
                 are_closed_outside_of_a_runtime
                 that_come_with_an_open_transaction_are_replaced
                 one_is_enough_for_many_calls
