@@ -62,28 +62,29 @@ pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
     }
 }
 
-/// Starts a killed server again, with its data and its port, and waits until it answers.
+/// Starts a server that was killed or upgraded, with its data and its port, unless it runs already, and waits until it answers. Returns its
+/// version.
 ///
 /// # Errors
 ///
 /// The server does not answer within 30 s.
-pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<(), Cause> {
+pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<String, Cause> {
     supervisor.tell("restart")?;
     match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {
-        Ok(_version) => Ok(()),
+        Ok(version) => Ok(version),
         Err(cause) => Err(format!("the server did not restart: {cause}").into()),
     }
 }
 
-/// Stops the server, moves its data to the version of the binaries in the directory `to` with their `pg_upgrade`, and starts that. Returns
-/// the new version.
+/// Stops the server, moves its data to the version of the binaries in the directory `to` with their `pg_upgrade`, and lets that start. Blocks
+/// the thread.
 ///
 /// # Errors
 ///
-/// A program is missing or fails; the error has the last lines of the log. Or the new server does not answer within 30 s.
-pub(crate) async fn upgrade(supervisor: &mut Supervisor, url: &str, to: &Path) -> Result<String, Cause> {
+/// A program is missing or fails; the error has the last lines of the log.
+pub(crate) fn upgrade(supervisor: &mut Supervisor, to: &Path) -> Result<(), Cause> {
     match supervisor.ask(&format!("upgrade {}", to.display()))?.as_str() {
-        "upgraded" => connection::answers(url, PATIENCE, || supervisor.has_ended()).await,
+        "upgraded" => Ok(()),
         "" => Err("the script that supervises the server has ended".into()),
         said => Err(said.into()),
     }

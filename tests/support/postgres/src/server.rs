@@ -101,13 +101,7 @@ impl Server {
     ///
     /// If the future is dropped while the server is being started, the server is removed.
     pub async fn restart(&mut self) -> Result<(), CrashError> {
-        let mut supervisor = self.supervisor()?;
-        let url = self.url.clone();
-        let starting =
-            background::runtime().spawn(async move { (installed::restart(&mut supervisor, &url).await, supervisor) });
-        let (started, supervisor) = starting.await.expect("starting a server does not panic");
-        self.keeper = Some(Keeper::Installed(supervisor));
-        started.map_err(CrashError)
+        self.started_again().await.map(|_version| ())
     }
 
     /// Stops the server, upgrades its data with the `pg_upgrade` in the directory `to`, and starts the server from the binaries there, with
@@ -124,14 +118,13 @@ impl Server {
     /// If the future is dropped during the upgrade, the server is removed.
     pub async fn upgrade(&mut self, to: &Path) -> Result<(), CrashError> {
         let mut supervisor = self.supervisor()?;
-        let (url, to) = (self.url.clone(), to.to_owned());
-        let upgrading = background::runtime().spawn(async move {
-            let upgraded = installed::upgrade(&mut supervisor, &url, &to).await;
-            (upgraded, supervisor, to)
-        });
-        let (upgraded, supervisor, to) = upgrading.await.expect("upgrading a server does not panic");
+        let directory = to.to_owned();
+        let upgrading =
+            background::runtime().spawn_blocking(move || (installed::upgrade(&mut supervisor, &directory), supervisor));
+        let (upgraded, supervisor) = upgrading.await.expect("upgrading a server does not panic");
         self.keeper = Some(Keeper::Installed(supervisor));
-        let version = upgraded.map_err(CrashError)?;
+        upgraded.map_err(CrashError)?;
+        let version = self.started_again().await?;
         self.description = format!("PostgreSQL {version} from {}, upgraded, private, removed at exit", to.display());
         Ok(())
     }
@@ -171,6 +164,17 @@ impl Server {
                 Err(CrashError("only a server from installed binaries can be killed, restarted or upgraded".into()))
             }
         }
+    }
+
+    /// Starts the server again, unless it runs, and returns its version.
+    async fn started_again(&mut self) -> Result<String, CrashError> {
+        let mut supervisor = self.supervisor()?;
+        let url = self.url.clone();
+        let starting =
+            background::runtime().spawn(async move { (installed::restart(&mut supervisor, &url).await, supervisor) });
+        let (started, supervisor) = starting.await.expect("starting a server does not panic");
+        self.keeper = Some(Keeper::Installed(supervisor));
+        started.map_err(CrashError)
     }
 
     async fn start_in_background(sources: &[Source], durability: Durability) -> Result<Self, StartError> {
