@@ -42,8 +42,8 @@
 //! # }
 //! ```
 //!
-//! The files of an installed server without durability are in `/dev/shm`, if that has 1 GiB of room and `TMPDIR` is not set; else in the
-//! temporary directory.
+//! The files of a private server without durability are in memory, if `/dev/shm` has 1 GiB of room and `TMPDIR` is not set. Else those of an
+//! installed server are in the temporary directory, and those of a container in the container.
 //!
 //! The script `install` of this package installs servers of other versions than the machine's own. [`Server::upgrade`] moves a server to
 //! another version.
@@ -70,6 +70,7 @@ mod container;
 mod error;
 mod installed;
 mod leftovers;
+mod memory;
 mod port;
 mod requirement;
 mod server;
