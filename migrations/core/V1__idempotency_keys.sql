@@ -74,7 +74,7 @@ END;
 
 -- Makes tenant.idempotency_uuidv7, which returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond: with uuidv7() of
 -- PostgreSQL 18, if the server has it. Run it again once a server has been upgraded to that version, as migrations::run does. If
--- the function is the best for this server already, or another role's, it changes nothing.
+-- the function is the best for this server already, or this role may not replace it, it changes nothing.
 CREATE OR REPLACE FUNCTION tenant.idempotency_adapt() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $adapt$
@@ -105,6 +105,7 @@ BEGIN
             WHERE p.oid = v_made
               AND pg_get_function_sqlbody(p.oid) IS DISTINCT FROM 'RETURN uuidv7()'
               AND pg_has_role(p.proowner, 'USAGE')
+              AND has_schema_privilege(p.pronamespace, 'CREATE')
         )
     ) THEN
         CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid

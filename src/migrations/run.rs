@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use super::{MigrationError, all, attempts::Attempts, validation_sql};
+use super::{Migration, MigrationError, all, attempts::Attempts, validation_sql};
 use crate::store::{ResourceTypes, Schema};
 
 const ADAPT: &str = "SELECT tenant.idempotency_adapt()";
@@ -33,18 +33,13 @@ const LOCK_ATTEMPTS: u32 = 6;
 ///
 /// Each migration is one transaction. If the future is dropped, some migrations may have run, and the others not.
 pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationError> {
-    for migration in all(schema) {
+    let (migrations, adapt) = (all(schema), schema.apply(ADAPT));
+    for sql in migrations.iter().map(Migration::sql).chain([&*adapt]) {
         let mut attempts = Attempts::new(ATTEMPTS);
-        while let Err(error) = client.batch_execute(migration.sql()).await {
+        while let Err(error) = client.batch_execute(sql).await {
             if !(was_first(&error) && attempts.again().await) {
                 return Err(error.into());
             }
-        }
-    }
-    let (adapt, mut attempts) = (schema.apply(ADAPT), Attempts::new(ATTEMPTS));
-    while let Err(error) = client.query_typed(&adapt, &[]).await {
-        if !(was_first(&error) && attempts.again().await) {
-            return Err(error.into());
         }
     }
     Ok(())

@@ -5,9 +5,9 @@
 # BINARIES has initdb and postgres. The server's directory is NAME in the first PARENT where it can be created. The
 # OPTIONs are options of postgres. The first line of standard input is the password of the superuser, postgres. Further
 # lines: "kill" ends every process of the server, and is answered with "killed" or with an error; "restart" starts the
-# server again; "upgrade BINARIES" moves its data to the version of other binaries and starts that, and is answered with "upgraded"
-# or with an error, after which the server does not run. At the end, the last part of the log goes to standard output; never more than a pipe holds, because the
-# reader may be gone.
+# server again; "upgrade BINARIES" moves its data to the version of other binaries and starts that, and is answered with
+# "upgraded" or with an error, after which the server does not run. At the end, the last part of the log goes to standard
+# output; never more than a pipe holds, because the reader may be gone.
 
 # Neither a terminal nor the end of the reader may end this script early.
 trap '' HUP INT PIPE QUIT TERM

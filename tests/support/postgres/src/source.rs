@@ -12,9 +12,9 @@ pub enum Source {
     /// A container of `postgres:17-alpine`, or of the image in `IDEMPOTENCY_TEST_POSTGRES_IMAGE` (`name:tag`), on the
     /// engine at `DOCKER_HOST` or at one of the usual sockets. A missing image is pulled.
     Container,
-    /// A new server from PostgreSQL's server binaries on this machine; if `IDEMPOTENCY_TEST_POSTGRES_BIN` is set, from those in that
-    /// directory. As root it runs as the user `postgres`, or
-    /// `nobody` if there is no such user, because PostgreSQL refuses to run as root.
+    /// A new server from PostgreSQL's server binaries on this machine; if `IDEMPOTENCY_TEST_POSTGRES_BIN` is set, from those in
+    /// that directory. As root it runs as the user `postgres`, or `nobody` if there is no such user, because PostgreSQL refuses
+    /// to run as root.
     Installed,
     /// A running server: `postgres://user:password@host:port/database`, without TLS.
     Url(String),
