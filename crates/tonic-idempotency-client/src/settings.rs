@@ -42,6 +42,9 @@ impl Settings {
     }
 }
 
+/// The time that an attempt needs at least: one that begins with less would only replace an answer by "not in time".
+const LEAST: Duration = Duration::from_millis(10);
+
 /// The attempts of one operation.
 #[derive(Debug)]
 pub(crate) struct Attempts {
@@ -88,7 +91,7 @@ impl Attempts {
         let jittered = self.delays.next().unwrap_or(settings.delays[1]).mul_f64(fastrand::f64());
         let pause = asked.map_or(jittered, |asked| asked.saturating_add(jittered.min(asked / 10)));
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.made >= settings.attempts || pause >= left || !settings.spend() {
+        if self.made >= settings.attempts || pause.saturating_add(LEAST) >= left || !settings.spend() {
             return None;
         }
         self.made += 1;
