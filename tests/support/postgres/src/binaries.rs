@@ -14,6 +14,9 @@ use crate::error::Cause;
 /// The time in which a program must print its version. An unrelated program with the same name may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The variable with the directory of the only binaries to use.
+pub(crate) const VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES_BIN";
+
 /// Directories with one version each, as packages create them: the path before the version, and after it.
 const PER_VERSION: [(&str, &str); 4] = [
     ("/usr/lib/postgresql/", "/bin"),
@@ -32,13 +35,17 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Looks on `PATH`, then in the directories of packages, the newest version first, then in the directory that
-    /// `pg_config` reports.
+    /// Takes those in the directory that `IDEMPOTENCY_TEST_POSTGRES_BIN` names. Without the variable, looks on `PATH`, then in
+    /// the directories of packages, the newest version first, then in the directory that `pg_config` reports.
     ///
     /// # Errors
     ///
     /// There are no binaries; the text lists the rejected candidates.
     pub(crate) async fn find() -> Result<Self, Cause> {
+        if let Some(directory) = env::var_os(VARIABLE) {
+            let found = Self::at(directory.into()).await;
+            return found.map_err(|cause| format!("{VARIABLE}: {cause}").into());
+        }
         let on_path: Vec<PathBuf> =
             env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
         let told = answer(Path::new("pg_config"), "--bindir", PATIENCE).await.ok().map(PathBuf::from);
@@ -48,6 +55,16 @@ impl Binaries {
             .chain(FIXED.into_iter().map(PathBuf::from))
             .chain(told);
         Self::first_of(directories, PATIENCE).await
+    }
+
+    /// Takes those in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// They are missing, or not suitable.
+    pub(crate) async fn at(directory: PathBuf) -> Result<Self, Cause> {
+        let found = Self::first_of([directory.clone()].into_iter(), PATIENCE).await;
+        found.map_err(|cause| format!("{}: {cause}", directory.display()).into())
     }
 
     async fn first_of(directories: impl Iterator<Item = PathBuf>, patience: Duration) -> Result<Self, Cause> {

@@ -52,6 +52,7 @@
 //! |---|---|---|
 //! | `IDEMPOTENCY_TEST_DATABASE_URL` | the server of [`test_server()`]; a role that may create databases | unset |
 //! | `IDEMPOTENCY_TEST_POSTGRES` | `container` or `installed`: the only source that it tries | both, in this order |
+//! | `IDEMPOTENCY_TEST_POSTGRES_BIN` | the directory of the binaries of [`Source::Installed`] | unset: the newest that is found |
 //! | `IDEMPOTENCY_TEST_POSTGRES_IMAGE` | the image of [`Source::Container`], `name:tag` | `postgres:17-alpine` |
 //! | `IDEMPOTENCY_TEST_REQUIRE` | comma list of what [`skip`] may not skip | unset: all may be skipped |
 
