@@ -314,7 +314,7 @@ BEGIN ATOMIC
         ('column', keys.attribute IS NULL),
         ('foreign key', NOT EXISTS (
             SELECT FROM pg_constraint c
-            WHERE c.conrelid = keys.id AND c.contype = 'f' AND c.conkey = ARRAY[keys.attribute]
+            WHERE c.conrelid = keys.id AND c.contype = 'f' AND keys.attribute = ANY (c.conkey)
               AND c.confrelid = p_table
         )),
         ('check', NOT EXISTS (

@@ -51,7 +51,10 @@ BEGIN ATOMIC
                'idempotency_state', 'idempotency_status', 'idempotency_sweep',
                'idempotency_sweep_rows', 'idempotency_uuidv7', 'idempotency_version', 'idempotency_write_many'
            )
-           OR p.oid = 'authn.current_user_id()'::regprocedure)
+           OR p.oid = 'authn.current_user_id()'::regprocedure
+           -- Of migrations/citus.
+           OR p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+              AND p.proname LIKE 'idempotency\_%\_on\_node' AND p.proname <> 'idempotency_operator_release_on_node')
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 

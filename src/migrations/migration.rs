@@ -65,6 +65,21 @@ pub fn grant_sql(schema: &Schema, role: &str) -> String {
     format!("{}('{}');", schema.apply("SELECT tenant.idempotency_grant"), role.replace('\'', "''"))
 }
 
+/// Returns the SQL that distributes the table of keys by user over the nodes of a Citus cluster, and moves the store's functions to the
+/// node that holds the row. Run it on the coordinator, as the owner of the table, after the migrations and all registrations, and
+/// again after each further one. `docs/citus.md` has
+/// the rest of the set-up.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// let sql = migrations::distribution_sql(&Schema::default());
+/// assert!(sql.contains("create_distributed_table('tenant.idempotency_keys', 'user_id')"));
+/// ```
+pub fn distribution_sql(schema: &Schema) -> String {
+    schema.apply(include_str!("../../migrations/citus/distribute.sql")).into_owned()
+}
+
 /// A migration of the tables and functions of the store.
 ///
 /// A released migration never changes, and its SQL for a schema neither: a runner that keeps checksums accepts it from every

@@ -41,7 +41,7 @@ mod migration;
 #[cfg(feature = "postgres")]
 mod run;
 
-pub use self::migration::{Migration, all, grant_sql, validation_sql};
+pub use self::migration::{Migration, all, distribution_sql, grant_sql, validation_sql};
 #[cfg(feature = "postgres")]
 pub use self::{
     error::MigrationError,

@@ -24,6 +24,8 @@ mod documents {
     mod callers {}
     #[doc = include_str!("../../docs/calling.md")]
     mod calling {}
+    #[doc = include_str!("../../docs/citus.md")]
+    mod citus {}
     #[doc = include_str!("../../docs/connect.md")]
     mod connect {}
     #[doc = include_str!("../../docs/database.md")]

@@ -4,6 +4,7 @@ mod adoption;
 mod answers;
 mod batches;
 mod bouncer;
+mod citus;
 mod effect;
 mod go_interceptor;
 mod holder;

@@ -51,7 +51,8 @@ FROM routines r
 WHERE r.proname NOT IN (
           -- The owner's own, and the operators'.
           'idempotency_adapt', 'idempotency_grant_operator', 'idempotency_inspect', 'idempotency_key_id',
-          'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_stuck',
+          'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_operator_release_on_node',
+          'idempotency_stuck',
           'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner',
           'idempotency_register_resource',
           'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
@@ -69,7 +70,7 @@ FROM keys
 CROSS JOIN unnest($2::text[], $3::text[]) AS wanted (name, resource_column)
 WHERE NOT EXISTS (
           SELECT FROM pg_attribute a
-          JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND c.conkey = ARRAY[a.attnum]
+          JOIN pg_constraint c ON c.conrelid = a.attrelid AND c.contype = 'f' AND a.attnum = ANY (c.conkey)
           WHERE a.attrelid = keys.id AND a.attname = wanted.resource_column
       )
    OR NOT EXISTS (

@@ -25,17 +25,22 @@ const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 /// Creates, runs and removes the server; described in the file.
 const SCRIPT: &str = include_str!("installed.sh");
 
-/// Starts a server from these binaries. Dropping or ending the returned supervisor removes it.
+/// Starts a server from these binaries, with further settings (`name=value`) beside its own. Dropping or ending the returned
+/// supervisor removes it.
 ///
 /// # Errors
 ///
 /// There is no user to run them as, or the server does not answer within 30 s; the error then has the last lines of the log.
-pub(crate) async fn start(binaries: &Binaries, durability: Durability) -> Result<Started<Supervisor>, Cause> {
+pub(crate) async fn start(
+    binaries: &Binaries,
+    durability: Durability,
+    further: &[String],
+) -> Result<Started<Supervisor>, Cause> {
     let account = Account::for_servers()?;
     let mut attempts = 0;
     loop {
         attempts += 1;
-        match launch(binaries, account.as_ref(), port::free()?, durability).await {
+        match launch(binaries, account.as_ref(), port::free()?, durability, further).await {
             Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
             outcome => return outcome,
         }
@@ -89,12 +94,13 @@ async fn launch(
     account: Option<&Account>,
     port: u16,
     durability: Durability,
+    further: &[String],
 ) -> Result<Started<Supervisor>, Cause> {
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let password = Uuid::new_v4().simple().to_string();
     let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
 
-    let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port, durability), account)?;
+    let mut supervisor = Supervisor::spawn(SCRIPT, arguments(binaries, &name, port, durability, further), account)?;
     // If the script has ended already, the error below has the reason.
     let _ = supervisor.tell(&password);
     match connection::answers(&url, PATIENCE, || supervisor.has_ended()).await {
@@ -110,7 +116,7 @@ async fn launch(
     }
 }
 
-fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability) -> Vec<OsString> {
+fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability, further: &[String]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
     if durability == Durability::Nothing && memory::has_room() {
         arguments.push(memory::DIRECTORY.into());
@@ -124,6 +130,7 @@ fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability)
         arguments.extend(["-c".into(), setting.into()]);
     }
     arguments.extend(settings::arguments(durability).map(OsString::from));
+    arguments.extend(further.iter().flat_map(|setting| ["-c".into(), setting.into()]));
     arguments
 }
 
@@ -142,7 +149,7 @@ mod tests {
         let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = taken.local_addr().expect("a port").port();
 
-        let outcome = launch(&binaries, account.as_ref(), port, Durability::Nothing).await;
+        let outcome = launch(&binaries, account.as_ref(), port, Durability::Nothing, &[]).await;
 
         let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
         assert!(text.contains(PORT_TAKEN), "{text}");

@@ -38,7 +38,7 @@ impl Server {
     ///
     /// If the future is dropped, the server is removed once it has started.
     pub async fn start(sources: &[Source]) -> Result<Self, StartError> {
-        Self::start_in_background(sources, Durability::Nothing).await
+        Self::start_in_background(sources, Durability::Nothing, &[]).await
     }
 
     /// Does the same as [`start`](Self::start), but a private server keeps committed data when it is
@@ -53,7 +53,7 @@ impl Server {
     ///
     /// As [`start`](Self::start).
     pub async fn start_durable(sources: &[Source]) -> Result<Self, StartError> {
-        Self::start_in_background(sources, Durability::Commits).await
+        Self::start_in_background(sources, Durability::Commits, &[]).await
     }
 
     /// Does the same as [`start`](Self::start), but configures a private server for benchmarks: PostgreSQL's defaults,
@@ -67,7 +67,21 @@ impl Server {
     ///
     /// As [`start`](Self::start).
     pub async fn start_as_deployed(sources: &[Source]) -> Result<Self, StartError> {
-        Self::start_in_background(sources, Durability::Disk).await
+        Self::start_in_background(sources, Durability::Disk, &[]).await
+    }
+
+    /// Does the same as [`start_durable`](Self::start_durable), from installed binaries alone, with further settings: each is
+    /// `name=value`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), also for a setting that the server does not know.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_durable_with(settings: &[&str]) -> Result<Self, StartError> {
+        Self::start_in_background(&[Source::Installed], Durability::Commits, settings).await
     }
 
     /// Kills every process of the server, as `kill -9` does, and waits until they are gone. All connections are lost.
@@ -177,21 +191,27 @@ impl Server {
         started.map_err(CrashError)
     }
 
-    async fn start_in_background(sources: &[Source], durability: Durability) -> Result<Self, StartError> {
+    /// The settings are only for installed binaries.
+    async fn start_in_background(
+        sources: &[Source],
+        durability: Durability,
+        settings: &[&str],
+    ) -> Result<Self, StartError> {
         let sources = sources.to_vec();
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let (give, take) = oneshot::channel();
         background::runtime().spawn(async move {
-            if let Err(Ok(unwanted)) = give.send(Self::first_of(&sources, durability).await) {
+            if let Err(Ok(unwanted)) = give.send(Self::first_of(&sources, durability, &settings).await) {
                 unwanted.stop().await;
             }
         });
         take.await.expect("starting a server does not panic")
     }
 
-    async fn first_of(sources: &[Source], durability: Durability) -> Result<Self, StartError> {
+    async fn first_of(sources: &[Source], durability: Durability, settings: &[String]) -> Result<Self, StartError> {
         let mut attempts = Vec::new();
         for source in sources {
-            match Self::from(source, durability).await {
+            match Self::from(source, durability, settings).await {
                 Ok(server) => return Ok(server),
                 Err(cause) => attempts.push((source.clone(), cause)),
             }
@@ -199,16 +219,18 @@ impl Server {
         Err(StartError::new(attempts))
     }
 
-    async fn from(source: &Source, durability: Durability) -> Result<Self, Cause> {
+    async fn from(source: &Source, durability: Durability, settings: &[String]) -> Result<Self, Cause> {
         let started = match source {
             Source::Binaries(directory) => {
                 let binaries = Binaries::at(directory.clone()).await?;
-                installed::start(&binaries, durability).await?.map(Keeper::Installed)
+                installed::start(&binaries, durability, settings).await?.map(Keeper::Installed)
             }
             Source::Container => {
                 container::start(durability).await?.map(|container| Keeper::Container(Box::new(container)))
             }
-            Source::Installed => installed::start(&Binaries::find().await?, durability).await?.map(Keeper::Installed),
+            Source::Installed => {
+                installed::start(&Binaries::find().await?, durability, settings).await?.map(Keeper::Installed)
+            }
             Source::Url(url) => given(url).await?,
         };
         Ok(Self {

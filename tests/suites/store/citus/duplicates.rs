@@ -1,0 +1,126 @@
+//! Calls with one key at the same time, and one after the other, of users on all nodes.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tonic_idempotency::store::{Claim, ClaimOutcome, CompleteOutcome, Store, StoredResponse};
+use uuid::Uuid;
+
+use super::{
+    call::{Ended, of, order},
+    distributed::Distributed,
+};
+use crate::record::{acquire, again, completion, take_over};
+
+/// Enough that there are some on each node.
+const USERS: usize = 12;
+const CALLS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_claims_at_once_acquires_the_key() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    let mut users = JoinSet::new();
+    for _ in 0..USERS {
+        let store = store.clone();
+        users.spawn(async move {
+            let first = of(Uuid::new_v4());
+            let mut claims = JoinSet::new();
+            for _ in 0..CALLS {
+                let (store, claim) = (store.clone(), again(&first));
+                claims.spawn(async move { store.claim(&claim).await.expect("the store answers") });
+            }
+            let outcomes = claims.join_all().await;
+            let acquired = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::Acquired)).count();
+            let in_flight = outcomes.iter().filter(|outcome| matches!(outcome, ClaimOutcome::InFlight { .. })).count();
+            assert_eq!((acquired, in_flight), (1, CALLS - 1), "{outcomes:?}");
+        });
+    }
+    users.join_all().await;
+    assert_eq!(distributed.nodes_with_records().await, 2, "the users are on both nodes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_takes_over_when_the_lease_has_ended() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    let first = Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) };
+    acquire(&store, &first).await;
+    let mut claims = JoinSet::new();
+    for _ in 0..CALLS {
+        let (store, claim) = (store.clone(), Claim { lease: Duration::from_secs(60), ..again(&first) });
+        claims.spawn(async move {
+            let outcome = store.claim(&claim).await.expect("the store answers");
+            (claim, outcome)
+        });
+    }
+    let outcomes = claims.join_all().await;
+    let taken: Vec<_> = outcomes.iter().filter(|(_, outcome)| matches!(outcome, ClaimOutcome::TakenOver)).collect();
+    assert_eq!(taken.len(), 1, "{outcomes:?}");
+    let late = store.complete(&first.reservation, &completion("late")).await.expect("the store answers");
+    assert_eq!(late, CompleteOutcome::Fenced);
+    let done = store.complete(&taken[0].0.reservation, &completion("done")).await.expect("the store answers");
+    assert_eq!(done, CompleteOutcome::Completed);
+    match store.claim(&again(&first)).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_renewed_lease_is_not_taken_over() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    let first = Claim { lease: Duration::ZERO, ..of(Uuid::new_v4()) };
+    acquire(&store, &first).await;
+    store.extend(&first.reservation, Duration::from_secs(60)).await.expect("the store answers");
+    let outcome = store.claim(&again(&first)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    store.extend(&first.reservation, Duration::ZERO).await.expect("the store answers");
+    take_over(&store, &again(&first)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_many_transactions_takes_effect() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    let mut users = JoinSet::new();
+    for _ in 0..USERS {
+        let store = store.clone();
+        users.spawn(async move {
+            let first = of(Uuid::new_v4());
+            let mut calls = JoinSet::new();
+            for _ in 0..CALLS {
+                let (store, claim) = (store.clone(), again(&first));
+                calls.spawn(async move { order(&store, &claim).await.expect("the store answers") });
+            }
+            let ended = calls.join_all().await;
+            let committed = ended.iter().filter(|ended| matches!(ended, Ended::Committed)).count();
+            let refused = ended
+                .iter()
+                .filter(|ended| {
+                    matches!(ended, Ended::Refused(ClaimOutcome::InFlight { .. } | ClaimOutcome::Replay(_)))
+                })
+                .count();
+            assert_eq!((committed, refused), (1, CALLS - 1), "{ended:?}");
+        });
+    }
+    users.join_all().await;
+    assert_eq!(distributed.orders_and_records().await, (USERS, USERS));
+}
+
+#[tokio::test]
+async fn a_sweep_deletes_expired_records_on_all_nodes() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    for _ in 0..USERS {
+        acquire(&store, &Claim { lease: Duration::ZERO, retention: Duration::ZERO, ..of(Uuid::new_v4()) }).await;
+    }
+    let kept = of(Uuid::new_v4());
+    acquire(&store, &kept).await;
+    assert_eq!(distributed.nodes_with_records().await, 2, "the users are on both nodes");
+    assert_eq!(store.sweep(1000).await.expect("the store answers"), USERS as u64);
+    assert_eq!(distributed.orders_and_records().await, (0, 1));
+    let outcome = store.claim(&again(&kept)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}

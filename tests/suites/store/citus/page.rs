@@ -1,0 +1,13 @@
+//! `docs/citus.md`: its statements set up every database of these tests, and the database that they make is what it says.
+
+use tonic_idempotency::store::{PostgresStore, ResourceType, ResourceTypes};
+
+use super::distributed::Distributed;
+
+#[tokio::test]
+async fn the_store_finds_the_database_set_up() {
+    let Some(distributed) = Distributed::take().await else { return };
+    distributed.store().verify().await.expect("the database is set up");
+    let other = ResourceTypes::new([ResourceType::new("invoice", "invoice_id", "app.invoices")]);
+    PostgresStore::new(distributed.pool(1), other).verify().await.expect_err("a type that is not registered");
+}
