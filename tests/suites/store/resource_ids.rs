@@ -11,7 +11,7 @@ use tonic_idempotency::{
         Replay, ResourceType, ResourceTypes, Schema, Store, StoreErrorKind, TransactionOptions,
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database, rows_read};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate, rows_read};
 use uuid::Uuid;
 
 use crate::record::{again, claim, complete, completion};
@@ -29,7 +29,7 @@ const TYPES: [(&str, IdKind, &str, &str); 5] = [
 async fn shop() -> (Database, Client, ResourceTypes) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     owner.batch_execute("CREATE SCHEMA shop").await.expect("a schema");
     for (name, _, key, id) in TYPES {

@@ -7,7 +7,7 @@ use tonic_idempotency::{
     status::IdKind,
     store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
@@ -36,7 +36,7 @@ fn unprotected() -> SetupProblem {
 async fn core() -> (Database, Client) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     (database, owner)
 }
@@ -106,7 +106,7 @@ async fn the_owner_of_the_table_is_warned_of() {
 async fn are_granted_by_many_at_once_and_again_without_a_lock() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrate(&mut owner, &Schema::default()).await;
     let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
     let mut servers = tokio::task::JoinSet::new();
     for role in &roles {

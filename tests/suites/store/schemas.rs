@@ -13,7 +13,7 @@ use tonic_idempotency::{
         conformance::{Harness, conformance_tests},
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 use crate::{
@@ -29,7 +29,7 @@ fn odd() -> Schema {
 /// Makes the schema in a database of the sample, beside the default one.
 async fn make(database: &Database, schema: &Schema, types: &ResourceTypes) -> Client {
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, schema).await.expect("the migrations run");
+    migrate(&mut owner, schema).await;
     migrations::register(&mut owner, schema, types).await.expect("the registration");
     migrations::grant(&owner, schema, API_ROLE).await.expect("the grant");
     owner
@@ -198,7 +198,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
     owner.execute_typed(insert, parameters).await.expect("a record");
     let schema = Schema::new("shop").and_then(|schema| schema.table("operations")).expect("names");
     let types = ResourceTypes::new([ResourceType::new("order", "order_id", "shop.orders")]);
-    migrations::run(&mut owner, &schema).await.expect("the migrations run");
+    migrate(&mut owner, &schema).await;
     for resource_type in types.iter() {
         owner.batch_execute(&resource_type.registration_sql(&schema)).await.expect("the registration");
     }

@@ -54,7 +54,12 @@ WHERE r.proname NOT IN (
           'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_stuck',
           'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner',
           'idempotency_register_resource',
-          'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
+          'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements',
+          -- Those of partitions.
+          'idempotency_begin_mirroring', 'idempotency_check_partitioning', 'idempotency_copy_batch', 'idempotency_copy_rows',
+          'idempotency_drop_before', 'idempotency_functions_of', 'idempotency_make_next', 'idempotency_mirror',
+          'idempotency_missing_references', 'idempotency_move_step', 'idempotency_move_to_partitions', 'idempotency_partition',
+          'idempotency_partitions', 'idempotency_stop_moving', 'idempotency_switch_tables', 'idempotency_write_mirror'
       )
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL
