@@ -20,6 +20,7 @@ mod operators;
 mod organization;
 mod outages;
 mod owner;
+mod partitions;
 mod permits;
 mod poolers;
 mod postgres;
