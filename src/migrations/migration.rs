@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use crate::store::Schema;
 
 /// The SQL files in `migrations/core/`, in their order, and their names.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
     ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
     ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
@@ -16,6 +16,7 @@ const FILES: [(&str, &str); 10] = [
     ("operations", include_str!("../../migrations/core/V8__operations.sql")),
     ("batches", include_str!("../../migrations/core/V9__batches.sql")),
     ("partitions", include_str!("../../migrations/core/V10__partitions.sql")),
+    ("limits", include_str!("../../migrations/core/V11__limits.sql")),
 ];
 
 /// Runs a file unless the database has it.

@@ -1,0 +1,334 @@
+//! Limits of what one user may have in the table.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    connection::Connections,
+    driver::Driver,
+    row::{column, corrupt},
+};
+use crate::{
+    caller::OwnerId,
+    store::{Completion, StoreError, StoredMessage, StoredResponse},
+};
+
+/// A user's records are counted anew after each such part of a limit that this process has added: with ten servers, a user has at most
+/// 5 % more than the limit.
+const PARTS: u64 = 200;
+
+/// How long a user who is at a limit is refused before the records are counted again. A count that takes longer than a twentieth of it
+/// is valid for twenty times as long.
+const VALIDITY: Duration = Duration::from_secs(1);
+const VALIDITY_PER_COUNT: u32 = 20;
+
+/// How many users are remembered, twice: those that have called last. A user who is forgotten is counted later, by one part.
+const REMEMBERED: usize = 10_000;
+
+/// The limits of a store. Clones share what they know of the users.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    records: Option<u64>,
+    bytes: Option<u64>,
+    users: Arc<Users>,
+}
+
+/// What the limits say about a call.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// It may run.
+    Admitted(Admitted),
+    /// Its user has as much as one user may have: it may not make a record.
+    Full,
+}
+
+impl Limits {
+    /// At least one.
+    pub(super) fn max_records(self, records: u64) -> Self {
+        Self { records: Some(records.max(1)), ..self }
+    }
+
+    /// At least one.
+    pub(super) fn max_bytes(self, bytes: u64) -> Self {
+        Self { bytes: Some(bytes.max(1)), ..self }
+    }
+
+    pub(super) fn are_on(&self) -> bool {
+        self.records.is_some() || self.bytes.is_some()
+    }
+
+    /// Decides about a call of this user that may make a record. Counts the user's records if this process has added a part of a limit
+    /// since it did so last; other calls of the user wait for the count meanwhile.
+    pub(super) async fn admit<D: Driver>(
+        &self,
+        connections: &Connections<D>,
+        owner: OwnerId,
+    ) -> Result<Admission, StoreError> {
+        if !self.are_on() {
+            return Ok(Admission::Admitted(Admitted(None)));
+        }
+        let user = self.users.get(owner);
+        if let Some(decided) = self.decide(&user) {
+            return Ok(decided);
+        }
+        let _one_at_a_time = user.counting.lock().await;
+        if let Some(decided) = self.decide(&user) {
+            return Ok(decided);
+        }
+        let begun = Instant::now();
+        let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
+        let row = connections
+            .query_one(
+                &connections.sql().usage,
+                &[
+                    (*owner.as_uuid()).into(),
+                    i64::try_from(most).unwrap_or(i64::MAX).into(),
+                    self.bytes.is_some().into(),
+                ],
+            )
+            .await?;
+        let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
+        let is_full = reaches(number("records")?, self.records) || reaches(number("bytes")?, self.bytes);
+        user.counted(is_full.then(|| Instant::now() + VALIDITY.max(begun.elapsed() * VALIDITY_PER_COUNT)));
+        // Counted a moment ago: this call is the first since.
+        Ok(self.decide(&user).unwrap_or_else(|| Admission::Admitted(Admitted::new(user.clone()))))
+    }
+
+    /// Returns `None` if the user's records are to be counted first.
+    fn decide(&self, user: &Arc<User>) -> Option<Admission> {
+        let mut known = user.known();
+        match known.full_until {
+            Some(until) if Instant::now() < until => return Some(Admission::Full),
+            Some(_) => return None,
+            None => {}
+        }
+        if is_due(known.records, self.records) || is_due(known.bytes, self.bytes) {
+            return None;
+        }
+        known.records += 1;
+        known.in_flight += 1;
+        drop(known);
+        Some(Admission::Admitted(Admitted(Some(Arc::clone(user)))))
+    }
+}
+
+fn reaches(number: u64, limit: Option<u64>) -> bool {
+    limit.is_some_and(|limit| number >= limit)
+}
+
+/// Returns whether as much has been added that the records are to be counted.
+fn is_due(added: u64, limit: Option<u64>) -> bool {
+    limit.is_some_and(|limit| added >= limit / PARTS)
+}
+
+/// A call that may make a record. It counts as one in flight until this is dropped: a count may not have seen it.
+#[derive(Debug)]
+pub(super) struct Admitted(Option<Arc<User>>);
+
+impl Admitted {
+    /// Of a call that adds no record.
+    pub(super) fn without_record() -> Self {
+        Self(None)
+    }
+
+    fn new(user: Arc<User>) -> Self {
+        let mut known = user.known();
+        known.records += 1;
+        known.in_flight += 1;
+        drop(known);
+        Self(Some(user))
+    }
+
+    /// Says that the call has made no record.
+    pub(super) fn made_none(self) {
+        if let Some(user) = &self.0 {
+            let mut known = user.known();
+            known.records = known.records.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Some(user) = &self.0 {
+            user.known().in_flight -= 1;
+        }
+    }
+}
+
+impl Limits {
+    /// Says what the record of a call of this user has come to.
+    pub(super) fn recorded(&self, owner: OwnerId, completion: &Completion) {
+        if self.bytes.is_some() {
+            self.users.get(owner).known().bytes += size(&completion.response);
+        }
+    }
+}
+
+fn size(response: &StoredResponse) -> u64 {
+    let bytes = match response {
+        StoredResponse::Error(error) => error.len(),
+        StoredResponse::Message(StoredMessage { message, metadata }) => {
+            message.len() + metadata.as_ref().map_or(0, |metadata| metadata.len())
+        }
+        StoredResponse::NotStored => 0,
+    };
+    bytes as u64
+}
+
+/// A user, as this process knows it.
+#[derive(Debug, Default)]
+struct User {
+    known: Mutex<Known>,
+    /// Held while the records are counted.
+    counting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Calls that have been admitted and have not ended.
+    in_flight: u64,
+    /// Records and bytes that this process has added since the last count, or since it knows the user.
+    records: u64,
+    bytes: u64,
+    /// Until when the user is refused.
+    full_until: Option<Instant>,
+}
+
+impl User {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counted(&self, full_until: Option<Instant>) {
+        let mut known = self.known();
+        // The records of calls in flight may not have been counted.
+        known.records = known.in_flight;
+        known.bytes = 0;
+        known.full_until = full_until;
+    }
+}
+
+/// The users that have called last: those of now, and those of before.
+#[derive(Debug, Default)]
+struct Users(Mutex<[HashMap<OwnerId, Arc<User>>; 2]>);
+
+impl Users {
+    fn get(&self, owner: OwnerId) -> Arc<User> {
+        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [now, before] = &mut *users;
+        if let Some(user) = now.get(&owner) {
+            return Arc::clone(user);
+        }
+        let user = before.remove(&owner).unwrap_or_default();
+        if now.len() >= REMEMBERED {
+            *before = mem::take(now);
+        }
+        now.insert(owner, Arc::clone(&user));
+        user
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn owner() -> OwnerId {
+        OwnerId::new(Uuid::new_v4())
+    }
+
+    /// Admits calls until a count is due. Returns their number.
+    fn admitted(limits: &Limits, user: &Arc<User>) -> u64 {
+        let mut calls = 0;
+        while let Some(Admission::Admitted(_)) = limits.decide(user) {
+            calls += 1;
+        }
+        calls
+    }
+
+    #[test]
+    fn counts_after_each_part_of_a_limit() {
+        for (limit, part) in [(1, 0), (199, 0), (200, 1), (10_000, 50), (1_000_000, 5_000)] {
+            let limits = Limits::default().max_records(limit);
+            let user = limits.users.get(owner());
+            assert_eq!(admitted(&limits, &user), part, "{limit}");
+            user.counted(None);
+            assert_eq!(admitted(&limits, &user), part, "{limit}");
+        }
+    }
+
+    #[test]
+    fn counts_the_bytes_that_were_recorded() {
+        let limits = Limits::default().max_bytes(2_000);
+        let owner = owner();
+        let user = limits.users.get(owner);
+        let completion = |size| Completion {
+            response: StoredResponse::message(vec![0; size]),
+            resource: None,
+            retention: Duration::from_secs(1),
+        };
+        limits.recorded(owner, &completion(9));
+        assert!(matches!(limits.decide(&user), Some(Admission::Admitted(_))));
+        limits.recorded(owner, &completion(1));
+        assert!(limits.decide(&user).is_none());
+    }
+
+    /// A count may not have seen them.
+    #[test]
+    fn takes_calls_in_flight_for_new() {
+        let limits = Limits::default().max_records(1_000);
+        let user = limits.users.get(owner());
+        let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("no count")).collect();
+        user.counted(None);
+        assert!(limits.decide(&user).is_none());
+        drop(in_flight);
+        user.counted(None);
+        assert_eq!(admitted(&limits, &user), 5);
+    }
+
+    #[test]
+    fn takes_back_what_made_no_record() {
+        let limits = Limits::default().max_records(200);
+        let user = limits.users.get(owner());
+        for _ in 0..10 {
+            match limits.decide(&user) {
+                Some(Admission::Admitted(call)) => call.made_none(),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refuses_a_full_user_until_the_next_count() {
+        let limits = Limits::default().max_records(200);
+        let user = limits.users.get(owner());
+        user.counted(Some(Instant::now() + VALIDITY));
+        assert!(matches!(limits.decide(&user), Some(Admission::Full)));
+        tokio::time::advance(VALIDITY).await;
+        assert!(limits.decide(&user).is_none());
+    }
+
+    #[test]
+    fn remembers_a_bounded_number_of_users() {
+        let users = Users::default();
+        let first = owner();
+        users.get(first).known().records = 7;
+        for _ in 0..REMEMBERED {
+            users.get(owner());
+        }
+        assert_eq!(users.get(first).known().records, 7);
+        for _ in 0..3 * REMEMBERED {
+            users.get(owner());
+        }
+        assert_eq!(users.get(first).known().records, 0);
+        assert!(users.0.lock().expect("no panic").iter().all(|part| part.len() <= REMEMBERED));
+    }
+}
