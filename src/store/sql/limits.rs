@@ -82,6 +82,8 @@ impl Limits {
             return Ok(decided);
         }
         let begun = Instant::now();
+        // The count may not see their records.
+        let in_flight = user.known().in_flight;
         let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
         let row = connections
             .query_one(
@@ -94,7 +96,7 @@ impl Limits {
             )
             .await?;
         let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
-        let is_full = reaches(number("records")?, self.records) || reaches(number("bytes")?, self.bytes);
+        let is_full = reaches(number("records")? + in_flight, self.records) || reaches(number("bytes")?, self.bytes);
         user.counted(is_full.then(|| Instant::now() + VALIDITY.max(begun.elapsed() * VALIDITY_PER_COUNT)));
         // Counted a moment ago: this call is the first since.
         Ok(self.decide(&user).unwrap_or_else(|| Admission::Admitted(Admitted::new(user.clone()))))

@@ -9,6 +9,7 @@ mod go_interceptor;
 mod holder;
 mod isolation;
 mod keys;
+mod limits;
 mod logs;
 mod look_ups;
 mod memory;
