@@ -124,13 +124,11 @@ BEGIN
             CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
             CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
             (SELECT string_agg(CASE r.id WHEN 0 THEN 'PUBLIC' ELSE r.id::regrole::text END, ', ') FROM unnest(p.polroles) AS r (id)),
-            format(' USING ((%s) IS TRUE)', pg_get_expr(p.polqual, p.polrelid)),
-            format(' WITH CHECK ((%s) IS TRUE)', pg_get_expr(p.polwithcheck, p.polrelid))
+            ' USING ((' || pg_get_expr(p.polqual, p.polrelid) || ') IS TRUE)',
+            ' WITH CHECK ((' || pg_get_expr(p.polwithcheck, p.polrelid) || ') IS TRUE)'
         )
-        FROM (
-            SELECT p.polname, p.polpermissive, p.polcmd, p.polroles, p.polqual, p.polwithcheck, p.polrelid
-            FROM pg_policy p WHERE p.polrelid = v_table
-        ) p
+        FROM pg_policy p
+        WHERE p.polrelid = v_table
         ORDER BY p.polname
     LOOP
         EXECUTE v_statement;
@@ -412,21 +410,27 @@ BEGIN
         CREATE OR REPLACE FUNCTION tenant.idempotency_copy_rows(p_ids uuid[], p_wait boolean) RETURNS uuid[]
         LANGUAGE plpgsql
         SET search_path = pg_catalog, pg_temp AS $copy$
+        DECLARE
+            v_copied uuid[];
         BEGIN
             IF p_wait THEN
                 PERFORM FROM tenant.idempotency_keys k WHERE k.id = ANY (p_ids) FOR SHARE;
             END IF;
-            INSERT INTO tenant.idempotency_keys_next (%1$s)
-            SELECT %1$s
-            FROM (
-                SELECT * FROM tenant.idempotency_keys k
-                WHERE k.id = ANY (p_ids) AND k.expires > clock_timestamp()
-                FOR SHARE SKIP LOCKED
-            ) k
-            ON CONFLICT DO NOTHING;
+            WITH copied AS (
+                INSERT INTO tenant.idempotency_keys_next (%1$s)
+                SELECT %1$s
+                FROM (
+                    SELECT * FROM tenant.idempotency_keys k
+                    WHERE k.id = ANY (p_ids) AND k.expires > clock_timestamp()
+                    FOR SHARE SKIP LOCKED
+                ) k
+                ON CONFLICT DO NOTHING
+                RETURNING id
+            )
+            SELECT array_agg(c.id) INTO v_copied FROM copied c;
             RETURN ARRAY(
                 SELECT k.id FROM tenant.idempotency_keys k
-                WHERE k.id = ANY (p_ids)
+                WHERE k.id = ANY (ARRAY(SELECT unnest(p_ids) EXCEPT SELECT unnest(v_copied)))
                   AND k.expires > clock_timestamp()
                   AND NOT EXISTS (
                       SELECT FROM tenant.idempotency_keys_next n
@@ -478,6 +482,8 @@ SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 SET jit = off AS $copy_batch$
 DECLARE
     v_ids uuid[];
