@@ -75,6 +75,10 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
     pub(crate) on_store_unavailable: StorePolicy,
 
+    /// Make the table of keys one of this many partitions. By default it has none.
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(2..=256))]
+    pub(crate) partitions: Option<u16>,
+
     /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
     #[arg(long)]
     pub(crate) pgbouncer: bool,

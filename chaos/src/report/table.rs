@@ -41,7 +41,8 @@ impl Table<'_> {
             Some(calls) => format!(", at most {calls} calls a statement"),
             None => String::new(),
         };
-        format!("{mode}{bouncer}{serializable}{batches}")
+        let partitions = self.plan.partitions.map(|number| format!(", {number} partitions")).unwrap_or_default();
+        format!("{mode}{bouncer}{serializable}{batches}{partitions}")
     }
 
     fn rows(&self) -> Vec<(String, String)> {
