@@ -508,11 +508,15 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_move_step(p_partitions integer, p_
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $step$
 DECLARE
-    v_partitions CONSTANT integer := tenant.idempotency_partitions();
-    v_next CONSTANT regclass := to_regclass('tenant.idempotency_keys_next');
+    v_partitions integer;
+    v_next regclass;
     v_constraint name;
     v_statement text;
 BEGIN
+    -- One connection at a time, until the end of the transaction.
+    PERFORM pg_advisory_xact_lock(7594306392365691954);
+    v_partitions := tenant.idempotency_partitions();
+    v_next := to_regclass('tenant.idempotency_keys_next');
     IF v_partitions = p_partitions THEN
         IF to_regclass('tenant.idempotency_keys_before') IS NULL THEN
             RETURN 'done';

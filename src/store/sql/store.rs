@@ -336,7 +336,7 @@ impl<D: Driver> Store for SqlStore<D> {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        match self.complete_with(reservation, completion).await {
+        let completed = match self.complete_with(reservation, completion).await {
             // The response is more important than the reference to the resource.
             Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
@@ -346,8 +346,11 @@ impl<D: Driver> Store for SqlStore<D> {
                 self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
             }
             outcome => outcome,
+        };
+        if let Ok(CompleteOutcome::Completed) = completed {
+            self.limits.recorded(reservation.owner, completion);
         }
-        .inspect(|_| self.limits.recorded(reservation.owner, completion))
+        completed
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {

@@ -60,7 +60,10 @@ async fn call(store: PostgresStore, stop: Arc<AtomicBool>) -> Log {
         for (number, claim) in claims(4).into_iter().enumerate() {
             if number == 3 {
                 let begun = store.begin(&claim, TransactionOptions::default()).await.expect("the store answers");
-                let BeginOutcome::Open { transaction, .. } = begun else { panic!("a new key: {begun:?}") };
+                let transaction = match begun {
+                    BeginOutcome::Open { transaction, .. } => transaction,
+                    other => panic!("a new key: {other:?}"),
+                };
                 let outcome = transaction.commit(Some(completion("committed"))).await.expect("the store answers");
                 assert_eq!(outcome, CommitOutcome::Committed);
                 log.committed.push(claim);
