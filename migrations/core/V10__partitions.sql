@@ -323,7 +323,7 @@ BEGIN
     -- One server at a time.
     LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
     v_partitions := tenant.idempotency_partitions();
-    IF v_partitions = p_partitions THEN
+    IF v_partitions > 0 AND v_partitions = p_partitions THEN
         RETURN;
     ELSIF v_partitions > 0 THEN
         RAISE EXCEPTION 'tenant.idempotency_keys has % partitions, not %', v_partitions, p_partitions
@@ -517,7 +517,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(7594306392365691954);
     v_partitions := tenant.idempotency_partitions();
     v_next := to_regclass('tenant.idempotency_keys_next');
-    IF v_partitions = p_partitions THEN
+    IF v_partitions > 0 AND v_partitions = p_partitions THEN
         IF to_regclass('tenant.idempotency_keys_before') IS NULL THEN
             RETURN 'done';
         END IF;

@@ -3,7 +3,7 @@
 use tonic_idempotency::{
     migrations,
     status::Resource,
-    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceType, ResourceTypes, Schema, Store},
+    store::{Claim, ClaimOutcome, Completion, PostgresStore, ResourceTypes, Schema, Store},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
 use uuid::Uuid;
