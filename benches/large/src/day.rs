@@ -51,7 +51,11 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
                 let swept = sweeper.sweep().await?;
                 let size = table.number(SIZE).await?;
                 sizes.push(size);
-                progress.say(&format!("hour {hour} of {HOURS}: {} records swept, {} MB", count(swept), size / 1_000_000));
+                progress.say(&format!(
+                    "hour {hour} of {HOURS}: {} records swept, {} MB",
+                    count(swept),
+                    size / 1_000_000
+                ));
             }
             Ok(())
         })

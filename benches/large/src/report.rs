@@ -54,7 +54,13 @@ mod tests {
 
     fn section() -> Section {
         let cells = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        Section { name: "way", title: "The way", text: "Text.".to_owned(), columns: cells(["", "p50"]), rows: vec![cells(["a", "1"])] }
+        Section {
+            name: "way",
+            title: "The way",
+            text: "Text.".to_owned(),
+            columns: cells(["", "p50"]),
+            rows: vec![cells(["a", "1"])],
+        }
     }
 
     #[test]
@@ -62,7 +68,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("large-tables-{}", uuid::Uuid::new_v4().simple()));
         fs::create_dir(&folder).expect("a folder");
         let page = folder.join("page.md");
-        fs::write(&page, "# Top\n\n<!-- way -->\nold\n<!-- /way -->\n\n<!-- day -->\nkept\n<!-- /day -->\n").expect("a page");
+        fs::write(&page, "# Top\n\n<!-- way -->\nold\n<!-- /way -->\n\n<!-- day -->\nkept\n<!-- /day -->\n")
+            .expect("a page");
         for _ in 0..2 {
             section().write(&page).expect("it is written");
             let text = fs::read_to_string(&page).expect("a page");

@@ -96,7 +96,8 @@ impl Table {
     pub(crate) fn store(&self, connections: usize) -> Result<PostgresStore, Error> {
         let mut config: Config = self.server.url().parse()?;
         config.user(API);
-        let pool = Pool::builder(Manager::new(config, NoTls)).max_size(connections).queue_mode(QueueMode::Lifo).build()?;
+        let pool =
+            Pool::builder(Manager::new(config, NoTls)).max_size(connections).queue_mode(QueueMode::Lifo).build()?;
         Ok(PostgresStore::new(pool, ResourceTypes::none()).timeout(Duration::from_secs(30)))
     }
 

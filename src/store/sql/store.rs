@@ -435,7 +435,9 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
         match self.admit(claim).await? {
-            Ok(admitted) => Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await,
+            Ok(admitted) => {
+                Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
+            }
             Err(decided) => Ok(BeginOutcome::Refused(decided)),
         }
     }

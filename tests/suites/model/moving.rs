@@ -76,9 +76,15 @@ struct Transaction {
 enum Stage {
     Before,
     /// With what it has seen of both tables.
-    Open { old: Row, next: Row },
+    Open {
+        old: Row,
+        next: Row,
+    },
     /// With the rows that its commit leaves; `None` for a table that it has not changed.
-    Changed { old: Option<Row>, next: Option<Row> },
+    Changed {
+        old: Option<Row>,
+        next: Option<Row>,
+    },
     Ended,
 }
 
@@ -106,7 +112,8 @@ impl Moving {
 
     /// Changes the row in a table, as a transaction that has seen this. `Err` if it fails because of what it has not seen.
     fn write(repeatable: bool, seen: Row, committed: Row, row: Row) -> Result<Row, ()> {
-        if repeatable && committed.is_some() && seen != committed || repeatable && seen.is_some() && committed.is_none() {
+        if repeatable && committed.is_some() && seen != committed || repeatable && seen.is_some() && committed.is_none()
+        {
             return Err(());
         }
         Ok(row)
@@ -179,10 +186,11 @@ impl Model for Moving {
                     return None;
                 }
                 let changed = match world.phase {
-                    Phase::Plain => Self::write(transaction.repeatable, old, world.old, row).map(|old| (Some(old), None)),
-                    Phase::Mirroring => Self::write(transaction.repeatable, old, world.old, row).and_then(|old| {
-                        Ok((Some(old), Some(self.mirror(transaction, next, world.next, row)?)))
-                    }),
+                    Phase::Plain => {
+                        Self::write(transaction.repeatable, old, world.old, row).map(|old| (Some(old), None))
+                    }
+                    Phase::Mirroring => Self::write(transaction.repeatable, old, world.old, row)
+                        .and_then(|old| Ok((Some(old), Some(self.mirror(transaction, next, world.next, row)?)))),
                     Phase::Switched => {
                         Self::write(transaction.repeatable, next, world.next, row).map(|next| (None, Some(next)))
                     }

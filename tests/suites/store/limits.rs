@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 use tonic_idempotency::{
     migrations,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion, PostgresStore, ResourceTypes, Schema,
-        SetupProblem, Store, StoreError, StoreErrorKind, StoredResponse, TransactionOptions, VerifyError,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion, PostgresStore, ResourceTypes,
+        Schema, SetupProblem, Store, StoreError, StoreErrorKind, StoredResponse, TransactionOptions, VerifyError,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, until};

@@ -164,12 +164,14 @@ async fn the_owner_moves_the_table_to_partitions() {
     let page = Page::new().await;
     let (role, way) = statements().into_iter().find(|(_, text)| text.contains("move_to_partitions")).expect("the way");
     page.run(role, &way).await;
-    let counts = "SELECT count(*), (SELECT count(*) FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass)
+    let counts =
+        "SELECT count(*), (SELECT count(*) FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass)
                   FROM tenant.idempotency_keys";
     let counts = page.operated.superuser.query_one(counts, &[]).await.expect("the counts");
     assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (2, 16));
     acquire(&page.operated.store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
-    let late = page.operated.store.complete(&page.stuck.reservation, &completion("late")).await.expect("the store answers");
+    let late =
+        page.operated.store.complete(&page.stuck.reservation, &completion("late")).await.expect("the store answers");
     assert_eq!(late, CompleteOutcome::Completed);
     page.drop_roles().await;
 }

@@ -40,7 +40,8 @@ async fn serve_statements_for_several_calls() {
 async fn need_policies_that_choose_no_partitions() {
     let database = partitioned().await;
     let owner = database.owner().await;
-    let policies = "SELECT count(*) FROM pg_policies WHERE tablename = 'idempotency_keys' AND qual NOT LIKE '%IS TRUE%'";
+    let policies =
+        "SELECT count(*) FROM pg_policies WHERE tablename = 'idempotency_keys' AND qual NOT LIKE '%IS TRUE%'";
     assert_eq!(count(&owner, policies).await, 0);
 }
 
@@ -81,8 +82,10 @@ async fn are_made_by_several_servers_at_once() {
     let database = plain().await;
     let (one, other) = (database.owner().await, database.owner().await);
     let schema = Schema::default();
-    let (first, second) =
-        tokio::join!(migrations::partition(&one, &schema, PARTITIONS), migrations::partition(&other, &schema, PARTITIONS));
+    let (first, second) = tokio::join!(
+        migrations::partition(&one, &schema, PARTITIONS),
+        migrations::partition(&other, &schema, PARTITIONS)
+    );
     first.expect("the partitions");
     second.expect("the partitions");
     works(&database).await;

@@ -41,8 +41,15 @@ async fn have_every_record_in_its_state() {
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
 
     assert_eq!(partitions(&owner).await, i64::from(PARTITIONS));
-    assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 100, "the expired ones stay behind");
-    assert_eq!(count(&owner, "SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_(before|next)'").await, 0);
+    assert_eq!(
+        count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await,
+        100,
+        "the expired ones stay behind"
+    );
+    assert_eq!(
+        count(&owner, "SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_(before|next)'").await,
+        0
+    );
     for claim in &done {
         assert_eq!(state(&store, claim).await, "Replay");
     }
@@ -123,7 +130,8 @@ async fn serve_every_operation() {
     let database = plain().await;
     let owner = database.owner().await;
     let store = patient(database.pool(2));
-    let stuck = Claim { lease: std::time::Duration::ZERO, resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    let stuck =
+        Claim { lease: std::time::Duration::ZERO, resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
     acquire(&store, &stuck).await;
     migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
     let listed = count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await;

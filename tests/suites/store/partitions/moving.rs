@@ -9,7 +9,10 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations::{self, MigrationError},
-    store::{BeginOutcome, Claim, ClaimOutcome, CommitOutcome, PostgresStore, ResourceTypes, Schema, Store, TransactionOptions},
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, PostgresStore, ResourceTypes, Schema, Store,
+        TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, until};
 
@@ -146,7 +149,10 @@ async fn copies_a_locked_row_when_it_is_free() {
         fill(&owner, 100).await;
         until_mirrored(&owner).await;
         let change = owner.transaction().await.expect("a transaction");
-        change.batch_execute("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE procedure <> '/'").await.expect("locks");
+        change
+            .batch_execute("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE procedure <> '/'")
+            .await
+            .expect("locks");
         let observer = database.owner().await;
         let moving = go(&database);
         tokio::pin!(moving);
@@ -176,17 +182,24 @@ async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
     complete(&store, &claim, &completion("done")).await;
     until_mirrored(&owner).await;
     let level = tokio_postgres::IsolationLevel::RepeatableRead;
-    for statement in ["DELETE FROM tenant.idempotency_keys", "UPDATE tenant.idempotency_keys SET procedure = '/later'"] {
+    for statement in ["DELETE FROM tenant.idempotency_keys", "UPDATE tenant.idempotency_keys SET procedure = '/later'"]
+    {
         let old = other.build_transaction().isolation_level(level).start().await.expect("a transaction");
         old.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("its snapshot");
-        owner.batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)").await.expect("a copy");
+        owner
+            .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)")
+            .await
+            .expect("a copy");
         let error = old.batch_execute(statement).await.expect_err("it cannot see the copy");
         assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error:?}");
         old.rollback().await.expect("the end");
         owner.batch_execute("DELETE FROM tenant.idempotency_keys_next").await.expect("no copy");
     }
     // With the copy in its snapshot it succeeds.
-    owner.batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)").await.expect("a copy");
+    owner
+        .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), true)")
+        .await
+        .expect("a copy");
     let new = other.build_transaction().isolation_level(level).start().await.expect("a transaction");
     new.batch_execute("DELETE FROM tenant.idempotency_keys").await.expect("it sees the copy");
     new.commit().await.expect("the end");
@@ -281,7 +294,10 @@ async fn is_taken_back_without_a_trace() {
     assert_ne!(schema(&owner).await, before);
     let error = migrations::partition(&owner, &Schema::default(), PARTITIONS).await;
     error.expect_err("it is being moved");
-    owner.batch_execute("SELECT tenant.idempotency_stop_moving(), tenant.idempotency_stop_moving()").await.expect("the way back");
+    owner
+        .batch_execute("SELECT tenant.idempotency_stop_moving(), tenant.idempotency_stop_moving()")
+        .await
+        .expect("the way back");
     assert_eq!(schema(&owner).await, before);
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 10);
     go(&database).await.expect("another try");
