@@ -8,9 +8,11 @@
 -- because those of a partitioned table have to: (user_id, idempotency_key) and (id, user_id). The first also finds all records of a
 -- user. The second is led by the id, which is a time: the recovery reads the newest records by it.
 --
--- The policies of a partitioned table say `(…) IS TRUE`. The condition of the owner compares user_id with a setting, and a statement for
--- several calls (V9) changes that setting from row to row. PostgreSQL would choose the partitions by it once, before the first row, and
--- find nothing in the others. It does not look into IS TRUE; the statement's own condition on user_id chooses the partitions, row by row.
+-- The policies of a partitioned table say `CASE WHEN … THEN true ELSE false END`. The condition of the owner compares user_id with a
+-- setting, and a statement for several calls (V9) changes that setting from row to row. PostgreSQL would choose the partitions by it
+-- once, before the first row, and find nothing in the others. It does not look into a CASE; the statement's own condition on user_id
+-- chooses the partitions, row by row. (Nor does it look into IS TRUE for that, but it evaluates what is there to plan the statement, and
+-- authn.current_user_id() of some applications raises an error if no user is set.)
 --
 -- Row-level security is forced on each partition, with the policies of the sweep alone: no role gets at rows past the table's policies.
 
@@ -124,8 +126,8 @@ BEGIN
             CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
             CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
             (SELECT string_agg(CASE r.id WHEN 0 THEN 'PUBLIC' ELSE r.id::regrole::text END, ', ') FROM unnest(p.polroles) AS r (id)),
-            ' USING ((' || pg_get_expr(p.polqual, p.polrelid) || ') IS TRUE)',
-            ' WITH CHECK ((' || pg_get_expr(p.polwithcheck, p.polrelid) || ') IS TRUE)'
+            ' USING (CASE WHEN ' || pg_get_expr(p.polqual, p.polrelid) || ' THEN true ELSE false END)',
+            ' WITH CHECK (CASE WHEN ' || pg_get_expr(p.polwithcheck, p.polrelid) || ' THEN true ELSE false END)'
         )
         FROM pg_policy p
         WHERE p.polrelid = v_table

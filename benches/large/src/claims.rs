@@ -68,9 +68,10 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
         ratio(&figures, Figures::p99, P99),
         large.describe(),
     );
-    let rows = [SMALL.min(rows), rows].iter().zip(&figures).map(|(rows, figures)| {
+    let sizes = [SMALL.min(rows), rows].into_iter().zip(&figures);
+    let rows = sizes.map(|(size, figures)| {
         let of = |figure: fn(&Figures) -> f64| format!("{:.2}", median(figures.iter().map(figure)));
-        vec![count(*rows), of(Figures::p50), of(Figures::p99), of(Figures::per_second)]
+        vec![count(size), of(Figures::p50), of(Figures::p99), of(Figures::per_second)]
     });
     let rows = rows.collect();
     small.stop().await;

@@ -11,20 +11,34 @@ use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 14] = [
+const OWNERS: [&str; 28] = [
+    "idempotency_begin_mirroring",
+    "idempotency_check_partitioning",
+    "idempotency_copy_batch",
+    "idempotency_drop_before",
+    "idempotency_functions_of",
     "idempotency_grant",
     "idempotency_grant_operator",
     "idempotency_id_type",
     "idempotency_inspect",
     "idempotency_key_id",
+    "idempotency_make_next",
     "idempotency_missing_grants",
     "idempotency_missing_operator_grants",
+    "idempotency_missing_references",
+    "idempotency_move_step",
+    "idempotency_move_to_partitions",
     "idempotency_operator_release",
     "idempotency_owner",
+    "idempotency_partition",
+    "idempotency_partitions",
     "idempotency_register_resource",
+    "idempotency_stop_moving",
     "idempotency_stuck",
+    "idempotency_switch_tables",
     "idempotency_unregistered",
     "idempotency_validate",
+    "idempotency_write_mirror",
     "idempotency_write_statements",
 ];
 

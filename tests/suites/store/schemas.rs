@@ -198,7 +198,7 @@ async fn an_existing_table_with_another_name_is_adopted() {
     owner.execute_typed(insert, parameters).await.expect("a record");
     let schema = Schema::new("shop").and_then(|schema| schema.table("operations")).expect("names");
     let types = ResourceTypes::new([ResourceType::new("order", "order_id", "shop.orders")]);
-    migrate(&mut owner, &schema).await;
+    migrations::run(&mut owner, &schema).await.expect("the migrations run");
     for resource_type in types.iter() {
         owner.batch_execute(&resource_type.registration_sql(&schema)).await.expect("the registration");
     }

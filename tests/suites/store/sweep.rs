@@ -212,7 +212,7 @@ async fn deletes_the_longest_expired_rows_first() {
     owner
         .batch_execute(
             "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 hour'
+             SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', '/a/b', '', now() - number * interval '1 hour'
              FROM generate_series(1, 10) number",
         )
         .await
