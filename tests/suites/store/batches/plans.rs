@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, types::Type};
 use tonic_idempotency::store::Claim;
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, partitions};
 use uuid::Uuid;
 
 use super::statements::{self, Outcome};
@@ -102,7 +102,9 @@ async fn assert_uses_the_index(client: &Client, plans: &mut UnboundedReceiver<St
             let has_index = plan.contains("Index Scan") && INDEXES.iter().any(|index| plan.contains(index));
             assert!(is_insert || has_index, "{what}, {number}: {plan}");
             let is_change = plan.contains("Update on") || plan.contains("Delete on");
-            assert!(!is_change || plan.contains("Tid Scan"), "{what}, {number}: {plan}");
+            // In a partition, a row is changed where the index finds it again.
+            let is_direct = plan.contains("Tid Scan") || partitions().is_some();
+            assert!(!is_change || is_direct, "{what}, {number}: {plan}");
         }
     }
 }
@@ -118,8 +120,8 @@ async fn look_rows_up_by_index_whatever_the_statistics_are() {
             fill(&database, rows).await;
             if analysed {
                 owner.batch_execute("VACUUM ANALYZE tenant.idempotency_keys").await.expect("statistics");
-                // PostgreSQL reads a file without a page, whatever it expects.
-                fill(&database, 1).await;
+                // PostgreSQL reads a file without a page, whatever it expects: a row for the table, or for each partition.
+                fill(&database, if partitions().is_some() { 300 } else { 1 }).await;
             }
             owner.batch_execute("DROP POLICY IF EXISTS added ON tenant.idempotency_keys").await.expect("no policy");
             if added {
