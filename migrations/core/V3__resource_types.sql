@@ -183,7 +183,7 @@ BEGIN
                         FROM tenant.idempotency_keys k
                         WHERE k.idempotency_key = u.key AND k.user_id = u.owner
                           AND u.app_user_set IS NOT NULL
-                        OFFSET 0
+                        LIMIT 1
                     ) f
                     WHERE u.owner_set = u.owner::text
                     OFFSET 0

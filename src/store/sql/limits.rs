@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{self, Instant};
 
 use super::{
     connection::Connections,
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     caller::OwnerId,
-    store::{Completion, StoreError, StoredMessage, StoredResponse},
+    store::{Completion, StoreError, StoreErrorKind, StoredMessage, StoredResponse},
 };
 
 /// A user's records are counted anew after each such part of a limit that this process has added: with ten servers, a user has at most
@@ -28,7 +31,7 @@ const PARTS: u64 = 200;
 const VALIDITY: Duration = Duration::from_secs(1);
 const VALIDITY_PER_COUNT: u32 = 20;
 
-/// How many users are remembered, twice: those that have called last. A user who is forgotten is counted later, by one part.
+/// How many users are remembered, twice: those that have called last, and those with calls in flight.
 const REMEMBERED: usize = 10_000;
 
 /// The limits of a store. Clones share what they know of the users.
@@ -73,11 +76,14 @@ impl Limits {
         if !self.are_on() {
             return Ok(Admission::Admitted(Admitted(None)));
         }
-        let user = self.users.get(owner);
+        let user = self.user(owner);
         if let Some(decided) = self.decide(&user) {
             return Ok(decided);
         }
-        let _one_at_a_time = user.counting.lock().await;
+        let deadline = connections.deadline();
+        let Ok(_one_at_a_time) = time::timeout_at(deadline, user.counting.lock()).await else {
+            return Err(StoreErrorKind::Overloaded.into());
+        };
         if let Some(decided) = self.decide(&user) {
             return Ok(decided);
         }
@@ -86,7 +92,8 @@ impl Limits {
         let in_flight = user.known().in_flight;
         let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
         let row = connections
-            .query_one(
+            .query_one_until(
+                deadline,
                 &connections.sql().usage,
                 &[
                     (*owner.as_uuid()).into(),
@@ -100,6 +107,28 @@ impl Limits {
         user.counted(is_full.then(|| Instant::now() + VALIDITY.max(begun.elapsed() * VALIDITY_PER_COUNT)));
         // Counted a moment ago: this call is the first since.
         Ok(self.decide(&user).unwrap_or_else(|| Admission::Admitted(Admitted::new(user.clone()))))
+    }
+
+    /// Says what the record of a call of this user has come to.
+    pub(super) fn recorded(&self, owner: OwnerId, completion: &Completion) {
+        if self.bytes.is_some() {
+            let size = size(&completion.response);
+            self.users.largest.fetch_max(size, Ordering::Relaxed);
+            self.user(owner).known().bytes += size;
+        }
+    }
+
+    /// Returns what is known of a user. One who is not remembered is taken to have added any share of a part, and a record: so even of
+    /// users who are forgotten after each call, calls are counted as often as they add a part.
+    fn user(&self, owner: OwnerId) -> Arc<User> {
+        let added =
+            |limit: Option<u64>, record: u64| limit.map_or(0, |limit| record + fastrand::u64(..part(limit).max(1)));
+        let largest = self.users.largest.load(Ordering::Relaxed);
+        self.users.get(owner, || Known {
+            records: added(self.records, 1),
+            bytes: added(self.bytes, largest),
+            ..Known::default()
+        })
     }
 
     /// Returns `None` if the user's records are to be counted first.
@@ -126,7 +155,12 @@ fn reaches(number: u64, limit: Option<u64>) -> bool {
 
 /// Returns whether as much has been added that the records are to be counted.
 fn is_due(added: u64, limit: Option<u64>) -> bool {
-    limit.is_some_and(|limit| added >= limit / PARTS)
+    limit.is_some_and(|limit| added >= part(limit))
+}
+
+/// How much is added between two counts.
+fn part(limit: u64) -> u64 {
+    limit / PARTS
 }
 
 /// A call that may make a record. It counts as one in flight until this is dropped: a count may not have seen it.
@@ -164,15 +198,6 @@ impl Drop for Admitted {
     }
 }
 
-impl Limits {
-    /// Says what the record of a call of this user has come to.
-    pub(super) fn recorded(&self, owner: OwnerId, completion: &Completion) {
-        if self.bytes.is_some() {
-            self.users.get(owner).known().bytes += size(&completion.response);
-        }
-    }
-}
-
 fn size(response: &StoredResponse) -> u64 {
     let bytes = match response {
         StoredResponse::Error(error) => error.len(),
@@ -185,7 +210,7 @@ fn size(response: &StoredResponse) -> u64 {
 }
 
 /// A user, as this process knows it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct User {
     known: Mutex<Known>,
     /// Held while the records are counted.
@@ -196,7 +221,7 @@ struct User {
 struct Known {
     /// Calls that have been admitted and have not ended.
     in_flight: u64,
-    /// Records and bytes that this process has added since the last count, or since it knows the user.
+    /// Records and bytes that this process has added since the last count, or is taken to have.
     records: u64,
     bytes: u64,
     /// Until when the user is refused.
@@ -204,6 +229,10 @@ struct Known {
 }
 
 impl User {
+    fn new(known: Known) -> Self {
+        Self { known: Mutex::new(known), counting: tokio::sync::Mutex::default() }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -217,20 +246,28 @@ impl User {
     }
 }
 
-/// The users that have called last: those of now, and those of before.
+/// The users that have called last.
 #[derive(Debug, Default)]
-struct Users(Mutex<[HashMap<OwnerId, Arc<User>>; 2]>);
+struct Users {
+    /// Those of now, and those of before.
+    remembered: Mutex<[HashMap<OwnerId, Arc<User>>; 2]>,
+    /// The bytes of the largest record of all users.
+    largest: AtomicU64,
+}
 
 impl Users {
-    fn get(&self, owner: OwnerId) -> Arc<User> {
-        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns a user; one who is not remembered, as `new` says.
+    fn get(&self, owner: OwnerId, new: impl FnOnce() -> Known) -> Arc<User> {
+        let mut users = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         let [now, before] = &mut *users;
         if let Some(user) = now.get(&owner) {
             return Arc::clone(user);
         }
-        let user = before.remove(&owner).unwrap_or_default();
+        let user = before.remove(&owner).unwrap_or_else(|| Arc::new(User::new(new())));
         if now.len() >= REMEMBERED {
-            *before = mem::take(now);
+            // What is in use has calls in flight.
+            before.retain(|_, user| Arc::strong_count(user) > 1);
+            before.extend(now.drain());
         }
         now.insert(owner, Arc::clone(&user));
         user
@@ -260,10 +297,12 @@ mod tests {
     fn counts_after_each_part_of_a_limit() {
         for (limit, part) in [(1, 0), (199, 0), (200, 1), (10_000, 50), (1_000_000, 5_000)] {
             let limits = Limits::default().max_records(limit);
-            let user = limits.users.get(owner());
-            assert_eq!(admitted(&limits, &user), part, "{limit}");
-            user.counted(None);
-            assert_eq!(admitted(&limits, &user), part, "{limit}");
+            let user = limits.user(owner());
+            assert!(admitted(&limits, &user) <= part, "{limit}");
+            for _ in 0..2 {
+                user.counted(None);
+                assert_eq!(admitted(&limits, &user), part, "{limit}");
+            }
         }
     }
 
@@ -271,7 +310,8 @@ mod tests {
     fn counts_the_bytes_that_were_recorded() {
         let limits = Limits::default().max_bytes(2_000);
         let owner = owner();
-        let user = limits.users.get(owner);
+        let user = limits.user(owner);
+        user.counted(None);
         let completion = |size| Completion {
             response: StoredResponse::message(vec![0; size]),
             resource: None,
@@ -287,7 +327,8 @@ mod tests {
     #[test]
     fn takes_calls_in_flight_for_new() {
         let limits = Limits::default().max_records(1_000);
-        let user = limits.users.get(owner());
+        let user = limits.user(owner());
+        user.counted(None);
         let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("no count")).collect();
         user.counted(None);
         assert!(limits.decide(&user).is_none());
@@ -299,7 +340,8 @@ mod tests {
     #[test]
     fn takes_back_what_made_no_record() {
         let limits = Limits::default().max_records(200);
-        let user = limits.users.get(owner());
+        let user = limits.user(owner());
+        user.counted(None);
         for _ in 0..10 {
             match limits.decide(&user) {
                 Some(Admission::Admitted(call)) => call.made_none(),
@@ -311,26 +353,41 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn refuses_a_full_user_until_the_next_count() {
         let limits = Limits::default().max_records(200);
-        let user = limits.users.get(owner());
+        let user = limits.user(owner());
         user.counted(Some(Instant::now() + VALIDITY));
         assert!(matches!(limits.decide(&user), Some(Admission::Full)));
         tokio::time::advance(VALIDITY).await;
         assert!(limits.decide(&user).is_none());
     }
 
+    /// Otherwise a user could fill the table by calls that are far between.
     #[test]
-    fn remembers_a_bounded_number_of_users() {
-        let users = Users::default();
-        let first = owner();
-        users.get(first).known().records = 7;
-        for _ in 0..REMEMBERED {
-            users.get(owner());
+    fn counts_calls_of_forgotten_users_as_often_as_they_add_a_part() {
+        let records = Limits::default().max_records(100_000);
+        let bytes = Limits::default().max_bytes(1_000_000);
+        bytes.users.largest.store(10, Ordering::Relaxed);
+        for limits in [records, bytes] {
+            let due = (0..50_000).filter(|_| limits.decide(&limits.user(owner())).is_none()).count();
+            // Of 500 calls with a record, or with 10 bytes of 5,000, one on average.
+            assert!((40..200).contains(&due), "{due} counts");
         }
-        assert_eq!(users.get(first).known().records, 7);
-        for _ in 0..3 * REMEMBERED {
-            users.get(owner());
+    }
+
+    #[test]
+    fn remembers_a_bounded_number_of_users_and_those_with_calls_in_flight() {
+        const MANY: u64 = 1_000_000;
+        let limits = Limits::default().max_records(100);
+        let (idle, calls) = (owner(), owner());
+        let in_flight = limits.user(calls);
+        for remembered in [true, false] {
+            limits.user(idle).known().records = MANY;
+            in_flight.known().records = MANY;
+            for _ in 0..if remembered { REMEMBERED } else { 3 * REMEMBERED } {
+                limits.user(owner());
+            }
+            assert_eq!(limits.user(idle).known().records == MANY, remembered);
+            assert_eq!(limits.user(calls).known().records, MANY);
         }
-        assert_eq!(users.get(first).known().records, 0);
-        assert!(users.0.lock().expect("no panic").iter().all(|part| part.len() <= REMEMBERED));
+        assert!(limits.users.remembered.lock().expect("no panic").iter().all(|part| part.len() <= REMEMBERED + 1));
     }
 }

@@ -196,6 +196,26 @@ async fn are_exceeded_by_five_percent_at_most_whatever_a_user_does() {
     assert!((LIMIT as usize * 95 / 100..=LIMIT as usize * 105 / 100).contains(&made), "{made} records");
 }
 
+/// Calls of a user wait for one count, each no longer than an operation may take.
+#[tokio::test]
+async fn answer_in_time_while_records_cannot_be_counted() {
+    let database = partitioned().await;
+    let mut owner = database.owner().await;
+    let store = store(&database).max_records_per_user(10).timeout(Duration::from_secs(1));
+    let lock = owner.transaction().await.expect("a transaction");
+    lock.batch_execute("LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
+    let user = Uuid::new_v4();
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        let store = store.clone();
+        calls.spawn(async move { store.claim(&of(user)).await.map(|_| ()).map_err(|error| error.kind()) });
+    }
+    let answers = tokio::time::timeout(Duration::from_secs(10), calls.join_all()).await;
+    assert_eq!(answers.expect("not one after the other"), vec![Err(StoreErrorKind::Overloaded); 20]);
+    lock.rollback().await.expect("the end");
+    assert_eq!(fill(&store.timeout(Duration::from_secs(30)), user, 20).await.len(), 10);
+}
+
 #[tokio::test]
 async fn need_an_index_of_users() {
     let database = plain().await;

@@ -32,7 +32,14 @@ async fn spread_users_over_their_partitions() {
 
 #[tokio::test]
 async fn serve_statements_for_several_calls() {
-    statements_for_several_calls_work(&partitioned().await).await;
+    let database = partitioned().await;
+    statements_for_several_calls_work(&database).await;
+    // The planner expects another table then.
+    let analyse = "DELETE FROM tenant.idempotency_keys; VACUUM (ANALYZE) tenant.idempotency_keys";
+    for statement in analyse.split(';') {
+        database.owner().await.batch_execute(statement).await.expect("an empty table");
+    }
+    statements_for_several_calls_work(&database).await;
 }
 
 /// What would go wrong without `CASE`: the partitions would be chosen before the first row.
