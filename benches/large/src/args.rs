@@ -7,7 +7,8 @@ use clap::{Parser, ValueEnum};
 /// Measures large tables of keys. Starts a private PostgreSQL server on the disk of the temporary directory, and removes it.
 #[derive(Debug, Parser)]
 pub(crate) struct Args {
-    pub(crate) measurement: Measurement,
+    /// What is measured. By default all of them, one after the other.
+    measurements: Vec<Measurement>,
     /// The number of records: those that are moved, that are in the large table, that are swept, or that live during the day. By default
     /// those of the goals: 10 million; for `claims` 100 million, or 30 if the disk does not hold more; for `day` 2 million.
     #[arg(long)]
@@ -21,21 +22,33 @@ pub(crate) struct Args {
     /// The number of partitions.
     #[arg(long, default_value_t = 16)]
     pub(crate) partitions: u16,
-    /// Write the report into docs/large-tables.md, too.
+    /// Write each report into docs/large-tables.md, too, as soon as it is there.
     #[arg(long)]
     pub(crate) write: bool,
 }
 
-/// What is measured.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Measurement {
+    /// The way of a table in use to partitions.
     Way,
+    /// Claims in a large table, compared with a small one.
     Claims,
+    /// A sweep of many records.
     Sweep,
+    /// A day of autovacuum.
     Day,
 }
 
+impl Measurement {
+    const ALL: [Self; 4] = [Self::Way, Self::Claims, Self::Sweep, Self::Day];
+}
+
 impl Args {
+    pub(crate) fn measurements(&self) -> &[Measurement] {
+        if self.measurements.is_empty() { &Measurement::ALL } else { &self.measurements }
+    }
+
     pub(crate) fn rows(&self, default: u64) -> u64 {
         self.rows.unwrap_or(default)
     }

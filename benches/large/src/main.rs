@@ -35,17 +35,19 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 async fn main() -> Result<(), Error> {
     let args = Args::parse();
     let progress = Progress::new();
-    let section = match args.measurement {
-        Measurement::Way => way::measure(&args, &progress).await?,
-        Measurement::Claims => claims::measure(&args, &progress).await?,
-        Measurement::Sweep => sweep::measure(&args, &progress).await?,
-        Measurement::Day => day::measure(&args, &progress).await?,
-    };
-    println!("{section}");
-    if args.write {
-        let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/large-tables.md"));
-        section.write(page)?;
-        progress.say("docs/large-tables.md has been written");
+    let page = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/large-tables.md"));
+    for measurement in args.measurements() {
+        let section = match measurement {
+            Measurement::Way => way::measure(&args, &progress).await?,
+            Measurement::Claims => claims::measure(&args, &progress).await?,
+            Measurement::Sweep => sweep::measure(&args, &progress).await?,
+            Measurement::Day => day::measure(&args, &progress).await?,
+        };
+        println!("{section}");
+        if args.write {
+            section.write(page)?;
+            progress.say("docs/large-tables.md has been written");
+        }
     }
     Ok(())
 }

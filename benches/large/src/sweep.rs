@@ -27,6 +27,12 @@ const P99: f64 = 1.5;
 /// The calls per second beside the sweep: what a service makes, not as many as there can be.
 const CALLS: f64 = 200.0;
 
+/// The records that have been swept.
+const SWEPT: &str = "
+    SELECT coalesce(sum(s.n_tup_del), 0)::int8
+    FROM pg_inherits i JOIN pg_stat_all_tables s ON s.relid = i.inhrelid
+    WHERE i.inhparent = to_regclass('tenant.idempotency_keys')";
+
 /// Sweeps a table that has as many expired records as live ones.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
     let rows = args.rows(10_000_000);
@@ -45,6 +51,7 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
         let sweeper = Sweeper::new(table.store(1)?).batch(BATCH).rest(0.25);
         sweepers.spawn(async move { sweeper.sweep().await });
     }
+    let watch = progress.watch(table.connect().await?, SWEPT, rows, "swept");
     let begun = Instant::now();
     let sweeping = async {
         let mut deleted = 0;
@@ -54,6 +61,7 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
         Ok((deleted, begun.elapsed()))
     };
     let (during, (deleted, took)) = load.run_during(sweeping).await?;
+    drop(watch);
     if deleted != rows {
         return Err(format!("{deleted} records were swept, not {rows}").into());
     }

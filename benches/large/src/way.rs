@@ -25,6 +25,12 @@ const WAITS: &str = "
     FROM pg_locks l
     WHERE NOT l.granted AND l.locktype = 'relation' AND l.pid <> $1";
 
+/// The records that are in the new table, as PostgreSQL estimates it.
+const MOVED: &str = "
+    SELECT coalesce(sum(s.n_live_tup), 0)::int8
+    FROM pg_inherits i JOIN pg_stat_all_tables s ON s.relid = i.inhrelid
+    WHERE i.inhparent = to_regclass('tenant.idempotency_keys_next')";
+
 /// Moves a table while calls go on.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
     let rows = args.rows(10_000_000);
@@ -42,10 +48,12 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
     let pid: i32 = mover.query_one("SELECT pg_backend_pid()", &[]).await?.try_get(0)?;
     let stop = CancellationToken::new();
     let waits = AbortOnDropHandle::new(tokio::spawn(longest_wait(table.connect().await?, pid, stop.clone())));
+    let watch = progress.watch(table.connect().await?, MOVED, rows, "moved");
     let begun = Instant::now();
     let moving = async { Ok(migrations::move_to_partitions(&mover, &Schema::default(), args.partitions).await?) };
     let (during, ()) = load.run_during(moving).await?;
     let took = begun.elapsed();
+    drop(watch);
     stop.cancel();
     let longest = waits.await??;
 
