@@ -365,18 +365,15 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $write_mirror$
 DECLARE
     v_names text; -- id, idempotency_key, …
-    v_replace text; -- id = excluded.id, …
     v_upsert text; -- of OLD or NEW
 BEGIN
     SELECT string_agg(format('%I', a.attname), ', ' ORDER BY a.attnum),
-           string_agg(format('%I = excluded.%I', a.attname, a.attname), ', ' ORDER BY a.attnum)
-               FILTER (WHERE a.attname NOT IN ('idempotency_key', 'user_id')),
            format('INSERT INTO tenant.idempotency_keys_next (%s) VALUES (%s) ON CONFLICT (user_id, idempotency_key) DO UPDATE SET %s',
                   string_agg(format('%I', a.attname), ', ' ORDER BY a.attnum),
                   string_agg(format('{row}.%I', a.attname), ', ' ORDER BY a.attnum),
                   string_agg(format('%I = excluded.%I', a.attname, a.attname), ', ' ORDER BY a.attnum)
                       FILTER (WHERE a.attname NOT IN ('idempotency_key', 'user_id')))
-    INTO v_names, v_replace, v_upsert
+    INTO v_names, v_upsert
     FROM pg_attribute a
     WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '';
 
@@ -389,13 +386,16 @@ BEGIN
             IF TG_OP = 'TRUNCATE' THEN
                 RAISE EXCEPTION 'the table of keys is being moved to partitions'
                     USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Call tenant.idempotency_stop_moving() before.';
-            ELSIF TG_OP = 'DELETE' THEN
+            END IF;
+            IF TG_OP = 'DELETE'
+               OR TG_OP = 'UPDATE' AND (OLD.user_id, OLD.idempotency_key) <> (NEW.user_id, NEW.idempotency_key) THEN
                 IF current_setting('transaction_isolation') <> 'read committed' THEN
                     %1$s;
                 END IF;
                 DELETE FROM tenant.idempotency_keys_next n
                 WHERE n.user_id = OLD.user_id AND n.idempotency_key = OLD.idempotency_key;
-            ELSE
+            END IF;
+            IF TG_OP <> 'DELETE' THEN
                 %2$s;
             END IF;
             RETURN NULL;

@@ -171,19 +171,29 @@ async fn take_resource_types_before_and_after() {
 
 #[tokio::test]
 async fn have_the_names_of_their_schema() {
-    let database = Database::empty().await;
-    let mut owner = database.owner().await;
-    let schema = Schema::new("My-Tenant").and_then(|schema| schema.table("Keys")).expect("names");
-    migrations::run(&mut owner, &schema).await.expect("the migrations run");
-    migrations::partition(&owner, &schema, PARTITIONS).await.expect("the partitions");
-    migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
-    let store = PostgresStore::new(database.pool(1), ResourceTypes::none()).schema(schema.clone());
-    let first = Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    complete(&store, &first, &completion("done")).await;
-    let outcome = store.claim(&again(&first)).await.expect("the store answers");
-    assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
-    let rows = r#"SELECT count(*) FROM "My-Tenant"."Keys" k JOIN pg_inherits i ON i.inhrelid = k.tableoid"#;
-    assert_eq!(count(&owner, rows).await, 1);
+    for moved in [false, true] {
+        let database = Database::empty().await;
+        let mut owner = database.owner().await;
+        let schema = Schema::new("My-Tenant").and_then(|schema| schema.table("Keys")).expect("names");
+        migrations::run(&mut owner, &schema).await.expect("the migrations run");
+        migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
+        let store = PostgresStore::new(database.pool(1), ResourceTypes::none()).schema(schema.clone());
+        let claims = claims(2);
+        if moved {
+            complete(&store, &claims[0], &completion("done")).await;
+            migrations::move_to_partitions(&owner, &schema, PARTITIONS).await.expect("the way over");
+        } else {
+            migrations::partition(&owner, &schema, PARTITIONS).await.expect("the partitions");
+            complete(&store, &claims[0], &completion("done")).await;
+        }
+        complete(&store, &claims[1], &completion("done")).await;
+        for claim in &claims {
+            let outcome = store.claim(&again(claim)).await.expect("the store answers");
+            assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{outcome:?}");
+        }
+        let rows = r#"SELECT count(*) FROM "My-Tenant"."Keys" k JOIN pg_inherits i ON i.inhrelid = k.tableoid"#;
+        assert_eq!(count(&owner, rows).await, 2);
+    }
 }
 
 /// A view would go on showing the old table.

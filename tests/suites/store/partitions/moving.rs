@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, error::SqlState};
+use tokio_postgres::{Client, error::SqlState, types::Type};
 use tonic_idempotency::{
     migrations::{self, MigrationError},
     store::{
@@ -243,6 +243,11 @@ async fn mirrors_every_change() {
         expire(&owner, claim, -1.0).await;
     }
     assert_eq!(store.sweep(10).await.expect("the store answers"), 2);
+    for claim in [&before[0], &after[0]] {
+        let update = "UPDATE tenant.idempotency_keys SET user_id = gen_random_uuid() WHERE user_id = $1";
+        let user = claim.reservation.owner.as_uuid();
+        owner.query_typed(update, &[(user as _, Type::UUID)]).await.expect("by hand: another user's now");
+    }
     assert_eq!(count(&owner, differences).await, 0);
     // Those that nobody has touched are copied later: here, none.
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await, 8);
