@@ -79,6 +79,10 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(2..=256))]
     pub(crate) partitions: Option<u16>,
 
+    /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
+    #[arg(long, requires = "partitions", conflicts_with = "clients_die")]
+    pub(crate) moving: bool,
+
     /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
     #[arg(long)]
     pub(crate) pgbouncer: bool,

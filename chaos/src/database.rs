@@ -50,7 +50,7 @@ impl Database {
         if plan.serializable {
             owner.batch_execute(SERIALIZABLE).await?;
         }
-        if let Some(partitions) = plan.partitions {
+        if let Some(partitions) = plan.partitions.filter(|_| !plan.moving) {
             // Before the servers, whose migrations find nothing to do then.
             organization::migrations::run(&mut owner).await?;
             owner.batch_execute(&format!("SELECT tenant.idempotency_partition({partitions})")).await?;
