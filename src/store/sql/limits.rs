@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -80,8 +79,8 @@ impl Limits {
         if let Some(decided) = self.decide(&user) {
             return Ok(decided);
         }
-        let deadline = connections.deadline();
-        let Ok(_one_at_a_time) = time::timeout_at(deadline, user.counting.lock()).await else {
+        // Never as if the store could not be asked: the call would be run unprotected by some policies.
+        let Ok(_one_at_a_time) = time::timeout_at(connections.deadline(), user.counting.lock()).await else {
             return Err(StoreErrorKind::Overloaded.into());
         };
         if let Some(decided) = self.decide(&user) {
@@ -92,8 +91,7 @@ impl Limits {
         let in_flight = user.known().in_flight;
         let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
         let row = connections
-            .query_one_until(
-                deadline,
+            .query_one(
                 &connections.sql().usage,
                 &[
                     (*owner.as_uuid()).into(),

@@ -175,7 +175,8 @@ impl<D: Driver> SqlStore<D> {
     ///
     /// The limit is approximate: each store counts a user's records after every 0.5 % of the limit that it has added itself, so that ten
     /// servers admit at most 5 % more. (With a limit of less than 200, that is each time: a few entries of an index.) A user who is at
-    /// the limit is counted once per second.
+    /// the limit is counted once per second. The store remembers the 10,000 users who have called last, at least; calls of others are
+    /// counted at random, as often on average.
     ///
     /// It needs an index that is led by the user: that of a [partitioned](crate::migrations::partition_sql) table, or one of your own.
     /// Without one, calls fail as refused by the store; [`verify`](Self::verify) says so at the start.

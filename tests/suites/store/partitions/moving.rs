@@ -172,6 +172,29 @@ async fn copies_a_locked_row_when_it_is_free() {
     }
 }
 
+/// Otherwise a row that is deleted between its read and the commit of its copy would be left behind, because the mirror does not see the
+/// copy.
+#[tokio::test]
+async fn holds_a_row_from_its_read_until_its_copy_is_committed() {
+    let database = plain().await;
+    let (mut owner, other) = (database.owner().await, database.owner().await);
+    fill(&owner, 1).await;
+    until_mirrored(&owner).await;
+    let copying = owner.transaction().await.expect("a transaction");
+    copying
+        .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), false)")
+        .await
+        .expect("a copy");
+    other.batch_execute("SET lock_timeout = '50ms'").await.expect("the setting");
+    for change in ["UPDATE tenant.idempotency_keys SET procedure = '/other'", "DELETE FROM tenant.idempotency_keys"] {
+        let error = other.batch_execute(change).await.expect_err("the row is locked");
+        assert_eq!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE), "{error:?}");
+    }
+    copying.commit().await.expect("the end");
+    other.batch_execute("DELETE FROM tenant.idempotency_keys").await.expect("the row is free");
+    assert_eq!(count(&other, "SELECT count(*) FROM tenant.idempotency_keys_next").await, 0);
+}
+
 /// A transaction with one snapshot cannot see a copy that was made since: it must not leave it behind.
 #[tokio::test]
 async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
