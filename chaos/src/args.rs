@@ -75,12 +75,13 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
     pub(crate) on_store_unavailable: StorePolicy,
 
-    /// Make the table of keys one of this many partitions. By default it has none.
+    /// Make the table of keys one of this many partitions. By default it has none; with `--moving`, 16.
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(2..=256))]
+    #[arg(default_value_if("moving", "true", "16"))]
     pub(crate) partitions: Option<u16>,
 
     /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
-    #[arg(long, requires = "partitions", conflicts_with = "clients_die")]
+    #[arg(long, conflicts_with = "clients_die")]
     pub(crate) moving: bool,
 
     /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
