@@ -237,6 +237,9 @@ mod tests {
         assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!((args.seed, args.max_batch), (None, None));
+        assert!(args.partitions.is_none() && !args.moving);
+        assert_eq!(Args::parse_from(["chaos", "--moving"]).partitions, Some(16));
+        assert_eq!(Args::parse_from(["chaos", "--moving", "--partitions", "4"]).partitions, Some(4));
     }
 
     #[test]

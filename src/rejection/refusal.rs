@@ -85,7 +85,7 @@ pub(crate) enum Rejection {
     #[error("the idempotency store is unavailable; retry with the same key")]
     StoreUnavailable,
     #[error(
-        "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are run again \
+        "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are accepted again \
          when records have expired"
     )]
     UserFull,
