@@ -130,7 +130,9 @@ impl Table {
         }
         progress.say("building the indexes");
         self.owner.batch_execute(&indexes).await?;
-        self.owner.batch_execute("VACUUM (ANALYZE) tenant.idempotency_keys; CHECKPOINT").await?;
+        for statement in ["VACUUM (ANALYZE) tenant.idempotency_keys", "CHECKPOINT"] {
+            self.owner.batch_execute(statement).await?;
+        }
         Ok(())
     }
 
