@@ -75,6 +75,15 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
     pub(crate) on_store_unavailable: StorePolicy,
 
+    /// Make the table of keys one of this many partitions. By default it has none; with `--moving`, 16.
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(2..=256))]
+    #[arg(default_value_if("moving", "true", "16"))]
+    pub(crate) partitions: Option<u16>,
+
+    /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
+    #[arg(long, conflicts_with = "clients_die")]
+    pub(crate) moving: bool,
+
     /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
     #[arg(long)]
     pub(crate) pgbouncer: bool,
@@ -228,6 +237,9 @@ mod tests {
         assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!((args.seed, args.max_batch), (None, None));
+        assert!(args.partitions.is_none() && !args.moving);
+        assert_eq!(Args::parse_from(["chaos", "--moving"]).partitions, Some(16));
+        assert_eq!(Args::parse_from(["chaos", "--moving", "--partitions", "4"]).partitions, Some(4));
     }
 
     #[test]

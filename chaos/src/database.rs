@@ -46,9 +46,14 @@ impl Database {
         let port = config.get_ports().first().copied().ok_or("the server has no port")?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut database = Self { address, bouncer: None, server: Mutex::new(server), url };
-        let owner = database.connect().await?;
+        let mut owner = database.connect().await?;
         if plan.serializable {
             owner.batch_execute(SERIALIZABLE).await?;
+        }
+        if let Some(partitions) = plan.partitions.filter(|_| !plan.moving) {
+            // Before the servers, whose migrations find nothing to do then.
+            organization::migrations::run(&mut owner).await?;
+            owner.batch_execute(&format!("SELECT tenant.idempotency_partition({partitions})")).await?;
         }
         if plan.pgbouncer {
             database.bouncer = Some(Bouncer::start(&owner, &config, address).await?);

@@ -20,6 +20,7 @@
 //! | `witness` | whether the database could be asked, over the way of each server |
 //! | `faults`, `pace` | carrying out the faults, in step with the operations |
 //! | `client`, `outcome`, `journal` | the clients, the answers that they got, and the log of all calls |
+//! | `mover` | `--moving`: the table of keys is moved to partitions meanwhile |
 //! | `mortal` | `--clients-die`: clients as processes, each with a journal of its operations, which are killed as well |
 //! | `last`, `auditor` | the last retries, and the verdict |
 //! | `report`, `progress` | the output for a person |
@@ -44,6 +45,7 @@ mod journal;
 mod last;
 mod mode;
 mod mortal;
+mod mover;
 mod named;
 mod operation;
 mod outcome;

@@ -30,6 +30,10 @@ pub(crate) struct Plan {
     pub(crate) operations: Arc<[Operation]>,
     /// The number of the clients' operations.
     pub(crate) of_clients: u32,
+    /// Whether the table of keys is moved to its partitions during the run.
+    pub(crate) moving: bool,
+    /// How many partitions the table of keys has; `None` for none.
+    pub(crate) partitions: Option<u16>,
     pub(crate) pgbouncer: bool,
     pub(crate) sabotage: Sabotage,
     pub(crate) seed: Seed,
@@ -53,6 +57,8 @@ impl Plan {
             on_store_unavailable: args.on_store_unavailable,
             operations: operations.chain(extras(seed, args.operations, &args.faults)).collect(),
             of_clients: args.operations,
+            moving: args.moving,
+            partitions: args.partitions,
             pgbouncer: args.pgbouncer,
             sabotage: args.sabotage.clone(),
             seed,

@@ -14,6 +14,7 @@ use crate::{
     journal::{Entries, Journal},
     last::Last,
     mode::Mode,
+    mover::Mover,
     pace::Pace,
     plan::Plan,
     progress::Progress,
@@ -36,6 +37,8 @@ const SLACK: Duration = Duration::from_secs(1);
 pub(crate) struct Trial {
     pub(crate) mode: Mode,
     pub(crate) tally: Tally,
+    /// How often the move to partitions was interrupted; `None` if there was none.
+    pub(crate) interruptions: Option<u32>,
     /// The duration of the operations, faults included.
     pub(crate) took: Duration,
     pub(crate) verdict: Verdict,
@@ -53,7 +56,7 @@ impl Trial {
     pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
         let database = Arc::new(Database::start(plan).await?);
         let journal = Arc::new(Journal::new());
-        let took = faults_and_work(plan, mode, &database, &journal).await?;
+        let Worked { interruptions, took } = faults_and_work(plan, mode, &database, &journal).await?;
 
         time::sleep(plan.lease + SLACK).await;
         let client = database.connect().await?;
@@ -70,17 +73,23 @@ impl Trial {
         let evidence =
             Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
         let verdict = judge(&evidence);
-        Ok(Self { mode, tally: Tally::new(&entries, mode), took, verdict, entries })
+        Ok(Self { mode, tally: Tally::new(&entries, mode), interruptions, took, verdict, entries })
     }
 }
 
-/// Runs the clients and the faults, then stops everything in order. Returns how long the operations took.
+/// The end of the operations.
+struct Worked {
+    interruptions: Option<u32>,
+    took: Duration,
+}
+
+/// Runs the clients and the faults, then stops everything in order.
 async fn faults_and_work(
     plan: &Plan,
     mode: Mode,
     database: &Arc<Database>,
     journal: &Arc<Journal>,
-) -> Result<Duration, Error> {
+) -> Result<Worked, Error> {
     let setting = Setting {
         arguments: plan.server(mode),
         lease: plan.lease,
@@ -106,6 +115,10 @@ async fn faults_and_work(
         proxies: fleet.proxies().to_vec(),
         rotation: Arc::clone(&setting.rotation),
     };
+    // When there are records to copy, and calls to come.
+    let mover = plan.partitions.filter(|_| plan.moving);
+    let mover =
+        mover.map(|partitions| Mover::start(Arc::clone(database), Arc::clone(&pace), partitions, plan.of_clients / 3));
     let director = Director::start(stage, plan.schedule(mode));
     let workload = Workload {
         calls: Calls { journal: Arc::clone(journal), rotation: setting.rotation },
@@ -125,11 +138,15 @@ async fn faults_and_work(
     }
     let took = journal.now() - begun;
     director.finish().await?;
+    let interruptions = match mover {
+        Some(mover) => Some(mover.finish().await?),
+        None => None,
+    };
     fleet.calm().await?;
     fleet.stop().await;
     drop(witnesses);
     drop(progress);
-    Ok(took)
+    Ok(Worked { interruptions, took })
 }
 
 /// Waits for all clients.

@@ -334,38 +334,52 @@ BEGIN
 END
 $abandon$;
 
--- Deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number. Runs as the
--- owner, with the sight of the sweep. It is nobody's transaction: the nil owner. It sets the nil user only because
+-- Deletes at most `p_batch` expired rows of all users, and returns their number: of the table, or of one partition after the other
+-- (V10), the longest expired first. Several processes share the work: each takes the partitions in another order, and passes over rows
+-- that another has locked. Runs as the owner, with the sight of the sweep. It is nobody's transaction: the nil owner. It sets the nil user only because
 -- authn.current_user_id() of some applications raises an error if no user is set.
 --
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
--- only as far as needed.
+-- only as far as needed; with enable_seqscan off, a small partition is not read as a whole to delete rows whose places are known.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
+SET enable_seqscan = off
 SET jit = off AS $sweep_rows$
 DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
-    v_rows bigint;
+    v_part regclass;
+    v_deleted bigint;
+    v_rows bigint := 0;
 BEGIN
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'sweep', true);
 
     -- The rows are locked, so their ctid does not change.
-    DELETE FROM tenant.idempotency_keys
-    WHERE ctid = ANY (ARRAY(
-        SELECT k.ctid
-        FROM tenant.idempotency_keys k
-        WHERE k.expires <= now()
-        ORDER BY k.expires
-        LIMIT p_batch
-        FOR UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    FOR v_part IN
+        SELECT t.id::regclass
+        FROM (
+            SELECT c.oid AS id FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass AND c.relkind = 'r'
+            UNION ALL
+            SELECT i.inhrelid FROM pg_inherits i
+            JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
+            WHERE i.inhparent = 'tenant.idempotency_keys'::regclass
+        ) t
+        ORDER BY random()
+    LOOP
+        EXECUTE format(
+            'DELETE FROM ONLY %1$s WHERE ctid = ANY (ARRAY('
+            'SELECT k.ctid FROM ONLY %1$s k WHERE k.expires <= now() ORDER BY k.expires LIMIT $1 FOR UPDATE SKIP LOCKED))',
+            v_part
+        ) USING p_batch - v_rows;
+        GET DIAGNOSTICS v_deleted = ROW_COUNT;
+        v_rows := v_rows + v_deleted;
+        EXIT WHEN v_rows >= p_batch;
+    END LOOP;
 
     PERFORM set_config('app.idempotency_sight', '', true),
             set_config('app.current_user_id', v_user, true),
@@ -374,11 +388,15 @@ BEGIN
 END
 $sweep_rows$;
 
--- sweep: deletes at most `p_batch` expired rows of all users, the longest expired first, and returns their number.
+-- sweep: deletes at most `p_batch` expired rows of all users, and returns their number. Does not wait for the disk: what a crash takes
+-- back is swept again.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint)
 LANGUAGE plpgsql AS $sweep$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
+    v_set := pg_catalog.set_config('synchronous_commit', 'off', true);
     deleted := tenant.idempotency_sweep_rows(p_batch);
 END
 $sweep$;

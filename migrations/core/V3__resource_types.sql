@@ -183,7 +183,7 @@ BEGIN
                         FROM tenant.idempotency_keys k
                         WHERE k.idempotency_key = u.key AND k.user_id = u.owner
                           AND u.app_user_set IS NOT NULL
-                        OFFSET 0
+                        LIMIT 1
                     ) f
                     WHERE u.owner_set = u.owner::text
                     OFFSET 0
@@ -388,10 +388,14 @@ BEGIN
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I %s', p_column, v_type);
     END IF;
     IF 'foreign key' = ANY (v_missing) THEN
+        -- A partitioned table (V10) has no foreign key that is not valid: its rows are read here.
         EXECUTE format(
             'ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT %I FOREIGN KEY (%I) REFERENCES %s (id) '
-            'ON DELETE SET NULL NOT VALID',
-            'idempotency_keys_fk_' || p_name, p_column, p_table
+            'ON DELETE SET NULL%s',
+            'idempotency_keys_fk_' || p_name, p_column, p_table,
+            CASE WHEN EXISTS (
+                SELECT FROM pg_partitioned_table p WHERE p.partrelid = 'tenant.idempotency_keys'::regclass
+            ) THEN '' ELSE ' NOT VALID' END
         );
     END IF;
     IF 'index' = ANY (v_missing) THEN

@@ -11,7 +11,8 @@
 -- the application runs at the end of the statement, with the settings of the last row.
 --
 -- The planner takes the condition on `owner_set` for one that hardly any row meets. It expects one row, whatever number there
--- is: so it goes from each to its row in the table, and does not plan anew for each number.
+-- is: so it goes from each to its row in the table, and does not plan anew for each number. LIMIT 1 changes nothing, but without it the
+-- planner expects a row for each partition (V10), and may read a small table first.
 
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
@@ -251,7 +252,7 @@ BEGIN
                 FROM tenant.idempotency_keys k
                 WHERE k.idempotency_key = u.key AND k.user_id = u.owner
                   AND u.app_user_set IS NOT NULL
-                OFFSET 0
+                LIMIT 1
             ) f
             WHERE u.owner_set = u.owner::text
             OFFSET 0
@@ -301,7 +302,7 @@ BEGIN
                 FROM tenant.idempotency_keys k
                 WHERE k.idempotency_key = u.key AND k.user_id = u.owner
                   AND u.app_user_set IS NOT NULL
-                OFFSET 0
+                LIMIT 1
             ) f
             WHERE u.owner_set = u.owner::text
             OFFSET 0

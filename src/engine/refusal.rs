@@ -20,6 +20,7 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::StoreFailed,
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
+        StoreErrorKind::UserFull => Rejection::UserFull,
         StoreErrorKind::UserLimit => Rejection::UserLimit,
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
@@ -35,6 +36,6 @@ pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Reject
         | StoreErrorKind::Overloaded
         | StoreErrorKind::Unreachable
         | StoreErrorKind::UserLimit => Rejection::StoreUnavailable,
-        StoreErrorKind::Corrupt | StoreErrorKind::Refused => Rejection::NotCommitted,
+        StoreErrorKind::Corrupt | StoreErrorKind::Refused | StoreErrorKind::UserFull => Rejection::NotCommitted,
     }
 }

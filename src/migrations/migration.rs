@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use crate::store::Schema;
 
 /// The SQL files in `migrations/core/`, in their order, and their names.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
     ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
     ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
@@ -15,6 +15,8 @@ const FILES: [(&str, &str); 9] = [
     ("operators", include_str!("../../migrations/core/V7__operators.sql")),
     ("operations", include_str!("../../migrations/core/V8__operations.sql")),
     ("batches", include_str!("../../migrations/core/V9__batches.sql")),
+    ("partitions", include_str!("../../migrations/core/V10__partitions.sql")),
+    ("limits", include_str!("../../migrations/core/V11__limits.sql")),
 ];
 
 /// The oldest major version of PostgreSQL whose servers the migrations accept. The gate runs the tests on it; docs/database.md says
@@ -78,6 +80,19 @@ pub fn grant_sql(schema: &Schema, role: &str) -> String {
 /// ```
 pub fn distribution_sql(schema: &Schema) -> String {
     schema.apply(include_str!("../../migrations/citus/distribute.sql")).into_owned()
+}
+
+/// Returns the SQL that makes an empty table of keys one of this many partitions, hash-partitioned by user, for the application's own
+/// runner. Run it after the migrations. A table with as many partitions is not changed. `partition` (feature `postgres`) does the same,
+/// and says when the database refuses.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// assert_eq!(migrations::partition_sql(&Schema::default(), 16), "SELECT tenant.idempotency_partition(16);");
+/// ```
+pub fn partition_sql(schema: &Schema, partitions: u16) -> String {
+    format!("{}({partitions});", schema.apply("SELECT tenant.idempotency_partition"))
 }
 
 /// A migration of the tables and functions of the store.
@@ -159,12 +174,18 @@ mod tests {
         }
     }
 
+    /// The number at the beginning of a file's name.
+    fn number_of(file: &str) -> u32 {
+        let digits = file.trim_start_matches('V').split("__").next().unwrap_or_default();
+        digits.parse().expect("a number")
+    }
+
     #[test]
     fn hold_every_file() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/core");
         let files = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").file_name());
         let mut files: Vec<_> = files.map(|name| name.into_string().expect("a name")).collect();
-        files.sort();
+        files.sort_by_key(|file| number_of(file));
         let listed = all(&Schema::default());
         assert_eq!(files, listed.iter().map(|it| format!("V{}__{}.sql", it.version(), it.name())).collect::<Vec<_>>());
     }

@@ -7,6 +7,8 @@
 //! migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the tables. They
 //! need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
 //!
+//! A table that will have many millions of rows can be [partitioned](partition_sql) by user.
+//!
 //! Then [register](crate::store::ResourceType::registration_sql) the resource types, if there are any, and
 //! [grant](grant_sql) the API's role what it needs.
 #![cfg_attr(
@@ -39,11 +41,14 @@ mod attempts;
 mod error;
 mod migration;
 #[cfg(feature = "postgres")]
+mod partition;
+#[cfg(feature = "postgres")]
 mod run;
 
-pub use self::migration::{Migration, all, distribution_sql, grant_sql, validation_sql};
+pub use self::migration::{Migration, all, distribution_sql, grant_sql, partition_sql, validation_sql};
 #[cfg(feature = "postgres")]
 pub use self::{
     error::MigrationError,
+    partition::{move_to_partitions, partition},
     run::{grant, grant_operator, register, run},
 };

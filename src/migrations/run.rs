@@ -131,7 +131,7 @@ async fn grant_by(client: &Client, grant: &str, role: &str) -> Result<(), Migrat
 }
 
 /// Returns whether the error may mean that another server was first.
-fn was_first(error: &tokio_postgres::Error) -> bool {
+pub(super) fn was_first(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         [
             SqlState::UNIQUE_VIOLATION,

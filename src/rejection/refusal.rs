@@ -84,6 +84,11 @@ pub(crate) enum Rejection {
     StoreFailed,
     #[error("the idempotency store is unavailable; retry with the same key")]
     StoreUnavailable,
+    #[error(
+        "the server keeps as many records of your calls as it may; retries of recorded calls are answered, and new calls are accepted again \
+         when records have expired"
+    )]
+    UserFull,
     #[error("you have too many calls at once; retry with the same key when some of them have ended")]
     UserLimit,
 }
@@ -99,6 +104,10 @@ const RETRY_IN_PROGRESS: Duration = Duration::from_secs(1);
 
 /// The delay in `RetryInfo` while the store is unavailable.
 const RETRY_STORE: Duration = Duration::from_secs(5);
+
+/// What a caller can do whose records are too many.
+const USER_FULL: &str = "wait until records have expired, which they do when their retention has passed; make fewer calls with keys; or ask \
+                         for a higher limit (max_records_per_user, max_bytes_per_user)";
 
 /// What a client is told about sending the same call again, with the same key.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +154,7 @@ impl Rejection {
             Self::ShuttingDown => Reason::ShuttingDown,
             Self::StoreFailed => Reason::StoreFailed,
             Self::StoreUnavailable => Reason::StoreUnavailable,
+            Self::UserFull => Reason::TooManyRecords,
         }
     }
 
@@ -164,7 +174,9 @@ impl Rejection {
             Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
-            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserLimit => Code::ResourceExhausted,
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserFull | Self::UserLimit => {
+                Code::ResourceExhausted
+            }
         }
     }
 
@@ -192,7 +204,8 @@ impl Rejection {
             | Self::RequestMalformed(_)
             | Self::RequestTooCostly(_)
             | Self::RequestTooLarge { .. }
-            | Self::StoreFailed => Retry::Never,
+            | Self::StoreFailed
+            | Self::UserFull => Retry::Never,
         }
     }
 
@@ -216,6 +229,9 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
+            Self::UserFull => {
+                details.add_quota_failure_violation("the records of the caller's calls", USER_FULL);
+            }
             Self::NotStored { resource: Some(id) } => {
                 metadata.push(("resource_id".to_owned(), id.to_string()));
             }
@@ -302,6 +318,7 @@ mod tests {
             (Rejection::ShuttingDown, Code::Unavailable, "IDEMPOTENCY_SHUTTING_DOWN"),
             (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
+            (Rejection::UserFull, Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
             (Rejection::UserLimit, Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {

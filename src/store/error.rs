@@ -56,6 +56,7 @@ impl From<StoreErrorKind> for StoreError {
 /// | `Corrupt`, `Refused` | `INTERNAL`, `IDEMPOTENCY_STORE_FAILED` |
 /// | `Interrupted`, `Unreachable` | `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` |
 /// | `Overloaded` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
+/// | `UserFull` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_TOO_MANY_RECORDS` |
 /// | `UserLimit` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -77,6 +78,8 @@ pub enum StoreErrorKind {
     /// The store cannot be asked: there was no connection to it, or none to a server that may write. The operation was not
     /// carried out.
     Unreachable,
+    /// The user of the call has as many records as one user may have, or as many bytes in them.
+    UserFull,
     /// The user of the call has as many transactions as one user may have.
     UserLimit,
 }
@@ -88,7 +91,7 @@ impl StoreErrorKind {
     }
 
     /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `overloaded`, `refused`,
-    /// `unreachable` or `user_limit`.
+    /// `unreachable`, `user_full` or `user_limit`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -97,6 +100,7 @@ impl StoreErrorKind {
             Self::Overloaded => "overloaded",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
+            Self::UserFull => "user_full",
             Self::UserLimit => "user_limit",
         }
     }
@@ -109,6 +113,7 @@ impl StoreErrorKind {
             Self::Overloaded => "the idempotency store is too busy to answer in time",
             Self::Refused => "the idempotency store refused the operation",
             Self::Unreachable => "the idempotency store cannot be reached",
+            Self::UserFull => "the user has too many records, or too large ones",
             Self::UserLimit => "the user has too many transactions at once",
         }
     }

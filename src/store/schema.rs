@@ -15,7 +15,16 @@ const TABLE: &str = "idempotency_keys";
 const PREFIX: &str = "idempotency_";
 
 /// The tables beside the table of keys.
-const OTHERS: [&str; 3] = ["idempotency_audit", "idempotency_migrations", "idempotency_resource_types"];
+const OTHERS: [&str; 5] = [
+    "idempotency_audit",
+    "idempotency_keys_before",
+    "idempotency_keys_next",
+    "idempotency_migrations",
+    "idempotency_resource_types",
+];
+
+/// What the names of partitions begin with. A number follows.
+const PARTITION: &str = "idempotency_keys_p";
 
 /// The names of the schema and of the table of keys in PostgreSQL. `migrations` (feature `sql`) and `PostgresStore`
 /// take the same. Defaults to `tenant` and `idempotency_keys`.
@@ -62,7 +71,8 @@ impl Schema {
     /// [`InvalidIdentifier`], as for the schema, or if it is the name of another table of the layer.
     pub fn table(self, name: impl Into<String>) -> Result<Self, InvalidIdentifier> {
         let table = identifier(name.into())?;
-        if OTHERS.contains(&table.as_str()) {
+        let number = table.strip_prefix(PARTITION).unwrap_or_default();
+        if OTHERS.contains(&table.as_str()) || number.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(InvalidIdentifier { name: table });
         }
         Ok(Self { table, ..self })
@@ -221,6 +231,8 @@ mod tests {
         for other in OTHERS {
             assert!(Schema::default().table(other).is_err(), "{other}");
         }
+        assert!(Schema::default().table("idempotency_keys_p15").is_err());
+        assert!(Schema::default().table("idempotency_keys_past").is_ok());
         assert!(Schema::default().table("a'b").is_err());
     }
 

@@ -11,8 +11,9 @@ use tokio::{
 };
 use tokio_postgres::{Client, Config, NoTls, config::Host, types::Type};
 use tonic_idempotency::{
+    migrations,
     status::{OutboxStatus, Resource},
-    store::{PostgresStore, SqlStore, driver::Driver},
+    store::{PostgresStore, Schema, SqlStore, driver::Driver},
 };
 use uuid::Uuid;
 
@@ -51,6 +52,7 @@ impl Database {
                 let database = Self::empty().await;
                 let mut owner = database.owner().await;
                 organization::migrations::run(&mut owner).await.expect("the migrations run");
+                partition(&owner, &Schema::default()).await;
                 owner
                     .batch_execute(&format!(
                         "SELECT tenant.organization_grant('{API_ROLE}');
@@ -288,6 +290,37 @@ pub fn with_max_batch<D: Driver>(store: SqlStore<D>) -> SqlStore<D> {
     }
 }
 
+/// Runs the core's migrations, and partitions the table as `IDEMPOTENCY_TEST_PARTITIONS` says.
+///
+/// # Panics
+///
+/// As [`partition`], or if the database refuses the migrations.
+pub async fn migrate(owner: &mut Client, schema: &Schema) {
+    migrations::run(owner, schema).await.expect("the migrations run");
+    partition(owner, schema).await;
+}
+
+/// Makes a new table of keys one of as many partitions as `IDEMPOTENCY_TEST_PARTITIONS` says; without the variable, it has none.
+///
+/// # Panics
+///
+/// The variable is not a number, or the database refuses it.
+pub async fn partition(owner: &Client, schema: &Schema) {
+    if let Some(partitions) = partitions() {
+        migrations::partition(owner, schema, partitions).await.expect("the table is partitioned");
+    }
+}
+
+/// The number of partitions that `IDEMPOTENCY_TEST_PARTITIONS` asks for.
+///
+/// # Panics
+///
+/// The variable is not a number.
+pub fn partitions() -> Option<u16> {
+    let number = std::env::var("IDEMPOTENCY_TEST_PARTITIONS").ok()?;
+    Some(number.parse().expect("IDEMPOTENCY_TEST_PARTITIONS is a number"))
+}
+
 /// The id of a resource whose ids are UUIDs.
 pub fn uuid_of(resource: &Resource) -> Uuid {
     *resource.id.as_uuid().expect("a UUID")
@@ -307,15 +340,15 @@ async fn make_login(owner: &Client, role: &str, options: &str, password: Option<
     owner.batch_execute(&make).await.expect("the role is made");
 }
 
-/// The number of rows of a table that this transaction has read so far, by table or index scans, whether or not they
-/// matched.
+/// The number of rows of a table, or of its partitions, that this transaction has read so far, by table or index scans, whether or not
+/// they matched.
 pub async fn rows_read(client: &Client, table: &str) -> i64 {
     client
         .query_typed_one(
-            "SELECT (pg_stat_get_xact_tuples_returned(t)
-                     + coalesce((SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))
-                                 FROM pg_index WHERE indrelid = t), 0))::int8
-             FROM CAST($1::text AS regclass) t",
+            "SELECT sum(pg_stat_get_xact_tuples_returned(t)
+                        + coalesce((SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))
+                                    FROM pg_index WHERE indrelid = t), 0))::int8
+             FROM (SELECT $1::text::regclass UNION SELECT inhrelid FROM pg_inherits WHERE inhparent = $1::text::regclass) r (t)",
             &[(&table, Type::TEXT)],
         )
         .await

@@ -9,7 +9,8 @@ pub mod shop;
 mod until;
 
 pub use database::{
-    API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, pool, rows_read, uuid_of, with_max_batch,
+    API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, migrate, partition, partitions, pool, rows_read,
+    uuid_of, with_max_batch,
 };
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
@@ -40,6 +41,8 @@ mod documents {
     mod outcomes {}
     #[doc = include_str!("../../docs/replays.md")]
     mod replays {}
+    #[doc = include_str!("../../docs/large-tables.md")]
+    mod large_tables {}
     #[doc = include_str!("../../docs/settings.md")]
     mod settings {}
 }

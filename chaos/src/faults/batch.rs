@@ -133,7 +133,13 @@ impl Crowd<'_> {
         let key = operation.key;
         alter(&owner, &format!("ADD CONSTRAINT {CONSTRAINT} CHECK (idempotency_key <> '{key}') NOT VALID")).await?;
         let refused = self.call().await.contains(&operation.number);
-        alter(&owner, &format!("DROP CONSTRAINT {CONSTRAINT}")).await?;
+        // The table may be moved meanwhile, to one that has the constraint or has not.
+        alter(&owner, &format!("DROP CONSTRAINT IF EXISTS {CONSTRAINT}")).await?;
+        owner
+            .batch_execute(&format!(
+                "ALTER TABLE IF EXISTS tenant.idempotency_keys_next DROP CONSTRAINT IF EXISTS {CONSTRAINT}"
+            ))
+            .await?;
         if refused {
             self.stage.journal.fault(FaultKind::RowRefused, Whom::Server(self.backend.server()), begun);
         }

@@ -41,7 +41,12 @@ impl Table<'_> {
             Some(calls) => format!(", at most {calls} calls a statement"),
             None => String::new(),
         };
-        format!("{mode}{bouncer}{serializable}{batches}")
+        let partitions = match self.plan.partitions {
+            Some(partitions) if self.plan.moving => format!(", moved to {partitions} partitions"),
+            Some(partitions) => format!(", {partitions} partitions"),
+            None => String::new(),
+        };
+        format!("{mode}{bouncer}{serializable}{batches}{partitions}")
     }
 
     fn rows(&self) -> Vec<(String, String)> {
@@ -67,6 +72,9 @@ impl Table<'_> {
         row("time of the servers", &humantime::format_duration(servers));
         row("of this, without a database", &humantime::format_duration(blackouts));
         row("server starts, failed starts", &format_args!("{}, {}", tally.starts, tally.failed_starts));
+        if let Some(interruptions) = self.trial.interruptions {
+            row("interruptions of the move to partitions", &interruptions);
+        }
         row("**calls**", &format_args!("**{}**", tally.calls));
         row("acknowledged", &tally.acknowledged_calls);
         row("of these, replays", &tally.replays);

@@ -135,6 +135,7 @@ mod tests {
             Reason::RequestMalformed,
             Reason::RequestTooLarge,
             Reason::StoreFailed,
+            Reason::TooManyRecords,
         ] {
             assert_eq!(of(Code::Unavailable, reason(never)), Verdict::Final, "{never}");
         }

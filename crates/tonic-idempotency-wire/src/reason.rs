@@ -35,6 +35,7 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_SHUTTING_DOWN` | `UNAVAILABLE` | the server is shutting down | `RetryInfo` |
 /// | `IDEMPOTENCY_STORE_FAILED` | `INTERNAL` | the store refused, or returned invalid data: it is not set up right, or corrupt; the handler did not run | |
 /// | `IDEMPOTENCY_STORE_UNAVAILABLE` | `UNAVAILABLE` | the store is unavailable, and the policy is to refuse or the procedure is transactional; or it is not known whether a transaction was committed | `RetryInfo` |
+/// | `IDEMPOTENCY_TOO_MANY_RECORDS` | `RESOURCE_EXHAUSTED` | the store keeps as many records of the caller, or as many bytes, as it may; the handler did not run. A retry of a recorded call is answered | `QuotaFailure`, which says what to do |
 ///
 /// A status with `RetryInfo` has the same delay in `grpc-retry-pushback-ms`, which gRPC's own retry policies obey. All others have `-1`
 /// there, because the same call would be refused again; except `IDEMPOTENCY_NOT_COMMITTED` and `IDEMPOTENCY_REQUEST_TIMEOUT`, about
@@ -103,10 +104,12 @@ pub enum Reason {
     StoreFailed,
     /// `IDEMPOTENCY_STORE_UNAVAILABLE`
     StoreUnavailable,
+    /// `IDEMPOTENCY_TOO_MANY_RECORDS`
+    TooManyRecords,
 }
 
 impl Reason {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::CallerInvalid,
         Self::Conflict,
         Self::InProgress,
@@ -127,6 +130,7 @@ impl Reason {
         Self::ShuttingDown,
         Self::StoreFailed,
         Self::StoreUnavailable,
+        Self::TooManyRecords,
     ];
 
     /// Returns the reason if the status is a rejection by this layer; `None` for any other status.
@@ -161,6 +165,7 @@ impl Reason {
             Self::ShuttingDown => "IDEMPOTENCY_SHUTTING_DOWN",
             Self::StoreFailed => "IDEMPOTENCY_STORE_FAILED",
             Self::StoreUnavailable => "IDEMPOTENCY_STORE_UNAVAILABLE",
+            Self::TooManyRecords => "IDEMPOTENCY_TOO_MANY_RECORDS",
         }
     }
 }

@@ -7,6 +7,7 @@ mod columns;
 mod connection;
 pub mod driver;
 mod fault;
+mod limits;
 mod look_up;
 mod operation;
 mod operator;

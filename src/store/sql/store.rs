@@ -9,6 +9,7 @@ use super::{
     connection::Connections,
     driver::{Driver, Statement},
     fault::sql_state,
+    limits::{Admission, Admitted, Limits},
     look_up,
     permits::Permits,
     query::RowOf,
@@ -22,7 +23,7 @@ use crate::{
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
         Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store,
-        StoreError, StoreTransaction, TransactionOptions,
+        StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -68,6 +69,7 @@ use crate::{
 pub struct SqlStore<D: Driver> {
     connections: Connections<D>,
     lanes: Lanes<D>,
+    limits: Limits,
     permits: Permits,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
@@ -88,6 +90,7 @@ impl<D: Driver> SqlStore<D> {
         Self {
             lanes: Lanes::new(&connections),
             connections,
+            limits: Limits::default(),
             permits,
             resource_types: Arc::new(resource_types),
             transaction_pool: None,
@@ -165,6 +168,40 @@ impl<D: Driver> SqlStore<D> {
         self.with_connections(|connections| connections.timeout(timeout))
     }
 
+    /// Limits how many records one user may have that have not expired, in each scope. At least 1. Defaults to no limit. A call that would
+    /// make another one is refused with `RESOURCE_EXHAUSTED` and
+    /// [`TooManyRecords`](crate::rejection::Reason::TooManyRecords), before its handler runs; a retry of a call that is recorded is
+    /// answered.
+    ///
+    /// The limit is approximate: each store counts a user's records after every 0.5 % of the limit that it has added itself, so that ten
+    /// servers admit at most 5 % more. (With a limit of less than 200, that is each time: a few entries of an index.) A user who is at
+    /// the limit is counted once per second. The store remembers the 10,000 users who have called last, at least; calls of others are
+    /// counted at random, as often on average.
+    ///
+    /// It needs an index that is led by the user: that of a [partitioned](crate::migrations::partition_sql) table, or one of your own.
+    /// Without one, calls fail as refused by the store; [`verify`](Self::verify) says so at the start.
+    ///
+    /// ```no_run
+    /// # use tonic_idempotency::store::PostgresStore;
+    /// # fn limited(store: PostgresStore) -> PostgresStore {
+    /// store.max_records_per_user(100_000).max_bytes_per_user(1 << 30)
+    /// # }
+    /// ```
+    pub fn max_records_per_user(mut self, records: u64) -> Self {
+        self.limits = self.limits.max_records(records);
+        self
+    }
+
+    /// Limits how many bytes the records of one user may have that have not expired: responses, their metadata and errors, before
+    /// PostgreSQL compresses them. At least 1. Defaults to no limit. All else is as for
+    /// [`max_records_per_user`](Self::max_records_per_user); but a count reads the user's rows, so set that limit, too.
+    ///
+    /// A call is admitted before its response is known: what calls in flight record comes on top.
+    pub fn max_bytes_per_user(mut self, bytes: u64) -> Self {
+        self.limits = self.limits.max_bytes(bytes);
+        self
+    }
+
     /// Limits how many calls one statement may do: claims, records, renewals, releases and replays that wait while a statement of
     /// their kind is under way go together with the next one; claims and records are of one kind. A call that finds none under way
     /// is sent alone, at once; or, while calls come together, with those that the runtime has ready at that moment. From 1 to 1,024
@@ -196,7 +233,7 @@ impl<D: Driver> SqlStore<D> {
     ///
     /// Nothing is changed.
     pub async fn verify(&self) -> Result<(), VerifyError> {
-        verify(&self.connections, &self.resource_types).await
+        verify(&self.connections, &self.resource_types, self.limits.are_on()).await
     }
 
     pub(super) fn connections(&self) -> &Connections<D> {
@@ -209,12 +246,26 @@ impl<D: Driver> SqlStore<D> {
         self
     }
 
+    /// Admits a call, unless its user is at a limit: then a record decides, or the call is refused. A call that takes another one over
+    /// adds no record.
+    async fn admit(&self, claim: &Claim) -> Result<Result<Admitted, ClaimOutcome>, StoreError> {
+        match self.limits.admit(&self.connections, claim.reservation.owner).await? {
+            Admission::Admitted(admitted) => Ok(Ok(admitted)),
+            Admission::Full => match claim::look(&self.connections, claim, TransactionOptions::default()).await? {
+                ClaimOutcome::Acquired => Err(StoreErrorKind::UserFull.into()),
+                ClaimOutcome::TakenOver => Ok(Ok(Admitted::without_record())),
+                decided => Ok(Err(decided)),
+            },
+        }
+    }
+
     fn transactions(&self) -> Transactions<D> {
         let driver = self.transaction_pool.as_ref().unwrap_or(self.connections.driver());
         Transactions {
             connections: self.connections.of(driver.clone()),
             look_ups: self.connections.clone(),
             lanes: self.lanes.clone(),
+            limits: self.limits.clone(),
             permits: self.permits.clone(),
         }
     }
@@ -254,7 +305,15 @@ impl<D: Driver> SqlStore<D> {
 
 impl<D: Driver> Store for SqlStore<D> {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        claim::claim(&self.connections, &self.lanes, claim).await
+        let admitted = match self.admit(claim).await? {
+            Ok(admitted) => admitted,
+            Err(decided) => return Ok(decided),
+        };
+        let outcome = claim::claim(&self.connections, &self.lanes, claim).await?;
+        if !matches!(outcome, ClaimOutcome::Acquired) {
+            admitted.made_none();
+        }
+        Ok(outcome)
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
@@ -278,7 +337,7 @@ impl<D: Driver> Store for SqlStore<D> {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        match self.complete_with(reservation, completion).await {
+        let completed = match self.complete_with(reservation, completion).await {
             // The response is more important than the reference to the resource.
             Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
                 tracing::warn!(
@@ -288,7 +347,11 @@ impl<D: Driver> Store for SqlStore<D> {
                 self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
             }
             outcome => outcome,
+        };
+        if let Ok(CompleteOutcome::Completed) = completed {
+            self.limits.recorded(reservation.owner, completion);
         }
+        completed
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
@@ -372,7 +435,12 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
-        Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options).await
+        match self.admit(claim).await? {
+            Ok(admitted) => {
+                Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
+            }
+            Err(decided) => Ok(BeginOutcome::Refused(decided)),
+        }
     }
 
     async fn begin_without_key(

@@ -22,7 +22,11 @@ const VERSION: i32 = 4;
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
 
 /// Returns everything that is wrong with the database, as the role of the pool sees it.
-pub(super) async fn verify(connections: &Connections<impl Driver>, types: &ResourceTypes) -> Result<(), VerifyError> {
+pub(super) async fn verify(
+    connections: &Connections<impl Driver>,
+    types: &ResourceTypes,
+    has_limits: bool,
+) -> Result<(), VerifyError> {
     let names: Vec<_> = types.iter().map(|known| known.name().to_owned()).collect();
     let columns: Vec<_> = types.iter().map(|known| known.column().to_owned()).collect();
     let kinds: Vec<_> = types.iter().map(|known| kind(known.id_kind()).to_owned()).collect();
@@ -38,6 +42,7 @@ pub(super) async fn verify(connections: &Connections<impl Driver>, types: &Resou
         kinds.as_slice().into(),
         tracked.as_slice().into(),
         connections.driver().reads_messages().into(),
+        has_limits.into(),
     ];
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
@@ -78,6 +83,7 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         }
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
         "missing_table" => SetupProblem::MissingTable { table: subject },
+        "no_index_of_users" => SetupProblem::NoIndexOfUsers { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
         "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
         "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
@@ -157,6 +163,15 @@ pub enum SetupProblem {
     /// There is no table of keys.
     #[error("the table {table} does not exist; run migrations::run")]
     MissingTable {
+        /// The table, with its schema.
+        table: String,
+    },
+    /// The store limits the records of one user, and no index finds them.
+    #[error(
+        "the store limits the records of one user, but no index of {table} is led by user_id; partition the table \
+         (migrations::partition), or make such an index"
+    )]
+    NoIndexOfUsers {
         /// The table, with its schema.
         table: String,
     },

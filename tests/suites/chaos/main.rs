@@ -8,4 +8,5 @@ mod ends;
 mod harness;
 mod kept;
 mod mortal;
+mod partitioned;
 mod promises;

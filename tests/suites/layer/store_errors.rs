@@ -15,13 +15,14 @@ use crate::{
     watched::{Operation, Watched},
 };
 
-const KINDS: [StoreErrorKind; 7] = [
+const KINDS: [StoreErrorKind; 8] = [
     StoreErrorKind::Conflict,
     StoreErrorKind::Corrupt,
     StoreErrorKind::Interrupted,
     StoreErrorKind::Overloaded,
     StoreErrorKind::Refused,
     StoreErrorKind::Unreachable,
+    StoreErrorKind::UserFull,
     StoreErrorKind::UserLimit,
 ];
 
@@ -60,6 +61,7 @@ impl Failure {
                 (Code::Unavailable, Reason::StoreUnavailable, true)
             }
             StoreErrorKind::Overloaded => (Code::Unavailable, Reason::Overloaded, true),
+            StoreErrorKind::UserFull => (Code::ResourceExhausted, Reason::TooManyRecords, false),
             StoreErrorKind::UserLimit => (Code::ResourceExhausted, Reason::Overloaded, true),
             _ => (Code::Internal, Reason::StoreFailed, false),
         }

@@ -272,6 +272,63 @@ async fn leaves_the_go_service_its_statements() {
     adopted.drop_roles().await;
 }
 
+/// Before, while changes are mirrored, and after; its own rows and policies included.
+#[tokio::test]
+async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
+    let adopted = Adopted::new().await;
+    let owner = adopted.as_role(&adopted.owner).await;
+    let go = adopted.as_role(&adopted.go).await;
+    let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
+    let reserve = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+                   VALUES ($1, $2, $3, $4, now() + interval '24 hours') ON CONFLICT DO NOTHING";
+    let complete = "UPDATE tenant.idempotency_keys SET response_bytes = 'go' WHERE response_bytes IS NULL";
+    let mut done = Vec::new();
+    let rights_before = rights(&adopted.superuser).await;
+    for step in ["before", "mirrored", "after"] {
+        let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
+        let set = "SELECT set_config('app.current_user_id', $1, false)";
+        go.query_typed(set, &[(&user.to_string(), Type::TEXT)]).await.expect("the user is set");
+        let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
+            &[(&key, Type::UUID), (&user, Type::UUID), (&PROCEDURE, Type::TEXT), (&HASH.as_slice(), Type::BYTEA)];
+        assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1, "{step}");
+        if step == "before" {
+            loop {
+                let done = "SELECT tenant.idempotency_move_step(4, false) = 'copy'";
+                if owner.query_one(done, &[]).await.expect("a step").get(0) {
+                    break;
+                }
+            }
+        }
+        assert_eq!(go.execute(complete, &[]).await.expect("the completion"), 1, "{step}");
+        assert_eq!(
+            go.execute(reserve, &[&key, &user, &PROCEDURE, &HASH.as_slice()]).await.expect("a retry"),
+            0,
+            "{step}"
+        );
+        if step == "mirrored" {
+            migrations::move_to_partitions(&owner, &Schema::default(), 4).await.expect("the way over");
+        }
+        done.push(claim(user, key));
+        for claim in &done {
+            let outcome = store.claim(&again(claim)).await.expect("the store answers");
+            assert!(matches!(outcome, ClaimOutcome::Replay(_)), "{step}: {outcome:?}");
+        }
+    }
+    // The Go service's record from before our migrations, with its project.
+    let old = claim(
+        "00000000-0000-7000-8000-000000000002".parse().expect("a UUID"),
+        "00000000-0000-7000-8000-000000000001".parse().expect("a UUID"),
+    );
+    match store.claim(&old).await.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert!(replay.resource.is_some()),
+        other => panic!("expected a replay, got {other:?}"),
+    }
+    let rights = rights(&adopted.superuser).await;
+    let lost: Vec<_> = rights_before.iter().filter(|line| !line.contains("policy") && !rights.contains(line)).collect();
+    assert_eq!(lost, Vec::<&String>::new(), "rights on the table");
+    adopted.drop_roles().await;
+}
+
 /// Then the Go service's own policy applies to our statements, too, and its function raises an error without a user.
 #[tokio::test]
 async fn serves_every_operation_as_the_role_of_the_go_service() {

@@ -6,10 +6,10 @@ use deadpool_postgres::{Manager, Pool};
 use scratch_postgres::{Server, Source, skip};
 use tokio_postgres::{Client, NoTls, types::Type};
 use tonic_idempotency::{
-    migrations,
     policy::EffectPolicy,
     store::{Claim, ClaimOutcome, PostgresStore, ResourceTypes, Schema, Store},
 };
+use tonic_idempotency_tests::migrate;
 use uuid::Uuid;
 
 use crate::record::{acquire, again, claim, completion, take_over};
@@ -27,7 +27,7 @@ impl Durable {
         let server = Server::start_durable(&[Source::Installed]).await;
         let server = server.map_err(|error| skip("installed-postgres", error)).ok()?;
         let mut owner = connect(&server).await;
-        migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations run");
+        migrate(&mut owner, &Schema::default()).await;
         // Asynchronous commits stay in memory for as long as possible.
         for statement in
             ["ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()", "CREATE TABLE effects (key uuid)"]

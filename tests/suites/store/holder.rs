@@ -3,11 +3,10 @@
 use protobuf_canonical::{RequestHash, RequestHashes};
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
-    migrations,
     rejection::Mismatch,
     store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions},
 };
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, migrate};
 use uuid::Uuid;
 
 use crate::record::{acquire, again, claim};
@@ -158,8 +157,8 @@ async fn lock_id(client: &Client) -> i64 {
 async fn is_found_by_a_number_that_no_client_can_foresee() {
     let (one, other) = (Database::empty().await, Database::empty().await);
     let (mut one, mut other) = (one.owner().await, other.owner().await);
-    migrations::run(&mut one, &Schema::default()).await.expect("the migrations run");
-    migrations::run(&mut other, &Schema::default()).await.expect("the migrations run");
+    migrate(&mut one, &Schema::default()).await;
+    migrate(&mut other, &Schema::default()).await;
     let number = lock_id(&one).await;
     assert_ne!(number, lock_id(&other).await);
 

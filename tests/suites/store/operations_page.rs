@@ -121,7 +121,8 @@ async fn every_statement_does_what_the_page_says() {
     // Is still there after that one was ended.
     let beside = open(&store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
     let mut seen = Vec::new();
-    for (role, statement) in statements() {
+    // The move waits for the end of all transactions; it has a test of its own.
+    for (role, statement) in statements().into_iter().filter(|(_, text)| !text.contains("move_to_partitions")) {
         let pid = page.operated.inspect(&running).await.get::<_, Option<i32>>("holder_pid");
         let statement = statement.replace("12345", &pid.unwrap_or_default().to_string());
         let rows = page.run(role, &statement).await;
@@ -154,6 +155,24 @@ async fn every_statement_does_what_the_page_says() {
         let count = page.operated.superuser.query_one(&count, &[owner.as_uuid()]).await.expect("the count");
         assert_eq!(count.get::<_, i64>(0), 0, "{table}");
     }
+    page.drop_roles().await;
+}
+
+/// As an owner to whom row-level security applies.
+#[tokio::test]
+async fn the_owner_moves_the_table_to_partitions() {
+    let page = Page::new().await;
+    let (role, way) = statements().into_iter().find(|(_, text)| text.contains("move_to_partitions")).expect("the way");
+    page.run(role, &way).await;
+    let counts =
+        "SELECT count(*), (SELECT count(*) FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass)
+                  FROM tenant.idempotency_keys";
+    let counts = page.operated.superuser.query_one(counts, &[]).await.expect("the counts");
+    assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (2, 16));
+    acquire(&page.operated.store, &Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).await;
+    let late =
+        page.operated.store.complete(&page.stuck.reservation, &completion("late")).await.expect("the store answers");
+    assert_eq!(late, CompleteOutcome::Completed);
     page.drop_roles().await;
 }
 

@@ -7,25 +7,39 @@ use tonic_idempotency::{
     status::IdKind,
     store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 15] = [
+const OWNERS: [&str; 29] = [
     "idempotency_adapt",
+    "idempotency_begin_mirroring",
+    "idempotency_check_partitioning",
+    "idempotency_copy_batch",
+    "idempotency_drop_before",
+    "idempotency_functions_of",
     "idempotency_grant",
     "idempotency_grant_operator",
     "idempotency_id_type",
     "idempotency_inspect",
     "idempotency_key_id",
+    "idempotency_make_next",
     "idempotency_missing_grants",
     "idempotency_missing_operator_grants",
+    "idempotency_missing_references",
+    "idempotency_move_step",
+    "idempotency_move_to_partitions",
     "idempotency_operator_release",
     "idempotency_owner",
+    "idempotency_partition",
+    "idempotency_partitions",
     "idempotency_register_resource",
+    "idempotency_stop_moving",
     "idempotency_stuck",
+    "idempotency_switch_tables",
     "idempotency_unregistered",
     "idempotency_validate",
+    "idempotency_write_mirror",
     "idempotency_write_statements",
 ];
 
@@ -37,7 +51,7 @@ fn unprotected() -> SetupProblem {
 async fn core() -> (Database, Client) {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrate(&mut owner, &Schema::default()).await;
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     (database, owner)
 }
@@ -107,7 +121,7 @@ async fn the_owner_of_the_table_is_warned_of() {
 async fn are_granted_by_many_at_once_and_again_without_a_lock() {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the core migrations");
+    migrate(&mut owner, &Schema::default()).await;
     let roles: Vec<_> = (0..4).map(|_| format!("idempotency_tests_{}", Uuid::new_v4().simple())).collect();
     let mut servers = tokio::task::JoinSet::new();
     for role in &roles {

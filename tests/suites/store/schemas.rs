@@ -13,7 +13,7 @@ use tonic_idempotency::{
         conformance::{Harness, conformance_tests},
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 use crate::{
@@ -29,7 +29,7 @@ fn odd() -> Schema {
 /// Makes the schema in a database of the sample, beside the default one.
 async fn make(database: &Database, schema: &Schema, types: &ResourceTypes) -> Client {
     let mut owner = database.owner().await;
-    migrations::run(&mut owner, schema).await.expect("the migrations run");
+    migrate(&mut owner, schema).await;
     migrations::register(&mut owner, schema, types).await.expect("the registration");
     migrations::grant(&owner, schema, API_ROLE).await.expect("the grant");
     owner

@@ -12,7 +12,7 @@ use tonic_idempotency::{
         ResourceType, ResourceTypes, Schema, SessionSettings, Store, TransactionOptions,
     },
 };
-use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
+use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR, migrate};
 use uuid::Uuid;
 
 use crate::{
@@ -163,7 +163,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     let database = shadowed().await;
     let mut owner = database.owner().await;
     let operator = database.login(OPERATOR).await;
-    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations");
+    migrate(&mut owner, &Schema::default()).await;
     owner.batch_execute("CREATE TABLE tenant.invoices (id pg_catalog.uuid PRIMARY KEY)").await.expect("a table");
     let invoice = Uuid::new_v4();
     let insert = "INSERT INTO tenant.invoices VALUES ($1)";

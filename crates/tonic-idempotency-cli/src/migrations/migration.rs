@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tonic_idempotency::{
-    migrations::{self, grant_sql, validation_sql},
+    migrations::{self, grant_sql, partition_sql, validation_sql},
     store::Schema,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Migration {
     pub(super) sql: String,
 }
 
-/// Returns the migrations of the options, in their order: those of the library, then the resource types, then the grants.
+/// Returns the migrations of the options, in their order: those of the library, then the partitions, the resource types, the grants.
 ///
 /// A grant has the version of the library's migrations in its name: a newer version may add functions, and is granted in a file
 /// of its own. The constraints of a type are validated in a file of their own, and so in a later transaction: claims go on while
@@ -35,6 +35,17 @@ pub(super) fn all(options: &Options) -> Result<Vec<Migration>, Error> {
             sql: migration.sql().to_owned(),
         })
         .collect();
+    if let Some(partitions) = options.partitions {
+        all.push(Migration {
+            name: format!("{prefix}_partition"),
+            sql: format!(
+                "-- Makes the table of keys of tonic-idempotency one of {partitions} partitions. Changes nothing if it has as many. Fails\n\
+                 -- if it has records: CALL tenant.idempotency_move_to_partitions({partitions}) moves them while calls go on.\n\
+                 {}\n",
+                partition_sql(&schema, partitions)
+            ),
+        });
+    }
     for known in &options.resource_types {
         all.push(Migration {
             name: format!("{prefix}_register_{}", word(known.name())),

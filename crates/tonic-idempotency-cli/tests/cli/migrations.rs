@@ -89,6 +89,20 @@ fn for_sqlx_are_numbered_by_the_time() {
     assert!(said.ends_with(&summary), "{said}");
 }
 
+/// After the library's, and before the types, whose foreign keys are quickly made then.
+#[test]
+fn of_partitions_come_after_the_librarys() {
+    let folder = folder();
+    stdout(&write(&folder, "refinery", &["--partitions=16", INVOICE]));
+    let path = format!("migrations/V{}__tonic_idempotency_partition.sql", library() + 1);
+    let text = fs::read_to_string(folder.path().join(path)).expect("the file");
+    assert!(text.ends_with("SELECT tenant.idempotency_partition(16);\n"), "{text}");
+    for refused in ["--partitions=1", "--partitions=257", "--partitions=many"] {
+        let error = stderr(&write(&folder, "refinery", &[refused]));
+        assert!(error.contains("--partitions"), "{error}");
+    }
+}
+
 #[test]
 fn for_refinery_and_flyway_are_counted() {
     for format in ["refinery", "flyway"] {

@@ -8,6 +8,7 @@
 --   $6  the kinds of the types' ids: integer, text or uuid
 --   $7  the names of the types whose status the function in the database knows
 --   $8  whether the driver reads messages
+--   $9  whether the store limits the records of one user
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -55,7 +56,12 @@ WHERE r.proname NOT IN (
           'idempotency_stuck',
           'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner',
           'idempotency_register_resource',
-          'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements'
+          'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements',
+          -- Those of partitions.
+          'idempotency_begin_mirroring', 'idempotency_check_partitioning', 'idempotency_copy_batch', 'idempotency_copy_rows',
+          'idempotency_drop_before', 'idempotency_functions_of', 'idempotency_make_next', 'idempotency_mirror',
+          'idempotency_missing_references', 'idempotency_move_step', 'idempotency_move_to_partitions', 'idempotency_partition',
+          'idempotency_partitions', 'idempotency_stop_moving', 'idempotency_switch_tables', 'idempotency_write_mirror'
       )
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL
@@ -98,4 +104,13 @@ WHERE cardinality($7::text[]) > 0
 UNION ALL
 SELECT 'messages', current_setting('lc_messages'), NULL
 WHERE $8
+UNION ALL
+SELECT 'no_index_of_users', keys.name, NULL
+FROM keys
+WHERE $9
+  AND NOT EXISTS (
+          SELECT FROM pg_index i
+          JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+          WHERE i.indrelid = keys.id AND a.attname = 'user_id' AND i.indpred IS NULL AND i.indisvalid
+      )
 ORDER BY 1, 2, 3

@@ -28,6 +28,7 @@ use crate::{
             connection::Connections,
             driver::{Connection as _, Driver, DriverError, Row, Session, Statement, Value},
             fault::Fault,
+            limits::{Admitted, Limits},
             operation::{Attempt, Operation},
             permits::Permits,
             query::{RowOf, only_row},
@@ -60,6 +61,7 @@ pub(in crate::store::sql) struct Transactions<D: Driver> {
     /// Where their outcomes are looked up, and keys whose users have no transaction left.
     pub(in crate::store::sql) look_ups: Connections<D>,
     pub(in crate::store::sql) lanes: Lanes<D>,
+    pub(in crate::store::sql) limits: Limits,
     pub(in crate::store::sql) permits: Permits,
 }
 
@@ -78,11 +80,13 @@ impl<D: Driver> Open<D> {
         resource_types: &Arc<ResourceTypes>,
         claim: &Claim,
         options: TransactionOptions,
+        admitted: Admitted,
     ) -> Result<BeginOutcome, StoreError> {
         let Transactions { look_ups, lanes, .. } = transactions;
         if lanes.prediction.expects_record()
             && let Some(found) = look_for_record(look_ups, lanes, claim, options).await?
         {
+            admitted.made_none();
             return Ok(BeginOutcome::Refused(found));
         }
         let deadline = look_ups.deadline();
@@ -94,6 +98,7 @@ impl<D: Driver> Open<D> {
             Err(_) => match look(look_ups, claim, options).await? {
                 ClaimOutcome::Acquired | ClaimOutcome::TakenOver => permit.await?,
                 refused => {
+                    admitted.made_none();
                     lanes.prediction.note(true);
                     return Ok(BeginOutcome::Refused(refused));
                 }
@@ -116,11 +121,12 @@ impl<D: Driver> Open<D> {
             Ok(ClaimOutcome::Acquired) => false,
             Ok(ClaimOutcome::TakenOver) => true,
             refused => {
+                admitted.made_none();
                 drop(connection);
                 return refused.map(BeginOutcome::Refused);
             }
         };
-        let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types) };
+        let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types), _admitted: admitted };
         let session = Arc::new(D::Session::new(connection));
         let open = Self { session, transactions: transactions.clone(), claimed: Some(claimed) };
         Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
@@ -161,6 +167,9 @@ impl<D: Driver> Open<D> {
         let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
                 connection.give_back();
+                if let Some((claimed, completion)) = self.claimed.as_ref().zip(completion.as_ref()) {
+                    self.transactions.limits.recorded(claimed.claim.reservation.owner, completion);
+                }
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
@@ -251,6 +260,8 @@ impl<D: Driver> Drop for Open<D> {
 struct Claimed {
     claim: Claim,
     resource_types: Arc<ResourceTypes>,
+    /// The record counts as one in flight until the transaction has ended.
+    _admitted: Admitted,
 }
 
 /// The arguments of `tenant.idempotency_commit`.

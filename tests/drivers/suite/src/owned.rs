@@ -6,7 +6,7 @@ use tonic_idempotency::{
     migrations,
     store::{CallSession, Schema, StoreErrorKind, TransactionErrorKind, driver::Owned},
 };
-use tonic_idempotency_tests::{API_ROLE, Database};
+use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 use crate::{
@@ -73,7 +73,7 @@ pub async fn are_begun_in_the_schema_of_the_store<S: Stack>() {
     let database = Database::new().await;
     let mut owner = database.owner().await;
     let schema = Schema::new("billing").expect("a name");
-    migrations::run(&mut owner, &schema).await.expect("the migrations run");
+    migrate(&mut owner, &schema).await;
     migrations::grant(&owner, &schema, API_ROLE).await.expect("the grant");
     let away = "DROP FUNCTION tenant.idempotency_limit_idle(double precision)";
     owner.batch_execute(away).await.expect("it is gone");

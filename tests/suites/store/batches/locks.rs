@@ -31,10 +31,16 @@ async fn are_taken_in_the_order_of_owners_and_keys() {
     let mut sorted: Vec<_> =
         claims.iter().map(|claim| (*claim.reservation.owner.as_uuid(), *claim.reservation.key.as_uuid())).collect();
     sorted.sort();
+    // In each partition, if there are any.
     let written = async || {
-        let select = "SELECT user_id, idempotency_key FROM tenant.idempotency_keys ORDER BY ctid";
+        let select =
+            "SELECT tableoid::oid, user_id, idempotency_key FROM tenant.idempotency_keys ORDER BY tableoid, ctid";
         let rows = owner.query(select, &[]).await.expect("the rows");
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(Uuid, Uuid)>>()
+        let rows: Vec<(u32, Uuid, Uuid)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+        assert!(rows.is_sorted(), "{rows:?}");
+        let mut keys: Vec<(Uuid, Uuid)> = rows.into_iter().map(|(_, user, key)| (user, key)).collect();
+        keys.sort();
+        keys
     };
     statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await.expect("a reservation");
     assert_eq!(written().await, sorted);

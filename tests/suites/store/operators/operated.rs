@@ -7,7 +7,7 @@ use tonic_idempotency::{
     migrations,
     store::{BeginOutcome, Claim, PostgresStore, ResourceTypes, Schema, Store, TransactionOptions},
 };
-use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR};
+use tonic_idempotency_tests::{API_ROLE, Database, OPERATOR, migrate};
 use uuid::Uuid;
 
 use crate::record::claim;
@@ -41,7 +41,7 @@ impl Operated {
         let operator = database.login(OPERATOR).await;
         let mut client = database.owner().await;
         client.batch_execute(&format!("SET ROLE {owner}")).await.expect("the owner");
-        migrations::run(&mut client, schema).await.expect("the migrations");
+        migrate(&mut client, schema).await;
         migrations::grant(&client, schema, API_ROLE).await.expect("the grant");
         migrations::grant_operator(&client, schema, OPERATOR).await.expect("the grant");
         let store = PostgresStore::new(database.pool_of_login(4).await, ResourceTypes::none())

@@ -1,0 +1,100 @@
+//! Claims in a large table, compared with a small one.
+
+use std::time::Duration;
+
+use crate::{
+    Error,
+    args::Args,
+    disk,
+    load::{Figures, Load},
+    progress::Progress,
+    report::{Section, count},
+    table::{Expiry, Table},
+};
+
+/// The sizes of the goal.
+const SMALL: u64 = 10_000;
+const LARGE: u64 = 100_000_000;
+/// What is measured if the disk does not hold that.
+const LESS: u64 = 30_000_000;
+
+const ROUNDS: usize = 7;
+
+/// The most that a claim in the large table may take, as a multiple of one in the small table.
+const P50: f64 = 1.3;
+const P99: f64 = 1.5;
+
+/// Claims in both tables in turn.
+pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
+    let small = Table::start(Some(args.partitions)).await?;
+    let large = Table::start(Some(args.partitions)).await?;
+    let room = disk::rows_that_fit(&large.directory().await?)?;
+    let rows = match args.rows(LARGE) {
+        rows if args.has_default_rows() && rows > room => LESS,
+        rows => rows,
+    };
+    if rows > room {
+        return Err(format!("the disk holds {} records; say --rows", count(room)).into());
+    }
+    small.fill(SMALL.min(rows), Expiry::LIVE, progress).await?;
+    large.fill(rows, Expiry::LIVE, progress).await?;
+
+    let mut loads = Vec::new();
+    for table in [&small, &large] {
+        let retention = Duration::from_secs(86_400);
+        let load = Load { store: table.store(args.callers)?, callers: args.callers, retention, rate: None };
+        progress.say("warming up");
+        load.run_for(args.time(10)).await?;
+        loads.push(load);
+    }
+    let mut figures: [Vec<Figures>; 2] = Default::default();
+    for round in 0..ROUNDS {
+        progress.say(&format!("round {} of {ROUNDS}", round + 1));
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for index in order {
+            figures[index].push(loads[index].run_for(args.time(5)).await?);
+        }
+    }
+    let text = format!(
+        "{} callers claim and complete new keys in a table of {} records and in one of {}, in turn, in {ROUNDS} rounds; each has {} \
+         partitions and a server of its own with 512 MB of shared buffers, and every commit is flushed to the disk. {} Times of claims in \
+         milliseconds, the median of the rounds. **p50: {}. p99: {}.** {}.",
+        args.callers,
+        count(SMALL.min(rows)),
+        count(rows),
+        args.partitions,
+        if rows < LARGE { "The goal is for 100,000,000 records; this run had fewer." } else { "" },
+        ratio(&figures, Figures::p50, P50),
+        ratio(&figures, Figures::p99, P99),
+        large.describe(),
+    );
+    let sizes = [SMALL.min(rows), rows].into_iter().zip(&figures);
+    let rows = sizes.map(|(size, figures)| {
+        let of = |figure: fn(&Figures) -> f64| format!("{:.2}", median(figures.iter().map(figure)));
+        vec![count(size), of(Figures::p50), of(Figures::p99), of(Figures::per_second)]
+    });
+    let rows = rows.collect();
+    small.stop().await;
+    large.stop().await;
+    Ok(Section {
+        name: "claims",
+        title: "Claims in a large table",
+        text,
+        columns: ["records", "p50", "p99", "calls/s"].map(str::to_owned).to_vec(),
+        rows,
+    })
+}
+
+/// Says the median of the rounds' ratios, and whether it is within the bound.
+fn ratio(figures: &[Vec<Figures>; 2], figure: fn(&Figures) -> f64, bound: f64) -> String {
+    let [small, large] = figures;
+    let ratio = median(small.iter().zip(large).map(|(small, large)| figure(large) / figure(small)));
+    format!("{ratio:.2} × (goal: ≤ {bound} ×: {})", if ratio <= bound { "met" } else { "missed" })
+}
+
+/// The median of at least one figure.
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

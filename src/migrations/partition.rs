@@ -1,0 +1,55 @@
+//! Partitions of the table of keys.
+
+use tokio_postgres::{Client, types::Type};
+
+use super::{MigrationError, attempts::Attempts, run::was_first};
+use crate::store::Schema;
+
+const PARTITION: &str = "SELECT tenant.idempotency_partition($1)";
+const MOVE: &str = "CALL tenant.idempotency_move_to_partitions($1)";
+
+/// The number of attempts while other servers are first.
+const ATTEMPTS: u32 = 20;
+
+/// Makes an empty table of keys one of `partitions` partitions, hash-partitioned by user: 16 is right for nearly all. Run it right after
+/// [`run`](super::run), at every start: a table that has as many partitions is not changed. Several servers may run it at once.
+/// `docs/operations.md` says when partitions pay.
+///
+/// The number is from 2 to 256. It cannot be changed later.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses: the number is out of range, the table has another number of partitions, it is not empty
+/// ([`move_to_partitions`]), or something depends on it that partitions do not allow, such as a view.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the table is partitioned or not, nothing in between.
+pub async fn partition(client: &Client, schema: &Schema, partitions: u16) -> Result<(), MigrationError> {
+    let partition = schema.apply(PARTITION);
+    let mut attempts = Attempts::new(ATTEMPTS);
+    loop {
+        match client.query_typed(&partition, &[(&i32::from(partitions), Type::INT4)]).await {
+            Err(error) if was_first(&error) && attempts.again().await => {}
+            ended => return Ok(ended.map(|_| ())?),
+        }
+    }
+}
+
+/// Moves a table of keys in use to `partitions` partitions, from 2 to 256, while calls go on: with servers of this version, of earlier
+/// ones, and with the Go interceptor. It copies the records that have not expired, which takes about a minute for each two million, and
+/// as much space again. No call waits longer than 100 ms for it. A table that has as many partitions is not changed.
+///
+/// # Errors
+///
+/// [`MigrationError`] if the database refuses, as for [`partition`], or if transactions on the table never leave a gap of 50 ms. Call it
+/// again: it goes on. `SELECT tenant.idempotency_stop_moving()` takes everything back instead.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the database goes on until the connection ends. Call it again, or take everything back, as after an error.
+/// Two at once do no harm, and waste time.
+pub async fn move_to_partitions(client: &Client, schema: &Schema, partitions: u16) -> Result<(), MigrationError> {
+    client.query_typed(&schema.apply(MOVE), &[(&i32::from(partitions), Type::INT4)]).await?;
+    Ok(())
+}

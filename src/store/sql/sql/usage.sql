@@ -1,0 +1,1 @@
+SELECT * FROM tenant.idempotency_usage($1, $2, $3)

@@ -1,0 +1,24 @@
+//! A table of keys with partitions, and one that is moved to them meanwhile.
+
+use crate::{
+    harness::run,
+    kept::{SHARED, SHORT, all_promises_were_kept},
+};
+
+#[tokio::test]
+async fn promises_are_kept_on_partitions_while_everything_fails() {
+    let Some(ended) = run(&[&SHORT[..], &["--mode", "reserved", "--partitions", "16"]].concat()).await else { return };
+    all_promises_were_kept(&ended);
+    assert!(ended.number(SHARED) > 0, "{}", ended.said());
+    assert!(ended.said().contains(", 16 partitions"), "{}", ended.said());
+}
+
+#[tokio::test]
+async fn promises_are_kept_on_the_way_to_partitions_while_everything_fails() {
+    for mode in ["transactional", "reserved"] {
+        let flags = [&SHORT[..], &["--mode", mode, "--partitions", "4", "--moving"]].concat();
+        let Some(ended) = run(&flags).await else { return };
+        all_promises_were_kept(&ended);
+        assert!(ended.said().contains(", moved to 4 partitions"), "{}", ended.said());
+    }
+}

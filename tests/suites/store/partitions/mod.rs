@@ -1,0 +1,85 @@
+//! A table of keys that is partitioned by user (`V10__partitions.sql`): made so, and moved while calls go on.
+//!
+//! With `IDEMPOTENCY_TEST_PARTITIONS`, all other tests have such a table, too.
+
+mod made;
+mod moved;
+mod moving;
+mod swept;
+
+use tokio_postgres::{Client, types::Type};
+use tonic_idempotency::{
+    migrations,
+    store::{Claim, Schema},
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
+use uuid::Uuid;
+
+use crate::{
+    batches::statements::{self, Outcome},
+    record::{again, claim},
+};
+
+/// The number of partitions of a test's own table: few, so that each has rows, and the test is quick.
+const PARTITIONS: u16 = 4;
+
+/// A database with a table without partitions, whatever `IDEMPOTENCY_TEST_PARTITIONS` says.
+async fn plain() -> Database {
+    let database = Database::empty().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    database
+}
+
+/// A database with a partitioned table.
+async fn partitioned() -> Database {
+    let database = plain().await;
+    migrations::partition(&database.owner().await, &Schema::default(), PARTITIONS).await.expect("the partitions");
+    database
+}
+
+async fn count(client: &Client, select: &str) -> i64 {
+    client.query_typed_one(select, &[]).await.expect("a count").get(0)
+}
+
+async fn partitions(owner: &Client) -> i64 {
+    count(owner, "SELECT tenant.idempotency_partitions()::int8").await
+}
+
+fn claims(number: usize) -> Vec<Claim> {
+    (0..number).map(|_| Claim { resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) }).collect()
+}
+
+/// Asserts that statements for several calls find and change the rows of all their users.
+async fn statements_for_several_calls_work(database: &Database) {
+    let api = database.api().await;
+    let claims = claims(64);
+    let all: Vec<_> = claims.iter().collect();
+    let held: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
+    // More than the five times after which PostgreSQL may keep a plan.
+    for round in 0..8 {
+        let others: Vec<_> = claims.iter().map(again).collect();
+        let others: Vec<_> = others.iter().collect();
+        assert_eq!(statements::reserve(&api, &all).await.expect("a statement"), [true; 64], "{round}");
+        assert_eq!(statements::reserve(&api, &others).await.expect("a statement"), [false; 64], "{round}");
+        let found = statements::look(&api, &others).await.expect("a statement");
+        assert_eq!(statements::texts(&found, "state"), vec![Some("reserved".to_owned()); 64], "{round}");
+        assert_eq!(statements::extend(&api, &held).await.expect("a statement"), [true; 64], "{round}");
+        assert_eq!(statements::release(&api, &held).await.expect("a statement"), [true; 64], "{round}");
+    }
+    statements::reserve(&api, &all).await.expect("a statement");
+    let done = vec![Outcome::DONE; 64];
+    assert_eq!(statements::complete(&api, &held, &done).await.expect("a statement"), [true; 64]);
+    let found = statements::look(&api, &all).await.expect("a statement");
+    assert_eq!(statements::texts(&found, "state"), vec![Some("completed".to_owned()); 64]);
+}
+
+/// Sets when a key's record expires, in seconds from now.
+async fn expire(owner: &Client, claim: &Claim, seconds: f64) {
+    let update = "UPDATE tenant.idempotency_keys SET expires = now() + make_interval(secs => $3)
+                  WHERE user_id = $1 AND idempotency_key = $2";
+    let (user, key) = (claim.reservation.owner.as_uuid(), claim.reservation.key.as_uuid());
+    let parameters = [(user as _, Type::UUID), (key as _, Type::UUID), (&seconds as _, Type::FLOAT8)];
+    owner.query_typed(update, &parameters).await.expect("the time");
+}

@@ -1,0 +1,151 @@
+//! Tables after their move.
+
+use tonic_idempotency::{
+    migrations,
+    status::Resource,
+    store::{Claim, ClaimOutcome, Completion, LookUp, PostgresStore, ReleaseOutcome, ResourceTypes, Schema, Store},
+};
+use tonic_idempotency_tests::API_ROLE;
+use uuid::Uuid;
+
+use super::{PARTITIONS, claims, count, expire, partitions, plain, statements_for_several_calls_work};
+use crate::{
+    migrations::{schema, with_tables, works},
+    record::{acquire, again, claim, complete, completion, patient, take_over},
+};
+
+async fn state(store: &PostgresStore, claim: &Claim) -> String {
+    let outcome = store.claim(&again(claim)).await.expect("the store answers");
+    format!("{outcome:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn have_every_record_in_its_state() {
+    let database = plain().await;
+    let owner = database.owner().await;
+    let store = PostgresStore::new(database.pool(2), ResourceTypes::none());
+    let (done, held, released, gone) = (claims(50), claims(50), claims(10), claims(10));
+    for claim in done.iter().chain(&gone) {
+        complete(&store, claim, &completion("done")).await;
+    }
+    for claim in held.iter().chain(&released) {
+        acquire(&store, claim).await;
+    }
+    for claim in &gone {
+        expire(&owner, claim, -1.0).await;
+    }
+    for claim in &released {
+        assert_eq!(store.release(&claim.reservation).await.expect("the store answers"), ReleaseOutcome::Released);
+    }
+
+    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
+
+    assert_eq!(partitions(&owner).await, i64::from(PARTITIONS));
+    assert_eq!(
+        count(&owner, "SELECT count(*) FROM tenant.idempotency_keys").await,
+        100,
+        "the expired ones stay behind"
+    );
+    assert_eq!(
+        count(&owner, "SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_(before|next)'").await,
+        0
+    );
+    for claim in &done {
+        assert_eq!(state(&store, claim).await, "Replay");
+    }
+    for claim in &held {
+        assert_eq!(state(&store, claim).await, "InFlight");
+        store.complete(&claim.reservation, &completion("later")).await.expect("the token still holds the key");
+        assert_eq!(state(&store, claim).await, "Replay");
+    }
+    for claim in released.iter().chain(&gone) {
+        assert_eq!(state(&store, claim).await, "Acquired");
+    }
+    works(&database).await;
+}
+
+/// The functions that were made with the old table: what they find is in the new one.
+#[tokio::test]
+async fn serve_statements_for_several_calls() {
+    let database = plain().await;
+    let owner = database.owner().await;
+    // Statements that connections know already.
+    statements_for_several_calls_work(&database).await;
+    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
+    statements_for_several_calls_work(&database).await;
+    let left = "SELECT count(*) FROM pg_proc WHERE proname IN ('idempotency_mirror', 'idempotency_copy_rows')";
+    assert_eq!(count(&owner, left).await, 0);
+}
+
+/// The same columns, policies, grants and functions, but for what partitions need.
+#[tokio::test]
+async fn are_like_new_ones() {
+    let (moved, types) = with_tables().await;
+    let (made, _) = with_tables().await;
+    let mut lines = Vec::new();
+    for (database, is_new) in [(&moved, false), (&made, true)] {
+        let mut owner = database.owner().await;
+        migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+        migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+        migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+        if is_new {
+            migrations::partition(&owner, &Schema::default(), PARTITIONS).await.expect("the partitions");
+        } else {
+            migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
+        }
+        lines.push(schema(&owner).await);
+    }
+    assert_eq!(lines[0], lines[1]);
+}
+
+#[tokio::test]
+async fn keep_the_resources_of_their_records() {
+    let (database, types) = with_tables().await;
+    let mut owner = database.owner().await;
+    migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
+    let store = PostgresStore::new(database.pool(1), types);
+    let insert = "INSERT INTO billing.invoices DEFAULT VALUES RETURNING id";
+    let id: Uuid = owner.query_one(insert, &[]).await.expect("an invoice").get(0);
+    let resource = Resource { resource_type: "invoice".to_owned(), id: id.into() };
+    let first = Claim { resource_type: Some("invoice".to_owned()), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    complete(&store, &first, &Completion { resource: Some(resource), ..completion("done") }).await;
+
+    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
+
+    for resource in [Some(id.into()), None] {
+        match store.claim(&again(&first)).await.expect("the store answers") {
+            ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, resource),
+            other => panic!("expected a replay, got {other:?}"),
+        }
+        owner.batch_execute("DELETE FROM billing.invoices").await.expect("the invoice goes, with its table's lock");
+    }
+    owner.batch_execute("TRUNCATE billing.invoices CASCADE").await.expect("nothing old refers to it");
+}
+
+/// Recovery, operators, look-ups and the sweep.
+#[tokio::test]
+async fn serve_every_operation() {
+    let database = plain().await;
+    let owner = database.owner().await;
+    let store = patient(database.pool(2));
+    let stuck =
+        Claim { lease: std::time::Duration::ZERO, resource_type: None, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
+    acquire(&store, &stuck).await;
+    migrations::move_to_partitions(&owner, &Schema::default(), PARTITIONS).await.expect("the way over");
+    let listed = count(&owner, "SELECT count(*) FROM tenant.idempotency_stuck()").await;
+    assert_eq!(listed, 1);
+    let inspect = format!(
+        "SELECT count(*) FROM tenant.idempotency_inspect('{}', '{}') i WHERE i.state = 'abandoned'",
+        stuck.reservation.key.as_uuid(),
+        stuck.reservation.owner.as_uuid()
+    );
+    assert_eq!(count(&owner, &inspect).await, 1);
+    let (owner_id, key) = (stuck.reservation.owner, stuck.reservation.key);
+    let question = LookUp { owner: owner_id, key, session: stuck.session.clone(), with_status: false };
+    store.look_up(&question).await.expect("the store answers");
+    take_over(&store, &again(&stuck)).await;
+    expire(&owner, &stuck, -1.0).await;
+    assert_eq!(store.sweep(10).await.expect("the store answers"), 1);
+}
