@@ -123,7 +123,7 @@ fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability)
 
 /// The directory of files that are kept in memory, if it has room, and the environment names no other. A new database is some hundred
 /// files, and a file system on a disk takes longer to make them than the database takes for the rest of a test.
-fn memory() -> Option<OsString> {
+pub(crate) fn memory() -> Option<OsString> {
     if env::var_os("TMPDIR").is_some() {
         return None;
     }

@@ -44,7 +44,8 @@
 //! The files of an installed server without durability are in `/dev/shm`, if that has 1 GiB of room and `TMPDIR` is not set; else in the
 //! temporary directory.
 //!
-//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
+//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode. [`Pair`] is a primary with a standby, and [`Patroni`] three
+//! servers of which Patroni makes one the primary.
 //!
 //! # Environment
 //!
@@ -62,9 +63,13 @@ mod bouncer;
 mod connection;
 mod container;
 mod error;
+mod http;
 mod installed;
 mod leftovers;
+mod pair;
+mod patroni;
 mod port;
+mod program;
 mod requirement;
 mod server;
 mod settings;
@@ -76,6 +81,8 @@ mod url;
 
 pub use bouncer::PgBouncer;
 pub use error::{CrashError, StartError};
+pub use pair::Pair;
+pub use patroni::{Patroni, Replication};
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;
