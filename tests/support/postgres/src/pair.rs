@@ -20,7 +20,7 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
-    installed, port,
+    memory, port,
     settings::{self, Durability},
     supervisor::Supervisor,
     url,
@@ -177,7 +177,9 @@ fn arguments(binaries: &Binaries, ports: [u16; 2]) -> Vec<OsString> {
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
     arguments.extend(ports.map(|port| OsString::from(port.to_string())));
-    arguments.extend(installed::memory());
+    if memory::has_room() {
+        arguments.push(memory::DIRECTORY.into());
+    }
     // The temporary directory of this process may be inaccessible to the other user.
     arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into(), "--".into()]);
     arguments.extend(OPTIONS.iter().flat_map(|option| [OsString::from("-c"), OsString::from(*option)]));

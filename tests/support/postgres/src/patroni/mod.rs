@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use self::configuration::Configuration;
 use crate::{
-    CrashError, account::Account, background, binaries::Binaries, connection, error::Cause, http, installed, port,
+    CrashError, account::Account, background, binaries::Binaries, connection, error::Cause, http, memory, port,
     program, supervisor::Supervisor, url,
 };
 
@@ -265,7 +265,9 @@ fn arguments(programs: &Programs, configuration: &Configuration) -> Vec<OsString
     let Programs { etcd, haproxy, patroni } = programs;
     let mut arguments: Vec<OsString> = vec![name.into(), etcd.into(), patroni.into(), haproxy.into()];
     arguments.push(NODES.to_string().into());
-    arguments.extend(installed::memory());
+    if memory::has_room() {
+        arguments.push(memory::DIRECTORY.into());
+    }
     // The temporary directory of this process may be inaccessible to the other user.
     arguments.extend([std::env::temp_dir().into(), "/tmp".into(), "/var/tmp".into(), "--".into()]);
     arguments.extend(configuration.of_etcd().into_iter().map(OsString::from));
