@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tonic_idempotency::{
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, KeyState, LookUp, PostgresStore, Store, StoreError,
-        StoreErrorKind, StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError, StoreErrorKind,
+        StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
@@ -164,13 +164,15 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
     assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
 }
 
-/// What it takes from a standby is old, and true; it does not take from it that there is nothing.
+/// What a standby has may be taken back by a failover, and it may lack the last of what its primary has.
 #[tokio::test]
-async fn a_standby_answers_with_outcomes_and_not_with_anything_else() {
+async fn a_standby_answers_nothing_about_a_key() {
     let Some(scene) = Scene::new().await else { return };
     let (_, at_primary) = scene.through_proxy(1);
     let done = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&at_primary, &done, &completion("done")).await;
+    // From now on, it looks for records first.
+    assert_replays(at_primary.claim(&again(&done)).await);
     let reserved = claim(Uuid::new_v4(), Uuid::new_v4());
     at_primary.claim(&reserved).await.expect("the store answers");
     let abandoned = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -183,23 +185,39 @@ async fn a_standby_answers_with_outcomes_and_not_with_anything_else() {
 
     scene.proxy.lead_to(scene.pair.address_of_standby());
     let (pool, store) = scene.through_proxy(1);
-    // The second looks first: the last claim has found a record.
-    for _ in 0..2 {
-        assert_replays(store.claim(&again(&done)).await);
-    }
-    let begun = store.begin(&again(&done), TransactionOptions::default()).await;
-    assert!(matches!(begun, Ok(BeginOutcome::Refused(ClaimOutcome::Replay(_)))), "{begun:?}");
-    let found = store.look_up(&look_up(&done)).await.expect("the store answers");
-    assert_eq!(found.state, KeyState::Completed);
-
     let absent = claim(Uuid::new_v4(), Uuid::new_v4());
-    for claim in [&reserved, &abandoned, &absent] {
+    for claim in [&done, &reserved, &abandoned, &absent] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
         assert_refused(store.look_up(&look_up(claim)).await, &pool);
     }
     // Not even to the call whose reservation it is.
     assert_refused(store.claim(&reserved).await, &pool);
+}
+
+/// The statement that several calls share, too: it looks for their records.
+#[tokio::test]
+async fn calls_that_share_a_statement_at_a_standby_get_no_replay() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(4);
+    let claims: Vec<_> = (0..12).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let done = completion("done");
+    join_all(claims.iter().map(|claim| complete(&store, claim, &done))).await;
+    // From now on, it looks for records first.
+    let retries: Vec<_> = claims.iter().map(again).collect();
+    for outcome in join_all(retries.iter().map(|claim| store.claim(claim))).await {
+        assert_replays(outcome);
+    }
+    let standby = Database::of(&scene.pair.standby());
+    let has_all = "SELECT count(response_bytes) = 12 FROM tenant.idempotency_keys";
+    let seen = async || standby.owner().await.query_one(has_all, &[]).await.expect("a count").get::<_, bool>(0);
+    until("the standby has the records", seen).await;
+
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    scene.proxy.cut_connections();
+    for outcome in join_all(retries.iter().map(|claim| store.claim(claim))).await {
+        assert_refused(outcome, &pool);
+    }
 }
 
 #[tokio::test]
