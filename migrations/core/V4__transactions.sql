@@ -220,37 +220,35 @@ BEGIN
 END
 $begin$;
 
--- Returns whether no transaction of the key is open. Fails on a standby, which does not know.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_settled(p_user uuid, p_key uuid, OUT settled boolean)
-LANGUAGE plpgsql AS $settled$
-BEGIN
-    COMMIT;
-    IF pg_catalog.current_setting('transaction_read_only') = 'on' THEN
-        PERFORM tenant.idempotency_needs_primary();
-    END IF;
-    settled := pg_catalog.pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
-END
-$settled$;
-
--- Returns whether the transaction with this token was committed. Reliable only if tenant.idempotency_settled returned
--- true in an earlier statement. Fails on a standby.
+-- Returns whether the transaction with this token was committed; NULL while a transaction of the key is open, which may still commit.
+-- Fails on a standby, which does not know.
+--
+-- Looks for the record after the lock, in a transaction whose snapshot has everything that was committed before. In one statement:
+-- two may meet two servers, of which one has lost the lock, and the other one has not got the record.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
 LANGUAGE plpgsql AS $committed$
 DECLARE
     v_set pg_catalog.text;
+    v_ended pg_catalog.bool;
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_user);
     IF current_setting('transaction_read_only') = 'on' THEN
         v_set := tenant.idempotency_needs_primary();
     END IF;
+    v_ended := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
+    COMMIT;
+    v_set := tenant.idempotency_act_as(p_user, p_user);
     committed := EXISTS (
         SELECT FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
           AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     );
+    IF NOT (committed OR v_ended) THEN
+        committed := NULL;
+    END IF;
 END
 $committed$;
 

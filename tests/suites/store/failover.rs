@@ -5,12 +5,13 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use futures_util::future::join_all;
 use scratch_postgres::{Pair, skip};
+use tcp_proxy::{Cut, Moment};
 use tokio::sync::watch;
 use tonic_idempotency::{
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError, StoreErrorKind,
-        StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError,
+        StoreErrorKind, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
@@ -263,6 +264,88 @@ async fn nothing_that_waits_for_a_synchronous_standby_is_cancelled_and_then_beli
     }
     assert!(waiting(&scene.database).await > 0);
     assert_eq!(visible(&scene.database).await, 0, "a wait was cancelled");
+}
+
+#[tokio::test]
+async fn a_commit_that_waits_for_a_synchronous_standby_is_not_cancelled() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.at(&scene.pair.primary(), 4);
+    let store = store.timeout(Duration::from_secs(2));
+    let [given_up, dropped] = [begin(&store).await, begin(&store).await];
+    scene.pair.kill_standby().await.expect("it is killed");
+
+    let error = given_up.1.commit(Some(completion("done"))).await.expect_err("the standby has not got it");
+    assert_eq!(error.kind(), Interrupted, "{error:?}");
+    let commit = tokio::spawn(dropped.1.commit(Some(completion("done"))));
+    until("both wait", async || waiting(&scene.database).await == 2).await;
+    commit.abort();
+    until("its connection is closed", async || pool.status().size == pool.status().available).await;
+    assert_eq!((waiting(&scene.database).await, visible(&scene.database).await), (2, 0), "a wait was cancelled");
+}
+
+/// The standby has what was committed on its disk, and does not show it yet.
+#[tokio::test]
+async fn a_lost_commit_is_not_looked_up_at_a_standby() {
+    let Some(scene) = Scene::new().await else { return };
+    let (_, store) = scene.through_proxy(2);
+    let store = store.timeout(Duration::from_secs(2));
+    let (claim, transaction) = begin(&store).await;
+    pause_replay(&scene.pair.standby()).await;
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
+
+    let error = transaction.commit(Some(completion("done"))).await.expect_err("no answer");
+
+    assert_eq!(error.kind(), Interrupted, "{error:?}");
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    assert_replays(store.claim(&again(&claim)).await);
+}
+
+/// The connections of the pool lead to two primaries. The new one has what was committed; the old one, which nobody has fenced, still waits
+/// for the answer of its standby.
+#[tokio::test]
+async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let owner = scene.database.owner().await;
+    owner.batch_execute("ALTER SYSTEM SET synchronous_commit = 'remote_apply'").await.expect("the setting");
+    owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
+    let (pool, store) = scene.through_proxy(4);
+    let store = store.timeout(Duration::from_secs(5));
+    let (claim, transaction) = begin(&store).await;
+    let to_old = pool.get().await.expect("a connection");
+    pause_replay(&scene.pair.standby()).await;
+    let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
+    until("the COMMIT waits", async || waiting(&scene.database).await == 1).await;
+
+    scene.pair.split().await.expect("the standby is promoted");
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    let to_new = pool.get().await.expect("a connection");
+    // The first to come back is the first to be used.
+    drop(to_new);
+    drop(to_old);
+
+    let committed = commit.await.expect("no panic").expect("it is committed");
+    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!((waiting(&scene.database).await, visible(&scene.database).await), (1, 0));
+    let (_, at_new) = scene.at(&scene.pair.primary(), 1);
+    assert_replays(at_new.claim(&again(&claim)).await);
+}
+
+/// A new key, and the transaction of its call.
+async fn begin(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    match store.begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => (claim, transaction),
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+}
+
+/// Lets a standby receive everything, and show nothing of it until it is promoted.
+async fn pause_replay(standby: &str) {
+    let owner = Database::of(standby).owner().await;
+    owner.batch_execute("SELECT pg_wal_replay_pause()").await.expect("a standby");
+    let is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
+    until("it pauses", async || owner.query_one(is_paused, &[]).await.expect("a state").get(0)).await;
 }
 
 /// As after a wait that an operator has cancelled, or a restart of the primary.

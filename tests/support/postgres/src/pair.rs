@@ -69,7 +69,7 @@ impl Pair {
         self.url_of(&[self.address_of_primary()])
     }
 
-    /// The URL of the server that is not the primary: its standby, unless it was killed.
+    /// The URL of the server that is not the primary: its standby, unless it was killed or the two were [split](Self::split).
     pub fn standby(&self) -> String {
         self.url_of(&[self.address_of_standby()])
     }
@@ -98,6 +98,18 @@ impl Pair {
     pub async fn fail_over(&mut self) -> Result<(), CrashError> {
         let (primary, standby) = (self.primary, 1 - self.primary);
         self.order(format!("kill {primary}")).await?;
+        self.order(format!("promote {standby}")).await?;
+        self.primary = standby;
+        Ok(())
+    }
+
+    /// Promotes the standby, and leaves the old primary as it is, which nobody has fenced: its commits wait in vain.
+    ///
+    /// # Errors
+    ///
+    /// There is no standby.
+    pub async fn split(&mut self) -> Result<(), CrashError> {
+        let standby = 1 - self.primary;
         self.order(format!("promote {standby}")).await?;
         self.primary = standby;
         Ok(())
