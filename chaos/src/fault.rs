@@ -60,6 +60,8 @@ pub(crate) enum FaultKind {
     PrimaryCutOff,
     /// The primary was killed, and a standby promoted.
     PrimaryKilled,
+    /// The primary was killed when its standbys had got nothing from it for a while, and one of them was promoted.
+    PrimaryKilledAhead,
     /// An operator made a standby the primary.
     PrimarySwitched,
     /// The Patroni of the primary hung until a standby was promoted, so that there were two primaries.
@@ -82,22 +84,20 @@ impl FaultKind {
 
     /// Whether another server of the database has become the primary.
     pub(crate) fn is_failover(self) -> bool {
-        matches!(self, Self::PrimaryCutOff | Self::PrimaryKilled | Self::PrimarySwitched | Self::PrimaryUnfenced)
+        matches!(
+            self,
+            Self::PrimaryCutOff
+                | Self::PrimaryKilled
+                | Self::PrimaryKilledAhead
+                | Self::PrimarySwitched
+                | Self::PrimaryUnfenced
+        )
     }
 
     /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
-        matches!(
-            self,
-            Self::DatabaseStalled
-                | Self::OutboxLocked
-                | Self::PoolFull
-                | Self::PrimaryCutOff
-                | Self::PrimaryKilled
-                | Self::PrimarySwitched
-                | Self::PrimaryUnfenced
-                | Self::ServerPausedAt(_)
-        )
+        self.is_failover()
+            || matches!(self, Self::DatabaseStalled | Self::OutboxLocked | Self::PoolFull | Self::ServerPausedAt(_))
     }
 
     /// Whether it ends connections to the database, which can be made again at once.
@@ -133,6 +133,7 @@ impl From<Failover> for FaultKind {
             Failover::CutOff => Self::PrimaryCutOff,
             Failover::Hang => Self::PrimaryUnfenced,
             Failover::Kill => Self::PrimaryKilled,
+            Failover::Lag => Self::PrimaryKilledAhead,
             Failover::Switchover => Self::PrimarySwitched,
         }
     }
@@ -177,6 +178,7 @@ impl fmt::Display for FaultKind {
             Self::PoolFull => f.write_str("pool of a server full"),
             Self::PrimaryCutOff => f.write_str("primary cut off, and a standby promoted"),
             Self::PrimaryKilled => f.write_str("primary killed, and a standby promoted"),
+            Self::PrimaryKilledAhead => f.write_str("primary killed while its standbys lagged, and one promoted"),
             Self::PrimarySwitched => f.write_str("switchover to a standby"),
             Self::PrimaryUnfenced => f.write_str("primary not fenced, and a standby promoted"),
             Self::RowRefused => f.write_str("row of one call among many refused"),

@@ -22,7 +22,7 @@ const RATES: [(Family, u32, u32); 16] = [
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
-    (Family::Failover, 125, 4),
+    (Family::Failover, 125, 5),
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
     (Family::Hog, 2000, 1),
@@ -45,7 +45,8 @@ const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Silence), Some(Break::Terminate)];
 
 /// The ways to replace a primary.
-const FAILOVERS: [Failover; 4] = [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Switchover];
+const FAILOVERS: [Failover; 5] =
+    [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Lag, Failover::Switchover];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];

@@ -10,8 +10,9 @@ const SHORT: [&str; 8] = run_of("150");
 
 const PATRONI: [&str; 4] = ["--topology", "patroni", "--faults", "failover,server-kill,commit-cut,connection-cut"];
 
-const FAILOVERS: [&str; 4] = [
+const FAILOVERS: [&str; 5] = [
     "primary cut off, and a standby promoted",
+    "primary killed while its standbys lagged, and one promoted",
     "primary killed, and a standby promoted",
     "primary not fenced, and a standby promoted",
     "switchover to a standby",

@@ -11,7 +11,7 @@ use tonic_idempotency::{
     policy::Isolation,
     store::{
         BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError,
-        StoreErrorKind, StoredResponse, TransactionOptions,
+        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
