@@ -61,7 +61,6 @@ pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stac
     assert_eq!(rows(&Database::of(&pair.primary()).owner().await).await, [2, 2, 2]);
 }
 
-/// A call that was about to commit is carried out at the new primary or not at all, and its retry does the rest.
 pub async fn a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs<S: Stack>() {
     let Some(mut pair) = pair().await else { return };
     let database = Database::on(&pair.primary()).await;
