@@ -36,11 +36,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SCRIPT: &str = include_str!("pair.sh");
 
 /// The options of both servers.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 4] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
     "hot_standby=on",
-    "wal_keep_size=256MB",
     "wal_retrieve_retry_interval=100ms",
 ];
 
