@@ -9,7 +9,10 @@ use super::{Front, Replication};
 use crate::error::Error;
 
 /// The time in which there must be another primary, and all servers must be there again.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The time after which servers that are not there again are started anew.
+const REPAIR: Duration = Duration::from_secs(45);
 
 /// How long standbys lag: longer than the store waits for a shared statement.
 const LAG: Duration = Duration::from_secs(3);
@@ -84,8 +87,7 @@ impl Patroni {
     ///
     /// There is none in time.
     pub(crate) async fn can_fail_over(&self) -> Result<(), Error> {
-        let none = "no standby follows the primary";
-        until(none, || self.servers.can_fail_over()).await
+        self.repair("no standby follows the primary", || self.servers.can_fail_over()).await
     }
 
     /// Waits until all servers are there and follow the primary.
@@ -94,8 +96,24 @@ impl Patroni {
     ///
     /// They are not there in time.
     pub(super) async fn is_whole(&self) -> Result<(), Error> {
-        let missing = "the servers are not all there again";
-        until(missing, || self.servers.is_whole()).await
+        self.repair("the servers are not all there again", || self.servers.is_whole()).await
+    }
+
+    /// Waits until a condition is true, and starts what is stuck anew from time to time.
+    async fn repair<F: Future<Output = bool>>(&self, otherwise: &str, condition: impl Fn() -> F) -> Result<(), Error> {
+        let waiting = until(otherwise, condition);
+        let repairing = async {
+            loop {
+                time::sleep(REPAIR).await;
+                if let Err(error) = self.servers.restart_stuck().await {
+                    break error;
+                }
+            }
+        };
+        tokio::select! {
+            done = waiting => done,
+            error = repairing => Err(error.into()),
+        }
     }
 
     /// Replaces the primary. Returns when there is another one.

@@ -36,12 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SCRIPT: &str = include_str!("pair.sh");
 
 /// The options of both servers.
-const OPTIONS: [&str; 4] = [
-    "listen_addresses=127.0.0.1",
-    "unix_socket_directories=",
-    "hot_standby=on",
-    "wal_retrieve_retry_interval=100ms",
-];
+const OPTIONS: [&str; 4] =
+    ["listen_addresses=127.0.0.1", "unix_socket_directories=", "hot_standby=on", "wal_retrieve_retry_interval=100ms"];
 
 /// Two private PostgreSQL servers from installed binaries: a primary, whose commits wait for its standby, and the standby. Both keep
 /// committed data when they are killed. Removed when this is dropped, and when the process ends, like a private

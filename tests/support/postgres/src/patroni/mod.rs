@@ -179,6 +179,22 @@ impl Patroni {
         self.order("lose".to_owned()).await
     }
 
+    /// Kills each node whose server does not answer, and starts it again, as an operator does. A Patroni that knows no primary at the
+    /// moment when it starts its server may leave that server without one for good.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not run, or cannot be started.
+    pub async fn restart_stuck(&self) -> Result<(), CrashError> {
+        for (node, (_, patroni)) in self.configuration.nodes.iter().enumerate() {
+            if http::get(*patroni, "/health", ANSWER).await.ok() != Some(200) {
+                self.kill(node).await?;
+                self.start_again(node).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a standby the primary in place of this node, in good order.
     ///
     /// # Errors
