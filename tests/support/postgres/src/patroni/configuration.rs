@@ -8,6 +8,10 @@ use super::Replication;
 /// `retry_timeout` may not be longer. (Since version 3.1, Patroni makes `ttl` at least 20.)
 const TIMES: [&str; 4] = ["ttl: 5", "loop_wait: 1", "retry_timeout: 2", "primary_start_timeout: 0"];
 
+/// Otherwise a former primary, which asynchronous standbys have not caught up with, may become the primary again before it is rewound: then
+/// two timelines have one number, and Patroni cannot tell that they differ.
+const CANDIDATES: &str = "check_timeline: true";
+
 /// The settings of each server. Commits are in the kernel when they are answered, so that they outlive the processes.
 const PARAMETERS: [(&str, &str); 14] = [
     ("dynamic_shared_memory_type", "mmap"),
@@ -45,7 +49,7 @@ impl Configuration {
         let Self { etcd, password, .. } = self;
         let binaries = binaries.display();
         let replicator: String = password.chars().rev().collect();
-        let times = lines("    ", TIMES.map(str::to_owned));
+        let general = lines("    ", TIMES.into_iter().chain([CANDIDATES]).map(str::to_owned));
         let parameters = lines("        ", PARAMETERS.map(|(name, value)| format!("{name}: {value}")));
         let synchronous = self.replication == Replication::Synchronous;
         format!(
@@ -58,7 +62,7 @@ etcd:
   host: 127.0.0.1:{etcd}
 bootstrap:
   dcs:
-{times}    maximum_lag_on_failover: 1073741824
+{general}    maximum_lag_on_failover: 1073741824
     synchronous_mode: {synchronous}
     synchronous_mode_strict: {synchronous}
     postgresql:
