@@ -270,7 +270,7 @@ async fn nothing_that_waits_for_a_synchronous_standby_is_cancelled_and_then_beli
 async fn a_commit_that_waits_for_a_synchronous_standby_is_not_cancelled() {
     let Some(scene) = Scene::new().await else { return };
     let (pool, store) = scene.at(&scene.pair.primary(), 4);
-    let store = store.timeout(Duration::from_secs(2));
+    let store = store.timeout(Duration::from_secs(5));
     let [given_up, dropped] = [begin(&store).await, begin(&store).await];
     scene.pair.kill_standby().await.expect("it is killed");
 
@@ -288,7 +288,7 @@ async fn a_commit_that_waits_for_a_synchronous_standby_is_not_cancelled() {
 async fn a_lost_commit_is_not_looked_up_at_a_standby() {
     let Some(scene) = Scene::new().await else { return };
     let (_, store) = scene.through_proxy(2);
-    let store = store.timeout(Duration::from_secs(2));
+    let store = store.timeout(Duration::from_secs(5));
     let (claim, transaction) = begin(&store).await;
     pause_replay(&scene.pair.standby()).await;
     scene.proxy.lead_to(scene.pair.address_of_standby());
