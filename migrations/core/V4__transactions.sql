@@ -224,7 +224,8 @@ $begin$;
 -- Fails on a standby, which does not know.
 --
 -- Looks for the record after the lock, in a transaction whose snapshot has everything that was committed before. In one statement:
--- two may meet two servers, of which one has lost the lock, and the other one has not got the record.
+-- two may meet two servers, of which one has lost the lock, and the other one has not got the record. An old primary that nobody has
+-- fenced has neither, if the transaction was at the new one: so that it does not say no, that answer waits for a synchronous standby.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
@@ -246,8 +247,12 @@ BEGIN
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
           AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     );
-    IF NOT (committed OR v_ended) THEN
-        committed := NULL;
+    IF NOT committed THEN
+        IF v_ended THEN
+            PERFORM pg_logical_emit_message(true, 'tenant.idempotency', '');
+        ELSE
+            committed := NULL;
+        END IF;
     END IF;
 END
 $committed$;

@@ -331,6 +331,27 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     assert_replays(at_new.claim(&again(&claim)).await);
 }
 
+/// The connections of the pool lead to two primaries. The old one knows nothing of the transaction, and waits in vain before it says so.
+#[tokio::test]
+async fn a_lost_commit_is_not_looked_up_at_an_old_primary_that_is_not_fenced() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(4);
+    let store = store.timeout(Duration::from_secs(5));
+    let to_old = pool.get().await.expect("a connection");
+    scene.pair.split().await.expect("the standby is promoted");
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    let (claim, transaction) = begin(&store).await;
+    // It is the first to be used.
+    drop(to_old);
+    scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
+
+    let committed = transaction.commit(Some(completion("done"))).await.expect("it is committed");
+
+    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!(waiting(&scene.database).await, 1);
+    assert_replays(store.claim(&again(&claim)).await);
+}
+
 /// A new key, and the transaction of its call.
 async fn begin(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
