@@ -249,7 +249,7 @@ BEGIN
     );
     IF NOT committed THEN
         IF v_ended THEN
-            PERFORM pg_logical_emit_message(true, 'tenant.idempotency', '');
+            PERFORM pg_logical_emit_message(true, 'idempotency', '');
         ELSE
             committed := NULL;
         END IF;
