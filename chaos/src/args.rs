@@ -10,15 +10,18 @@ use crate::{
     mode::Mode,
     mortal::{CallArgs, Without},
     sabotage::Sabotage,
+    topology::{Front, Replication, Topology},
 };
 
 /// The runs whose tables are in the documentation.
 const RUNS: &str = "\
 The runs of docs/guarantees.md, in an optimised build; each takes minutes:
 
-  cargo run --release -p chaos -- --seed 1 --pgbouncer
-  cargo run --release -p chaos -- --seed 1 --pgbouncer --mode reserved --on-store-unavailable proceed
-  cargo run --release -p chaos -- --seed 1 --pgbouncer --max-batch 1
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --mode reserved --on-store-unavailable proceed
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
+  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
+  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
   cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
@@ -75,18 +78,27 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
     pub(crate) on_store_unavailable: StorePolicy,
 
-    /// Make the table of keys one of this many partitions. By default it has none; with `--moving`, 16.
+    /// Make the table of keys one of this many partitions. By default it has none; with `--topology partitioned` or
+    /// `--moving`, 16.
     #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u16).range(2..=256))]
-    #[arg(default_value_if("moving", "true", "16"))]
+    #[arg(default_value_ifs([("topology", "partitioned", "16"), ("moving", "true", "16")]))]
     pub(crate) partitions: Option<u16>,
 
     /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
     #[arg(long, conflicts_with = "clients_die")]
     pub(crate) moving: bool,
 
-    /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
-    #[arg(long)]
-    pub(crate) pgbouncer: bool,
+    /// The database, and what is in front of it.
+    #[arg(long, value_enum, value_name = "TOPOLOGY", default_value_t = Topology::Single)]
+    pub(crate) topology: Topology,
+
+    /// How the servers find the primary, with `--topology patroni`.
+    #[arg(long, value_enum, value_name = "FRONT", default_value_t = Front::Haproxy)]
+    pub(crate) front: Front,
+
+    /// What a COMMIT waits for, with `--topology patroni`. With `asynchronous`, what failovers lose is counted, and breaks no promise.
+    #[arg(long, value_enum, value_name = "REPLICATION", default_value_t = Replication::Synchronous)]
+    pub(crate) replication: Replication,
 
     /// Make SERIALIZABLE the isolation level of every transaction that does not say another one.
     #[arg(long)]
@@ -98,8 +110,9 @@ pub struct Args {
     pub(crate) max_batch: Option<u16>,
 
     /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
-    /// step-kill and zombie. There is no bouncer-kill without `--pgbouncer`.
+    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
+    /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
+    /// instead of database-kill.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
@@ -234,10 +247,15 @@ mod tests {
         assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
         assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
-        assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
+        assert!(args.driver == Driver::TokioPostgres && args.topology == Topology::Single && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!((args.seed, args.max_batch), (None, None));
         assert!(args.partitions.is_none() && !args.moving);
+    }
+
+    #[test]
+    fn a_table_that_is_partitioned_or_moved_has_16_partitions_by_default() {
+        assert_eq!(Args::parse_from(["chaos", "--topology", "partitioned"]).partitions, Some(16));
         assert_eq!(Args::parse_from(["chaos", "--moving"]).partitions, Some(16));
         assert_eq!(Args::parse_from(["chaos", "--moving", "--partitions", "4"]).partitions, Some(4));
     }

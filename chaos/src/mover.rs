@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{database::Database, error::Error, pace::Pace};
+use crate::{error::Error, pace::Pace, topology::Database};
 
 /// The pause after an interruption, and how many there may be.
 const PAUSE: Duration = Duration::from_millis(200);

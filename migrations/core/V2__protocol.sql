@@ -112,6 +112,18 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || set_config('idempotency.owner', coalesce(p_owner::text, ''), true)
     || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
 
+-- Fails as a write does on a standby, and in any other transaction that is read-only. Each function that gives an answer about a key
+-- calls it there. A standby may lack the last of what its primary has. It may also have what a failover takes back: as a former
+-- primary that is not rewound yet, or as a standby that was ahead of the synchronous one.
+CREATE OR REPLACE FUNCTION tenant.idempotency_needs_primary() RETURNS text
+LANGUAGE plpgsql AS $needs_primary$
+BEGIN
+    RAISE EXCEPTION 'cannot decide on an idempotency key in a read-only transaction'
+        USING ERRCODE = 'read_only_sql_transaction',
+              HINT = 'The server is a standby, or the role has default_transaction_read_only. Connect to the primary.';
+END
+$needs_primary$;
+
 -- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
 --
@@ -164,6 +176,9 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_app_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
@@ -200,7 +215,17 @@ BEGIN
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-        IF state = 'expired' THEN
+        IF state IN ('acquired', 'taken_over') THEN
+            -- Of an earlier attempt, which may not have waited for a synchronous standby. This one does, because it writes as well.
+            UPDATE tenant.idempotency_keys k
+            SET lease_expires = clock_timestamp() + v_lease
+            WHERE k.idempotency_key = p_key
+              AND k.user_id = p_user
+              AND k.token = p_token
+              AND k.response_bytes IS NULL
+              AND k.error_bytes IS NULL
+              AND k.lease_expires > 'epoch';
+        ELSIF state = 'expired' THEN
             state := NULL;
             DELETE FROM tenant.idempotency_keys k
             WHERE k.idempotency_key = p_key

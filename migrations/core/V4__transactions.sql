@@ -91,20 +91,24 @@ BEGIN ATOMIC
 END;
 
 -- Limits how long this transaction may be idle, in seconds, and returns the limit in milliseconds. A shorter limit set in
--- the server is not changed. ('0' is the server's for no limit.)
+-- the server is not changed. ('0' is the server's for no limit.) Fails on a standby: a handler would find out at its first write, or
+-- not at all.
 CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit double precision) RETURNS text
 LANGUAGE sql VOLATILE
-RETURN set_config(
-    'idle_in_transaction_session_timeout',
-    greatest(1, ceil(1000 * least(
-        p_limit,
-        2147483.647,
-        CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0'
-             THEN date_part('epoch', current_setting('idle_in_transaction_session_timeout')::interval)
-        END
-    )))::text,
-    true
-);
+RETURN CASE
+    WHEN current_setting('transaction_read_only') = 'on' THEN tenant.idempotency_needs_primary()
+    ELSE set_config(
+        'idle_in_transaction_session_timeout',
+        greatest(1, ceil(1000 * least(
+            p_limit,
+            2147483.647,
+            CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0'
+                 THEN date_part('epoch', current_setting('idle_in_transaction_session_timeout')::interval)
+            END
+        )))::text,
+        true
+    )
+END;
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
@@ -151,6 +155,9 @@ DECLARE
     v_told boolean;
     v_status record;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     v_set := set_config('idempotency.owner', p_user::text, true)
           || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
     IF p_settings IS NOT NULL THEN
@@ -213,24 +220,26 @@ BEGIN
 END
 $begin$;
 
--- Returns whether no transaction of the key is open.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_settled(p_user uuid, p_key uuid, OUT settled boolean)
-LANGUAGE plpgsql AS $settled$
-BEGIN
-    COMMIT;
-    settled := pg_catalog.pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
-END
-$settled$;
-
--- Returns whether the transaction with this token was committed. Reliable only if tenant.idempotency_settled returned
--- true in an earlier statement.
+-- Returns whether the transaction with this token was committed; NULL while a transaction of the key is open, which may still commit.
+-- Fails on a standby, which does not know.
+--
+-- Looks for the record after the lock, in a transaction whose snapshot has everything that was committed before. In one statement:
+-- two may meet two servers, of which one has lost the lock, and the other one has not got the record. An old primary that nobody has
+-- fenced has neither, if the transaction was at the new one: so that it does not say no, that answer waits for a synchronous standby.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
 LANGUAGE plpgsql AS $committed$
 DECLARE
     v_set pg_catalog.text;
+    v_ended pg_catalog.bool;
 BEGIN
+    COMMIT;
+    v_set := tenant.idempotency_act_as(p_user, p_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
+    v_ended := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_user);
     committed := EXISTS (
@@ -238,6 +247,13 @@ BEGIN
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
           AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     );
+    IF NOT committed THEN
+        IF v_ended THEN
+            PERFORM pg_logical_emit_message(true, 'idempotency', '');
+        ELSE
+            committed := NULL;
+        END IF;
+    END IF;
 END
 $committed$;
 

@@ -6,6 +6,7 @@ mod batches;
 mod bouncer;
 mod citus;
 mod effect;
+mod failover;
 mod go_interceptor;
 mod holder;
 mod isolation;

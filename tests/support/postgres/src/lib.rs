@@ -48,7 +48,8 @@
 //! The script `install` of this package installs servers of other versions than the machine's own. [`Server::upgrade`] moves a server to
 //! another version.
 //!
-//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
+//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode. [`Pair`] is a primary with a standby, and [`Patroni`] three
+//! servers of which Patroni makes one the primary.
 //!
 //! # Environment
 //!
@@ -68,10 +69,14 @@ mod bouncer;
 mod connection;
 mod container;
 mod error;
+mod http;
 mod installed;
 mod leftovers;
 mod memory;
+mod pair;
+mod patroni;
 mod port;
+mod program;
 mod requirement;
 mod server;
 mod settings;
@@ -84,6 +89,8 @@ mod url;
 
 pub use bouncer::PgBouncer;
 pub use error::{CrashError, StartError};
+pub use pair::Pair;
+pub use patroni::{Patroni, Replication};
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;
