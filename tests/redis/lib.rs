@@ -1,0 +1,10 @@
+//! Compiles the code of the crate's README and of `docs/redis.md`. The tests are in `suite`, and the program that measures what a failover
+//! loses is in `losses`.
+
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../crates/tonic-idempotency-redis/README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/redis.md")]
+    mod page {}
+}

@@ -1,0 +1,16 @@
+//! `tonic-idempotency-redis` on real servers: one, with Sentinel, and a cluster. Each test has a prefix of its own, or a server.
+
+mod conformance;
+mod failover;
+mod layer;
+mod model;
+mod outages;
+mod reconcile;
+mod record;
+mod scripts;
+mod search;
+mod servers;
+mod setup;
+mod slots;
+mod time_to_live;
+mod waiting;
