@@ -9,26 +9,25 @@ use std::{
     time::Duration,
 };
 
+use quickstart::{
+    FILE_DESCRIPTOR_SET,
+    proto::{
+        CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer,
+    },
+};
 use tokio::{
+    net::TcpListener,
     task::JoinSet,
     time::{Instant, sleep},
 };
+use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{
-    Response, Status,
-    service::{Routes, interceptor::InterceptedService},
-    transport::Channel,
+    Request,
+    service::InterceptorLayer,
+    transport::{Channel, Server},
 };
-use tonic_idempotency::{
-    IdempotencyLayer,
-    policy::LeasePolicy,
-    status::{OutboxStatus, Resource, StatusResolver},
-};
+use tonic_idempotency::{IdempotencyLayer, UserId, policy::LeasePolicy};
 use tonic_idempotency_redis::RedisStore;
-use tonic_idempotency_tests::shop::{
-    self, FILE_DESCRIPTOR_SET,
-    proto::{CreateOrderReply, shop_client::ShopClient, shop_server::ShopServer},
-};
-use tower_layer::Layer as _;
 use uuid::Uuid;
 
 use crate::orders::Orders;
@@ -54,9 +53,9 @@ pub(crate) struct Tally {
 #[derive(Debug)]
 pub(crate) struct Callers {
     orders: Orders,
-    client: ShopClient<Channel>,
+    client: OrderServiceClient<Channel>,
     stop: Arc<AtomicBool>,
-    running: JoinSet<HashMap<(Uuid, Uuid), String>>,
+    running: JoinSet<HashMap<Uuid, String>>,
 }
 
 impl Callers {
@@ -64,22 +63,30 @@ impl Callers {
         // A retry is always answered by the store. Nothing runs again but what the store has lost.
         let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store)
-            .status_resolver(Done)
             .replay_cache_bytes(0)
             .adjust_procedures(|procedure| procedure.on_lease_ended(LeasePolicy::Refuse))
             .build()?;
         let orders = Orders::default();
-        let shop = InterceptedService::new(layer.layer(ShopServer::new(orders.clone())), shop::authenticate);
-        let client = shop::client(shop::serve(Routes::new(shop)).await).await;
+        // One user for all calls.
+        let authenticate = InterceptorLayer::new(|mut request: Request<()>| {
+            request.extensions_mut().insert(UserId::new(Uuid::from_u128(1)));
+            Ok(request)
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let service = OrderServiceServer::new(orders.clone());
+        let server = Server::builder().layer(authenticate).layer(layer).add_service(service);
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let client = OrderServiceClient::connect(format!("http://{address}")).await?;
         let (stop, mut running) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
         for _ in 0..callers {
             let (client, stop) = (client.clone(), Arc::clone(&stop));
             running.spawn(async move {
-                let (user, mut answered) = (Uuid::new_v4(), HashMap::new());
+                let mut answered = HashMap::new();
                 while !stop.load(Ordering::Relaxed) {
                     let key = Uuid::new_v4();
-                    if let Some(order) = create(&client, user, key).await {
-                        answered.insert((user, key), order);
+                    if let Some(order) = create(&client, key).await {
+                        answered.insert(key, order);
                     }
                 }
                 answered
@@ -99,8 +106,8 @@ impl Callers {
             let (calls, client) = (calls.to_vec(), self.client.clone());
             retries.spawn(async move {
                 let mut lost = 0;
-                for ((user, key), order) in calls {
-                    lost += usize::from(create(&client, user, key).await.as_ref() != Some(&order));
+                for (key, order) in calls {
+                    lost += usize::from(create(&client, key).await.as_ref() != Some(&order));
                 }
                 lost
             });
@@ -113,31 +120,15 @@ impl Callers {
 }
 
 /// Creates an order, as often as it takes; `None` if it takes too long.
-async fn create(client: &ShopClient<Channel>, user: Uuid, key: Uuid) -> Option<String> {
+async fn create(client: &OrderServiceClient<Channel>, key: Uuid) -> Option<String> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        let call: Result<Response<CreateOrderReply>, Status> =
-            client.clone().create_order(shop::request("a", Some(user), Some(key))).await;
-        match call {
-            Ok(response) => return response.into_inner().order.map(|order| order.id),
+        let mut request = Request::new(CreateOrderRequest { item: "a lamp".to_owned() });
+        request.metadata_mut().insert("idempotency-key", key.to_string().parse().ok()?);
+        match client.clone().create_order(request).await {
+            Ok(response) => return Some(response.into_inner().order_id),
             Err(_) => sleep(PAUSE).await,
         }
     }
     None
-}
-
-/// Says that the work behind each order is done.
-#[derive(Debug)]
-struct Done;
-
-impl StatusResolver for Done {
-    type Error = std::io::Error;
-
-    async fn status(
-        &self,
-        _: &tonic_idempotency::Caller,
-        _: &Resource,
-    ) -> Result<Option<OutboxStatus>, Self::Error> {
-        Ok(Some(OutboxStatus::Completed))
-    }
 }

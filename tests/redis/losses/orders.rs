@@ -6,12 +6,10 @@ use std::{
     time::Duration,
 };
 
+use quickstart::proto::{CreateOrderRequest, CreateOrderResponse, order_service_server::OrderService};
 use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 use tonic_idempotency::IdempotencyKey;
-use tonic_idempotency_tests::shop::proto::{
-    CreateOrderReply, CreateOrderRequest, Order, PayReply, TouchReply, shop_server::Shop,
-};
 use uuid::Uuid;
 
 /// How long an order takes: a primary is killed in the middle of some.
@@ -33,35 +31,14 @@ impl Orders {
 }
 
 #[tonic::async_trait]
-impl Shop for Orders {
-    async fn create_order(&self, request: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
+impl OrderService for Orders {
+    async fn create_order(
+        &self,
+        request: Request<CreateOrderRequest>,
+    ) -> Result<Response<CreateOrderResponse>, Status> {
         let key = request.extensions().get::<IdempotencyKey>().map(ToString::to_string);
-        let key = key.ok_or_else(|| Status::internal("a call without a key"))?;
-        *self.lock().entry(key.clone()).or_default() += 1;
+        *self.lock().entry(key.ok_or_else(|| Status::internal("a call without a key"))?).or_default() += 1;
         sleep(WORK).await;
-        let order = Order { id: Uuid::new_v4().to_string(), name: request.into_inner().name };
-        Ok(Response::new(CreateOrderReply { order: Some(order), key }))
-    }
-
-    async fn pay(&self, _: Request<CreateOrderRequest>) -> Result<Response<PayReply>, Status> {
-        Err(Status::unimplemented("orders only"))
-    }
-
-    async fn touch(&self, _: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
-        Err(Status::unimplemented("orders only"))
-    }
-
-    async fn cancel(&self, _: Request<CreateOrderRequest>) -> Result<Response<TouchReply>, Status> {
-        Err(Status::unimplemented("orders only"))
-    }
-
-    async fn get_order(&self, _: Request<CreateOrderRequest>) -> Result<Response<CreateOrderReply>, Status> {
-        Err(Status::unimplemented("orders only"))
-    }
-
-    type WatchOrdersStream = tokio_stream::Empty<Result<CreateOrderReply, Status>>;
-
-    async fn watch_orders(&self, _: Request<CreateOrderRequest>) -> Result<Response<Self::WatchOrdersStream>, Status> {
-        Err(Status::unimplemented("orders only"))
+        Ok(Response::new(CreateOrderResponse { order_id: Uuid::new_v4().to_string() }))
     }
 }

@@ -9,11 +9,11 @@ use tonic_idempotency_redis::{
         sentinel::{SentinelClient, SentinelServerType},
     },
 };
-use tonic_idempotency_tests::until;
 
 use crate::{
     record::{acquire, again, assert_replayed, claim, complete},
     servers::{DOWN_AFTER, PATIENCE, are_missing, on_cluster, watched},
+    until::until,
 };
 
 /// Records a call and reserves a key, breaks the primary, and goes on.

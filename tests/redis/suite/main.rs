@@ -11,6 +11,8 @@ mod scripts;
 mod search;
 mod servers;
 mod setup;
+mod shop;
 mod slots;
 mod time_to_live;
+mod until;
 mod waiting;

@@ -8,11 +8,15 @@ use tokio::time::Instant;
 use tonic_idempotency::store::{
     ClaimOutcome, CompleteOutcome, Completion, KeyState, Store as _, StoreErrorKind, StoredResponse,
 };
-use tonic_idempotency_redis::{RedisStore, redis::cluster::ClusterClientBuilder};
+use tonic_idempotency_redis::{
+    RedisStore,
+    redis::{self, Client, cluster::ClusterClientBuilder},
+};
 
 use crate::{
     record::{acquire, again, assert_replayed, claim, complete, completion, state},
-    servers::{PATIENCE, are_missing, at, on},
+    servers::{PATIENCE, are_missing, at, on, store, watched},
+    until::until,
 };
 
 const SHORT: Duration = Duration::from_millis(400);
@@ -134,17 +138,15 @@ async fn a_server_that_is_busy_is_overloaded() {
     let server = Server::start(&["busy-reply-threshold 50"]).expect("a server");
     let store = on(&server).timeout(SHORT);
     acquire(&store, &claim()).await;
-    let (url, stop) = (server.url(), server.url());
+    let client = Client::open(server.url()).expect("an address");
     let busy = tokio::task::spawn_blocking(move || {
-        let client = tonic_idempotency_redis::redis::Client::open(url).expect("an address");
         let mut connection = client.get_connection().expect("a connection");
-        let _: Result<(), _> =
-            tonic_idempotency_redis::redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
+        let _: Result<(), _> = redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
     });
-    tonic_idempotency_tests::until("the script runs", async || server.ask(&["PING"]).contains("BUSY")).await;
+    until("the script runs", async || server.ask(&["PING"]).contains("BUSY")).await;
     let error = store.claim(&claim()).await.expect_err("busy");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
-    assert!(!stop.is_empty() && server.ask(&["SCRIPT", "KILL"]).contains("OK"));
+    assert!(server.ask(&["SCRIPT", "KILL"]).contains("OK"));
     busy.await.expect("the script was killed");
     acquire(&store.timeout(PATIENCE), &claim()).await;
 }
@@ -199,7 +201,7 @@ async fn a_replica_takes_no_claim() {
     if are_missing() {
         return;
     }
-    let watched = crate::servers::watched();
+    let watched = watched();
     let [_, replica] = watched.servers();
     let error = on(replica).timeout(SHORT).claim(&claim()).await.expect_err("a replica");
     assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
@@ -233,7 +235,7 @@ async fn a_response_of_any_bytes_is_kept() {
     if are_missing() {
         return;
     }
-    let store = crate::servers::store();
+    let store = store();
     let every_byte: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let first = claim();
     acquire(&store, &first).await;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use scratch_redis::Server;
 use tonic_idempotency::store::{Claim, Completion, KeyState, Store as _};
-use tonic_idempotency_tests::until;
 
 use crate::{
     record::{HOUR, acquire, again, claim, complete, completion, state},
     servers::{are_missing, on},
+    until::until,
 };
 
 /// The time to live of the only record of a server.
