@@ -5,6 +5,7 @@ mod failover;
 mod layer;
 mod model;
 mod outages;
+mod permissions;
 mod reconcile;
 mod record;
 mod scripts;
