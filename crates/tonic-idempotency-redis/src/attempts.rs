@@ -17,6 +17,9 @@ use crate::{
 
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
+/// The longest time to wait for a connection to one server.
+const LONGEST_CONNECT: Duration = Duration::from_secs(1);
+
 /// The pauses between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
@@ -82,7 +85,7 @@ impl Attempts {
     ///
     /// As [`run`](Self::run).
     pub(crate) async fn primaries(&self) -> Result<Vec<Primary>, StoreError> {
-        let found = timeout(self.timeout, self.connections.primaries(self.timeout)).await;
+        let found = timeout(self.timeout, self.connections.primaries(LONGEST_CONNECT)).await;
         found.unwrap_or(Err(Failure::NotSentInTime)).map_err(|failure| self.error_of_read(failure))
     }
 
@@ -116,10 +119,12 @@ impl Attempts {
     }
 
     async fn send(&self, target: Target<'_>, commands: &Pipeline, time: Duration) -> Result<Vec<Value>, Failure> {
-        let used = OnceLock::new();
-        let outcome = match timeout(time, self.connections.send(target, commands, time, &used)).await {
+        let sent = OnceLock::new();
+        // A server that does not answer at all must leave time to ask another.
+        let patience = LONGEST_CONNECT.min(time / 3);
+        let outcome = match timeout(time, self.connections.send(target, commands, patience, &sent)).await {
             Ok(outcome) => outcome,
-            Err(_) if used.get().is_some() => Err(Failure::Silent),
+            Err(_) if sent.get().is_some() => Err(Failure::Silent),
             Err(_) => Err(Failure::NotSentInTime),
         };
         let spent = match &outcome {
@@ -129,8 +134,8 @@ impl Attempts {
             }),
             Err(failure) => is_spent(failure),
         };
-        if let (true, Some(used)) = (spent, used.get()) {
-            self.connections.discard(*used);
+        if let (true, Some(sent)) = (spent, sent.get()) {
+            self.connections.discard(*sent);
         }
         outcome
     }

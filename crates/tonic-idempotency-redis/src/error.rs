@@ -109,8 +109,10 @@ mod tests {
     use super::*;
 
     fn server(code: &str) -> Failure {
-        let error = redis::make_extension_error(code.to_owned(), None);
-        Failure::Answered(error.try_into().expect("an error of a server"))
+        match redis::parse_redis_value(format!("-{code} of a test\r\n").as_bytes()) {
+            Ok(redis::Value::ServerError(error)) => Failure::Answered(error),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

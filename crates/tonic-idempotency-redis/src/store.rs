@@ -156,10 +156,11 @@ impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
         let on_lease_ended = match claim.on_lease_ended {
             LeasePolicy::Reconcile => "reconcile",
-            LeasePolicy::Refuse => "refuse",
             LeasePolicy::Rerun => "rerun",
+            // Also for a policy that this version does not know: it takes nothing over.
+            _ => "refuse",
         };
-        let arrival = claim.request.as_arrived().map_or(&[][..], |hash| hash.as_bytes());
+        let arrival = claim.request.as_arrived().map_or(&[][..], |hash| &hash.as_bytes()[..]);
         let call = self
             .call(&CLAIM, &claim.reservation)
             .arg(claim.procedure.as_str())

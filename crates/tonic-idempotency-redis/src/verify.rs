@@ -35,7 +35,7 @@ pub enum SetupProblem {
         policy: String,
     },
     /// It is a part of a cluster, or is not, against what the store was made for.
-    #[error("{server}: {}", if *.in_cluster { "it is a node of a cluster; use RedisStore::cluster" } else { "it is not a node of a cluster; use RedisStore::single or RedisStore::sentinel" })]
+    #[error("{server}: {}", advice(.in_cluster))]
     OtherTopology {
         /// The server.
         server: String,
@@ -60,6 +60,13 @@ pub enum SetupProblem {
         /// Its version.
         version: String,
     },
+}
+
+fn advice(in_cluster: &bool) -> &'static str {
+    match in_cluster {
+        true => "it is a node of a cluster; use RedisStore::cluster",
+        false => "it is not a node of a cluster; use RedisStore::single or RedisStore::sentinel",
+    }
 }
 
 pub(crate) async fn verify(store: &RedisStore) -> Result<(), VerifyError> {

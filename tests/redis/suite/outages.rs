@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(400);
 /// A store on a server behind a proxy.
 fn through_proxy(server: &Server) -> (Proxy, RedisStore) {
     let proxy = Proxy::start(server.address()).expect("a proxy");
-    let store = at(&format!("redis://{}/", proxy.address()));
+    let store = at(&format!("redis://{}/", proxy.address())).connections(1);
     (proxy, store)
 }
 
@@ -115,7 +115,8 @@ async fn a_server_that_says_nothing_cannot_be_asked() {
         return;
     }
     let server = Server::start(&[]).expect("a server");
-    let store = on(&server).timeout(SHORT);
+    // Its only connection is open.
+    let store = on(&server).connections(1).timeout(SHORT);
     let first = claim();
     acquire(&store, &first).await;
     server.pause();

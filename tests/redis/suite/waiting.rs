@@ -24,9 +24,6 @@ async fn a_claim_is_not_acquired_before_a_replica_has_it() {
     let watched = watched();
     let [primary, replica] = watched.servers();
     let store = waiting(&primary.url(), SHORT);
-    // Its connection is there, and has written.
-    acquire(&waiting(&primary.url(), PATIENCE), &claim()).await;
-
     replica.pause();
     let first = claim();
     let error = store.claim(&first).await.expect_err("no replica has it");

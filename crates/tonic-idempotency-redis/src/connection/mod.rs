@@ -5,8 +5,8 @@ mod topology;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -36,18 +36,20 @@ struct Line {
     connecting: AsyncMutex<()>,
 }
 
-#[derive(Clone)]
 struct Open {
     connection: Connection,
-    /// Tells this connection from the later ones of its line.
+    /// Tells this connection from later ones.
     generation: u64,
 }
 
-/// The connection that something was sent on.
+/// The number of connections that have been made.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// The moment at which something was sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Used {
-    line: usize,
-    generation: u64,
+pub(crate) struct Sent {
+    /// The newest connection there was.
+    newest: u64,
 }
 
 /// Where commands go.
@@ -97,52 +99,54 @@ impl Connections {
         }
     }
 
-    /// Sends commands, and returns their answers, which may be errors. Fills `used` just before it sends them. Gives up on a new
+    /// Sends commands, and returns their answers, which may be errors. Fills `sent` just before it sends them. Gives up on a new
     /// connection after `patience`.
     pub(crate) async fn send(
         &self,
         target: Target<'_>,
         commands: &Pipeline,
         patience: Duration,
-        used: &OnceLock<Used>,
+        sent: &OnceLock<Sent>,
     ) -> Result<Vec<Value>, Failure> {
         let line = self.next.fetch_add(1, Ordering::Relaxed) % self.lines.len();
-        let Open { connection, generation } = self.lines[line].get(&self.topology, patience).await?;
-        let _ = used.set(Used { line, generation });
+        let connection = self.lines[line].get(&self.topology, patience).await?;
+        let _ = sent.set(Sent { newest: GENERATIONS.load(Ordering::Relaxed) });
         connection.send(target, commands).await.map_err(Failure::Lost)
     }
 
-    /// Forgets a connection, so that the next operation makes another one. Those that wait for an answer on it go on.
-    pub(crate) fn discard(&self, used: Used) {
-        let mut open = self.lines[used.line].open();
-        if open.as_ref().is_some_and(|open| open.generation == used.generation) {
-            *open = None;
+    /// Forgets all connections that there were when something was sent, so that the next operations make others: what has become of one has
+    /// probably become of all. Operations that wait for an answer go on.
+    pub(crate) fn discard(&self, sent: Sent) {
+        for line in &self.lines {
+            let mut open = line.open();
+            if open.as_ref().is_some_and(|open| open.generation <= sent.newest) {
+                *open = None;
+            }
         }
     }
 
     /// Returns all primaries.
     pub(crate) async fn primaries(&self, patience: Duration) -> Result<Vec<Primary>, Failure> {
-        let Open { connection, .. } = self.lines[0].get(&self.topology, patience).await?;
-        connection.primaries().await
+        self.lines[0].get(&self.topology, patience).await?.primaries().await
     }
 }
 
 impl Line {
-    async fn get(&self, topology: &Topology, patience: Duration) -> Result<Open, Failure> {
-        if let Some(open) = self.open().clone() {
-            return Ok(open);
+    async fn get(&self, topology: &Topology, patience: Duration) -> Result<Connection, Failure> {
+        if let Some(open) = &*self.open() {
+            return Ok(open.connection.clone());
         }
         let _connecting = self.connecting.lock().await;
-        if let Some(open) = self.open().clone() {
-            return Ok(open);
+        if let Some(open) = &*self.open() {
+            return Ok(open.connection.clone());
         }
         let connection = topology.connect(patience).await.map_err(Failure::NotSent)?;
-        let open = Open { connection, generation: next_generation() };
-        *self.open() = Some(open.clone());
-        Ok(open)
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        *self.open() = Some(Open { connection: connection.clone(), generation });
+        Ok(connection)
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Option<Open>> {
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,11 +162,6 @@ pub(crate) fn is_spent(failure: &Failure) -> bool {
         ),
         _ => false,
     }
-}
-
-fn next_generation() -> u64 {
-    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl fmt::Debug for Connections {

@@ -54,9 +54,9 @@ impl Topology {
     }
 }
 
-/// Longer than a store waits for an answer, or for the replicas: `RedisStore::timeout`, `Durability::within`.
+/// Longer than a store waits for replicas (`Durability::within`). Who waits for an answer gives up sooner.
 #[cfg(feature = "cluster")]
-const LONGEST_ANSWER: Duration = Duration::from_secs(2 * 60 * 60);
+const LONGEST_ANSWER: Duration = Duration::from_secs(2 * 60);
 
 /// A connection that many operations share.
 #[derive(Clone)]
