@@ -111,7 +111,7 @@ impl Connections {
         let line = self.next.fetch_add(1, Ordering::Relaxed) % self.lines.len();
         let connection = self.lines[line].get(&self.topology, patience).await?;
         let _ = sent.set(Sent { newest: GENERATIONS.load(Ordering::Relaxed) });
-        connection.send(target, commands).await.map_err(Failure::Lost)
+        Box::pin(connection.send(target, commands)).await.map_err(Failure::Lost)
     }
 
     /// Forgets all connections that there were when something was sent, so that the next operations make others: what has become of one has
@@ -127,7 +127,8 @@ impl Connections {
 
     /// Returns all primaries.
     pub(crate) async fn primaries(&self, patience: Duration) -> Result<Vec<Primary>, Failure> {
-        self.lines[0].get(&self.topology, patience).await?.primaries().await
+        let connection = self.lines[0].get(&self.topology, patience).await?;
+        Box::pin(connection.primaries()).await
     }
 }
 
@@ -140,7 +141,8 @@ impl Line {
         if let Some(open) = &*self.open() {
             return Ok(open.connection.clone());
         }
-        let connection = topology.connect(patience).await.map_err(Failure::NotSent)?;
+        // Boxed: the client's futures are so deep that the compiler gives up on those around them.
+        let connection = Box::pin(topology.connect(patience)).await.map_err(Failure::NotSent)?;
         let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
         *self.open() = Some(Open { connection: connection.clone(), generation });
         Ok(connection)
