@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use redis::{FromRedisValue, Pipeline, Value, cmd};
-use tonic_idempotency::store::{
-    AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind,
-};
+use tonic_idempotency::store::{AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind};
 
 use crate::{attempts::Attempts, connection::Primary, error::Failure, prefix::Prefix};
 

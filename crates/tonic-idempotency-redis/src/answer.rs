@@ -189,7 +189,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_no_script_gives_is_corrupt() {
-        for value in [Value::Nil, Value::Okay, answer(&[]), answer(&["won"]), answer(&["mismatch"]), answer(&["replay"])] {
+        for value in
+            [Value::Nil, Value::Okay, answer(&[]), answer(&["won"]), answer(&["mismatch"]), answer(&["replay"])]
+        {
             let error = claimed(value.clone()).expect_err("an error");
             assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{value:?}");
         }

@@ -202,4 +202,3 @@ fn checked(value: Value) -> Result<Value, Failure> {
         value => Ok(value),
     }
 }
-

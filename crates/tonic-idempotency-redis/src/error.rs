@@ -79,8 +79,8 @@ impl Failure {
 fn answered(error: &ServerError) -> Verdict {
     match error.code() {
         // A failover, a start, a move of slots, a disconnected replica, or a long script of another.
-        "ASK" | "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "NOREPLICAS" | "READONLY" | "TRYAGAIN"
-        | "UNBLOCKED" => Verdict::Retry,
+        "ASK" | "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "NOREPLICAS" | "READONLY"
+        | "TRYAGAIN" | "UNBLOCKED" => Verdict::Retry,
         "OOM" => Verdict::Final(StoreErrorKind::Overloaded),
         "WRONGTYPE" => Verdict::Final(StoreErrorKind::Corrupt),
         _ => Verdict::Final(StoreErrorKind::Refused),

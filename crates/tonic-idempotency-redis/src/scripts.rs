@@ -6,13 +6,16 @@ use redis::{Cmd, Pipeline, Script};
 
 use crate::durability::Durability;
 
-pub(crate) static ABANDON: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/abandon.lua")));
+pub(crate) static ABANDON: LazyLock<Transition> =
+    LazyLock::new(|| Transition::new(include_str!("scripts/abandon.lua")));
 pub(crate) static CLAIM: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/claim.lua")));
 pub(crate) static COMPLETE: LazyLock<Transition> =
     LazyLock::new(|| Transition::new(include_str!("scripts/complete.lua")));
 pub(crate) static EXTEND: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/extend.lua")));
-pub(crate) static LOOK_UP: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/look_up.lua")));
-pub(crate) static RELEASE: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/release.lua")));
+pub(crate) static LOOK_UP: LazyLock<Transition> =
+    LazyLock::new(|| Transition::new(include_str!("scripts/look_up.lua")));
+pub(crate) static RELEASE: LazyLock<Transition> =
+    LazyLock::new(|| Transition::new(include_str!("scripts/release.lua")));
 
 /// A script, with its hash.
 pub(crate) struct Transition {

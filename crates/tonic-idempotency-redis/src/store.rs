@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use redis::Client;
 #[cfg(feature = "sentinel")]
 use redis::sentinel::SentinelClient;
-use redis::Client;
 #[cfg(feature = "cluster")]
 use redis::{RedisError, cluster::ClusterClientBuilder};
 use tonic_idempotency::{
@@ -195,7 +195,8 @@ impl Store for RedisStore {
             call = call.arg(name).arg(&bytes[..]);
         }
         if let Some(Resource { resource_type, id }) = &completion.resource {
-            call = call.arg("resource_type").arg(resource_type.as_str()).arg("resource_id").arg(id.to_text().as_bytes());
+            call =
+                call.arg("resource_type").arg(resource_type.as_str()).arg("resource_id").arg(id.to_text().as_bytes());
         }
         let answer = self.attempts.run(&call).await?;
         let outcome = answer::completed(answer.value.clone())?;

@@ -11,9 +11,7 @@ use std::{
 
 use quickstart::{
     FILE_DESCRIPTOR_SET,
-    proto::{
-        CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer,
-    },
+    proto::{CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
 };
 use tokio::{
     net::TcpListener,

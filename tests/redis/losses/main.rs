@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// How often a primary is killed, at each setting.
     #[arg(long, default_value_t = 6)]
     pub(crate) faults: usize,
-    /// Measures only the settings whose name has this part.
+    /// Measures only the settings whose row begins with something that has this part.
     #[arg(long, default_value = "")]
     pub(crate) only: String,
 }
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("| servers | fault | settings | faults | calls answered | answered, and lost | orders created twice |");
     println!("|---|---|---|---|---|---|---|");
-    for setting in Setting::all().into_iter().filter(|setting| setting.to_string().contains(&options.only)) {
+    for setting in Setting::all().into_iter().filter(|setting| format!("{setting} |").contains(&options.only)) {
         eprintln!("{setting}");
         let Tally { answered, lost, duplicates } = faults::measure(&setting, &options).await?;
         println!("| {setting} | {} | {answered} | {lost} | {duplicates} |", options.faults);

@@ -74,10 +74,15 @@ async fn in_cluster(break_server: fn(&Server)) {
     let cluster = Cluster::start(DOWN_AFTER, &[]).expect("a cluster");
     let store = on_cluster(&cluster);
     let (primary, replica) = cluster.pair(0).expect("a pair");
-    goes_on_after(store, || break_server(primary), async || {
-        let others = cluster.nodes().iter().filter(|node| node.address() != primary.address());
-        is_primary(replica) && others.into_iter().all(|node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
-    })
+    goes_on_after(
+        store,
+        || break_server(primary),
+        async || {
+            let others = cluster.nodes().iter().filter(|node| node.address() != primary.address());
+            is_primary(replica)
+                && others.into_iter().all(|node| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+        },
+    )
     .await;
 }
 

@@ -159,7 +159,9 @@ fn has_the_outcomes_of_the_model_in_every_short_sequence() {
     }
     let mut steps = Vec::new();
     for call in [0, 1] {
-        for (lease, policy) in [(true, LeasePolicy::Rerun), (false, LeasePolicy::Rerun), (false, LeasePolicy::Reconcile)] {
+        for (lease, policy) in
+            [(true, LeasePolicy::Rerun), (false, LeasePolicy::Rerun), (false, LeasePolicy::Reconcile)]
+        {
             steps.push(Step::Claim { call, lease, lives: true, policy, request: FIRST });
         }
         steps.push(Step::Claim { call, lease: false, lives: false, policy: LeasePolicy::Refuse, request: FIRST });

@@ -57,11 +57,7 @@ fn reconciler(orders: Arc<Client>) -> impl Reconciler {
     }
 }
 
-fn reconciled(
-    builder: IdempotencyLayerBuilder,
-    store: &RedisStore,
-    orders: &Arc<Client>,
-) -> IdempotencyLayerBuilder {
+fn reconciled(builder: IdempotencyLayerBuilder, store: &RedisStore, orders: &Arc<Client>) -> IdempotencyLayerBuilder {
     let builder = builder.store(store.clone()).reconciler(CREATE, reconciler(Arc::clone(orders)));
     builder.adjust_procedures(|procedure| procedure.on_lease_ended(LeasePolicy::Reconcile))
 }
@@ -145,7 +141,11 @@ async fn a_retry_is_refused_while_the_orders_cannot_be_asked() {
     die(&shop, &store, "a").await;
     orders.batch_execute("ALTER TABLE orders RENAME TO gone").await.expect("a table");
     let error = shop.create("a").await.expect_err("no orders");
-    assert_eq!((error.code(), Reason::of(&error)), (Code::FailedPrecondition, Some(Reason::OutcomeUnknown)), "{error:?}");
+    assert_eq!(
+        (error.code(), Reason::of(&error)),
+        (Code::FailedPrecondition, Some(Reason::OutcomeUnknown)),
+        "{error:?}"
+    );
     assert_eq!(shop.orders.started(), 0);
 }
 

@@ -1,7 +1,9 @@
 //! What `verify` says of servers that are set up wrongly.
 
 use scratch_redis::Server;
-use tonic_idempotency_redis::{Durability, RedisStore, SetupProblem, VerifyError, redis::cluster::ClusterClientBuilder};
+use tonic_idempotency_redis::{
+    Durability, RedisStore, SetupProblem, VerifyError, redis::cluster::ClusterClientBuilder,
+};
 
 use crate::servers::{are_missing, cluster, on, on_cluster, watched};
 
@@ -43,9 +45,7 @@ async fn too_few_replicas_are_wrong_of_each_primary() {
     }
     let found = problems(&on_cluster(cluster()).durability(Durability::replicas(2))).await;
     assert_eq!(found.len(), 3, "{found:?}");
-    let is_lacking = |problem: &SetupProblem| {
-        matches!(problem, SetupProblem::TooFewReplicas { connected: 1, wanted: 2, server } if server.starts_with("127."))
-    };
+    let is_lacking = |problem: &SetupProblem| matches!(problem, SetupProblem::TooFewReplicas { connected: 1, wanted: 2, server } if server.starts_with("127."));
     assert!(found.iter().all(is_lacking), "{found:?}");
 }
 

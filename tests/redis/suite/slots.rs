@@ -40,7 +40,8 @@ async fn users_with_hostile_names_have_records_of_their_own() {
         let alone = Caller::new(user.clone());
         let scoped = Scope::from_text("{x}").map(|scope| Caller::new(user).in_scope(scope)).expect("a scope");
         for caller in [alone, scoped] {
-            let claim = tonic_idempotency::store::Claim { reservation: Reservation::new(caller.owner(), key), ..claim() };
+            let claim =
+                tonic_idempotency::store::Claim { reservation: Reservation::new(caller.owner(), key), ..claim() };
             acquire(&store, &claim).await;
             claims.push(claim);
         }

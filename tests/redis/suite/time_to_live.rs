@@ -38,7 +38,10 @@ async fn a_record_has_a_time_to_live_in_each_of_its_states() {
     assert_about(time_to_live(&server), 6 * HOUR);
     store.abandon(&first.reservation).await.expect("an abandonment");
     assert_about(time_to_live(&server), 6 * HOUR);
-    store.complete(&first.reservation, &Completion { retention: 2 * HOUR, ..completion("first") }).await.expect("an end");
+    store
+        .complete(&first.reservation, &Completion { retention: 2 * HOUR, ..completion("first") })
+        .await
+        .expect("an end");
     assert_about(time_to_live(&server), 2 * HOUR);
 }
 

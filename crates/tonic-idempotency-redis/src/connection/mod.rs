@@ -14,8 +14,8 @@ use std::{
 use redis::{Pipeline, ServerErrorKind, Value};
 use tokio::sync::Mutex as AsyncMutex;
 
-pub(crate) use self::topology::Topology;
 use self::topology::Connection;
+pub(crate) use self::topology::Topology;
 use crate::error::Failure;
 
 /// The default number of connections to each server.

@@ -2,18 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+#[cfg(feature = "sentinel")]
+use redis::sentinel::SentinelClient;
+use redis::{
+    AsyncConnectionConfig, Client, Pipeline, RedisError, Value,
+    aio::{ConnectionLike as _, MultiplexedConnection},
+};
 #[cfg(feature = "cluster")]
 use redis::{
     cluster::{ClusterClient, ClusterConfig},
     cluster_async::ClusterConnection,
     cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr},
 };
-use redis::{
-    AsyncConnectionConfig, Client, Pipeline, RedisError, Value,
-    aio::{ConnectionLike as _, MultiplexedConnection},
-};
-#[cfg(feature = "sentinel")]
-use redis::sentinel::SentinelClient;
 #[cfg(feature = "sentinel")]
 use tokio::sync::Mutex;
 
@@ -38,8 +38,7 @@ impl Topology {
         match self {
             #[cfg(feature = "cluster")]
             Self::Cluster(client) => {
-                let config =
-                    ClusterConfig::new().set_connection_timeout(patience).set_response_timeout(LONGEST_ANSWER);
+                let config = ClusterConfig::new().set_connection_timeout(patience).set_response_timeout(LONGEST_ANSWER);
                 Ok(Connection::Cluster(client.get_async_connection_with_config(config).await?))
             }
             #[cfg(feature = "sentinel")]

@@ -99,7 +99,9 @@ impl Server {
     }
 
     fn answers(&self) -> Result<(), StartError> {
-        let up = until("the server answers", || self.ask(&["PING"]).contains("PONG"));
+        // One that wants a password answers, too.
+        let is_up = |answer: &str| answer.contains("PONG") || answer.contains("NOAUTH");
+        let up = until("the server answers", || is_up(&self.ask(&["PING"])));
         up.map_err(|error| StartError::new(format_args!("{error}; the last of its log: {}", self.order("log"))))
     }
 
