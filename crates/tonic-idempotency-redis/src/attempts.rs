@@ -59,7 +59,8 @@ impl Attempts {
             if let Verdict::Final(kind) = failure.verdict() {
                 return Err(failure.into_error(kind, lost));
             }
-            if Instant::now() + pause >= deadline {
+            // An attempt that has too little time would say nothing of the server.
+            if Instant::now() + pause + self.part() / 2 >= deadline {
                 let kind = self.kind_after(&failure, &call.name, lost).await;
                 return Err(failure.into_error(kind, lost));
             }
@@ -108,7 +109,7 @@ impl Attempts {
 
     async fn send_call(&self, call: &Call, source: Source, deadline: Instant) -> Result<Answer, Failure> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let part = (self.timeout / PARTS).max(Duration::from_millis(1)) + call.durability.time();
+        let part = self.part() + call.durability.time();
         let commands = call.commands(source);
         let values = self.send(Target::Record(&call.name), &commands, part.min(left)).await?;
         let mut values = values.into_iter();
@@ -140,6 +141,11 @@ impl Attempts {
         outcome
     }
 
+    /// Returns the time for one attempt.
+    fn part(&self) -> Duration {
+        (self.timeout / PARTS).max(Duration::from_millis(1))
+    }
+
     /// Returns the kind of the error of an operation whose time is up. A server that did not answer in time is asked whether it can be
     /// asked at all.
     async fn kind_after(&self, failure: &Failure, name: &str, lost: bool) -> StoreErrorKind {
@@ -158,8 +164,7 @@ impl Attempts {
         question.arg(name);
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(question);
-        let time = self.timeout / PARTS;
-        match self.send(Target::Record(name), &commands, time).await {
+        match self.send(Target::Record(name), &commands, self.part()).await {
             Ok(values) => values.into_iter().all(|value| match checked(value) {
                 Ok(_) => true,
                 Err(Failure::Answered(error)) => kind_after(&error) == StoreErrorKind::Overloaded,

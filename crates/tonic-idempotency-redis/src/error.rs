@@ -96,7 +96,9 @@ pub(crate) fn kind_after(error: &ServerError) -> StoreErrorKind {
 }
 
 fn is_misconfigured(error: &RedisError) -> bool {
-    let of_login = |text: &str| ["WRONGPASS", "NOAUTH", "NOPERM"].iter().any(|code| text.contains(code));
+    // For a cluster, the client tells why no node has let it in as a text.
+    let codes = ["WRONGPASS", "NOAUTH", "NOPERM", "AuthenticationFailed"];
+    let of_login = |text: &str| codes.iter().any(|code| text.contains(code));
     match error.kind() {
         ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::EmptySentinelList => true,
         ErrorKind::RESP3NotSupported => true,

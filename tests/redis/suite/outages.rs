@@ -19,7 +19,7 @@ use crate::{
     until::until,
 };
 
-const SHORT: Duration = Duration::from_millis(400);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A store on a server behind a proxy.
 fn through_proxy(server: &Server) -> (Proxy, RedisStore) {
