@@ -6,7 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use deadpool_postgres::{Object, Pool};
 use scratch_postgres::{PgBouncer, skip};
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls, types::Type};
+use tokio_postgres::{Client, NoTls, Row, types::Type};
 use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
@@ -74,7 +74,23 @@ struct Found {
     left: String,
 }
 
-/// Inspects all server connections, by as many transactions at once.
+/// The rows of a query at each server connection, by as many transactions at once.
+pub(crate) async fn at_every_server_connection(pool: &Pool, query: &str) -> Vec<Row> {
+    let mut clients = Vec::new();
+    for _ in 0..PgBouncer::SERVER_CONNECTIONS {
+        let client = pool.get().await.expect("a connection");
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        clients.push(client);
+    }
+    let mut rows = Vec::new();
+    for client in &clients {
+        rows.extend(client.query_typed(query, &[]).await.expect("the rows"));
+        client.batch_execute("COMMIT").await.expect("its end");
+    }
+    rows
+}
+
+/// What is left at each server connection.
 async fn server_connections(pool: &Pool) -> Vec<Found> {
     let look = "
         SELECT pg_backend_pid(),
@@ -90,18 +106,8 @@ async fn server_connections(pool: &Pool) -> Vec<Found> {
                    'rows ' || (SELECT nullif(count(*), 0) FROM tenant.idempotency_keys),
                    'locks ' || (SELECT nullif(count(*), 0) FROM pg_locks
                                 WHERE pid = pg_backend_pid() AND locktype = 'advisory'))";
-    let mut clients = Vec::new();
-    for _ in 0..PgBouncer::SERVER_CONNECTIONS {
-        let client = pool.get().await.expect("a connection");
-        client.batch_execute("BEGIN").await.expect("a transaction");
-        clients.push(client);
-    }
-    let mut found = Vec::new();
-    for client in &clients {
-        let row = client.query_typed_one(look, &[]).await.expect("the settings");
-        found.push(Found { backend: row.get(0), left: row.get(1) });
-        client.batch_execute("COMMIT").await.expect("its end");
-    }
+    let rows = at_every_server_connection(pool, look).await;
+    let found: Vec<_> = rows.iter().map(|row| Found { backend: row.get(0), left: row.get(1) }).collect();
     let backends: HashSet<i32> = found.iter().map(|found| found.backend).collect();
     assert_eq!(backends.len(), PgBouncer::SERVER_CONNECTIONS, "{found:?}");
     found

@@ -23,6 +23,7 @@ use tonic_idempotency_tests::{Database, Proxy, until};
 use uuid::Uuid;
 
 use crate::{
+    bouncer::at_every_server_connection,
     prepared::every_operation,
     record::{acquire, again, claim, patient},
 };
@@ -90,19 +91,8 @@ async fn found(pool: &Pool) -> Vec<String> {
 
 /// The same of all server connections of a PgBouncer.
 async fn found_behind(pool: &Pool) -> Vec<String> {
-    let mut clients = Vec::new();
-    for _ in 0..PgBouncer::SERVER_CONNECTIONS {
-        let client = pool.get().await.expect("a connection");
-        client.batch_execute("BEGIN").await.expect("a transaction");
-        clients.push(client);
-    }
-    let mut found = Vec::new();
-    for client in &clients {
-        let select = "SELECT name FROM pg_prepared_statements WHERE statement ~ 'idempotency'";
-        found.extend(client.query_typed(select, &[]).await.expect("the statements").iter().map(|row| row.get(0)));
-        client.batch_execute("COMMIT").await.expect("its end");
-    }
-    found
+    let select = "SELECT name FROM pg_prepared_statements WHERE statement ~ 'idempotency'";
+    at_every_server_connection(pool, select).await.iter().map(|row| row.get(0)).collect()
 }
 
 #[tokio::test]

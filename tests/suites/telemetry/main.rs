@@ -15,11 +15,14 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::JoinSet;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
-    Caller, IdempotencyLayer, OwnerId, UserId,
+    Caller, IdempotencyLayer, KeyId, OwnerId, UserId,
     maintenance::Sweeper,
-    policy::{Policies, UnprotectedKeyPolicy, UserPolicy},
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy, Policies, UnprotectedKeyPolicy, UserPolicy},
     status::OutboxStatus,
-    store::{CallSession, MemoryStore, PostgresStore, ResourceType, ResourceTypes, Store as _, TransactionOptions},
+    store::{
+        CallSession, Claim, MemoryStore, PostgresStore, RequestHash, Reservation, ResourceType, ResourceTypes,
+        Store as _, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{
     Database,
@@ -30,6 +33,23 @@ use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
 use uuid::Uuid;
+
+/// A claim for an hour.
+fn claim(user: Uuid, key: Uuid) -> Claim {
+    let hour = Duration::from_secs(3600);
+    Claim {
+        reservation: Reservation::new(OwnerId::new(user), KeyId::new(key)),
+        session: CallSession::default(),
+        procedure: "/shop.v1.Shop/Touch".to_owned(),
+        request: RequestHash::from([7; 32]).into(),
+        lease: hour,
+        retention: hour,
+        on_lease_ended: LeasePolicy::Rerun,
+        on_foreign_reservation: ForeignPolicy::InProgress,
+        effect: EffectPolicy::Anywhere,
+        resource_type: None,
+    }
+}
 
 /// Log lines in memory.
 #[derive(Clone, Default)]

@@ -1,15 +1,14 @@
 //! The metric of how many calls a statement does together. It has a recorder of its own, on one thread.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::{JoinSet, yield_now};
-use tonic_idempotency::{
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
-    store::{CallSession, Claim, ClaimOutcome, PostgresStore, RequestHash, Reservation, Store as _},
-};
+use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store as _};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
+
+use crate::claim;
 
 /// The values since the last snapshot, by kind.
 fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
@@ -23,36 +22,20 @@ fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
     seen
 }
 
-/// A claim of a user of its own.
-fn claim() -> Claim {
-    let [user, key] = [(); 2].map(|()| Uuid::new_v4());
-    let hour = Duration::from_secs(3600);
-    Claim {
-        reservation: Reservation::new(tonic_idempotency::OwnerId::new(user), tonic_idempotency::KeyId::new(key)),
-        session: CallSession::default(),
-        procedure: "/shop.v1.Shop/Touch".to_owned(),
-        request: RequestHash::from([7; 32]).into(),
-        lease: hour,
-        retention: hour,
-        on_lease_ended: LeasePolicy::Rerun,
-        on_foreign_reservation: ForeignPolicy::InProgress,
-        effect: EffectPolicy::Anywhere,
-        resource_type: None,
-    }
-}
-
 async fn claims_at_once(snapshotter: &Snapshotter) {
     let database = Database::new().await;
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
-    store.claim(&claim()).await.expect("the store answers");
+    store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers");
     assert_eq!(seen(snapshotter), BTreeMap::from([("write".to_owned(), vec![1.0])]));
 
     proxy.hold();
     let mut claims = JoinSet::new();
     for _ in 0..5 {
         let store = store.clone();
-        claims.spawn(async move { store.claim(&claim()).await.expect("the store answers") });
+        claims.spawn(
+            async move { store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers") },
+        );
     }
     for _ in 0..4 {
         yield_now().await;

@@ -7,12 +7,13 @@ use tokio::time::sleep;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic_idempotency::{
     IdempotencyLayer,
-    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
     proto::v1::{WaitOperationRequest, operation_service_client::OperationServiceClient},
-    store::{CallSession, Claim, MemoryStore, RequestHash, Reservation, Store as _},
+    store::{MemoryStore, Store as _},
 };
 use tonic_idempotency_tests::shop::{self, FILE_DESCRIPTOR_SET};
 use uuid::Uuid;
+
+use crate::claim;
 
 const WAIT: &str = "/idempotency.v1.OperationService/WaitOperation";
 
@@ -42,19 +43,7 @@ async fn requests_that_wait(snapshotter: &Snapshotter) {
     let store = MemoryStore::new();
     let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store.clone()).build().expect("a layer");
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
-    let hour = Duration::from_secs(3600);
-    let claim = Claim {
-        reservation: Reservation::new(tonic_idempotency::OwnerId::new(user), tonic_idempotency::KeyId::new(key)),
-        session: CallSession::default(),
-        procedure: "/shop.v1.Shop/Touch".to_owned(),
-        request: RequestHash::from([7; 32]).into(),
-        lease: hour,
-        retention: hour,
-        on_lease_ended: LeasePolicy::Rerun,
-        on_foreign_reservation: ForeignPolicy::InProgress,
-        effect: EffectPolicy::Anywhere,
-        resource_type: None,
-    };
+    let claim = claim(user, key);
     store.claim(&claim).await.expect("the store answers");
     let service = InterceptedService::new(layer.operations().max_waiting_per_user(1).build(), shop::authenticate);
     let client = OperationServiceClient::new(shop::serve_in_memory(Routes::new(service)).await);

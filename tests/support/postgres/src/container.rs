@@ -5,7 +5,9 @@ use std::{env, fmt, time::Duration};
 use testcontainers_modules::{
     postgres::Postgres,
     testcontainers::{
-        ContainerAsync, ContainerRequest, ImageExt, core::error::TestcontainersError, runners::AsyncRunner,
+        ContainerAsync, ContainerRequest, ImageExt,
+        core::{Mount, error::TestcontainersError},
+        runners::AsyncRunner,
     },
 };
 use tokio::{task, time};
@@ -14,6 +16,7 @@ use uuid::Uuid;
 use crate::{
     background, connection,
     error::{Cause, chain},
+    memory,
     server::Started,
     settings::{self, Durability},
     supervisor::Supervisor,
@@ -24,6 +27,9 @@ const IMAGE: &str = "postgres:17-alpine";
 
 /// The variable with the image, `name:tag`.
 const IMAGE_VARIABLE: &str = "IDEMPOTENCY_TEST_POSTGRES_IMAGE";
+
+/// Where the container keeps files in memory. Images have a volume on a disk in the usual place.
+const MEMORY: &str = "/scratch";
 
 /// The time for the start and for pulling a missing image.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -123,13 +129,19 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, 
 
 fn request(image: &str, name: &str, password: &str, durability: Durability) -> ContainerRequest<Postgres> {
     let (image, tag) = name_and_tag(image);
-    Postgres::default()
+    let request = Postgres::default()
         .with_password(password)
         .with_name(image)
         .with_tag(tag)
         .with_container_name(name)
         .with_cmd(settings::arguments(durability))
-        .with_startup_timeout(START)
+        .with_startup_timeout(START);
+    // Of this machine's memory, which is the engine's, too, if it is not a virtual machine's or another's.
+    if durability == Durability::Nothing && memory::has_room() {
+        request.with_mount(Mount::tmpfs_mount(MEMORY)).with_env_var("PGDATA", format!("{MEMORY}/data"))
+    } else {
+        request
+    }
 }
 
 /// Splits `registry:5000/name:tag`; the default tag is `latest`.

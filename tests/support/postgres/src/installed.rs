@@ -2,7 +2,6 @@
 
 use std::{env, ffi::OsString, time::Duration};
 
-use rustix::fs::statvfs;
 use tokio::task;
 use uuid::Uuid;
 
@@ -11,7 +10,7 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
-    port,
+    memory, port,
     server::Started,
     settings::{self, Durability},
     supervisor::Supervisor,
@@ -19,12 +18,6 @@ use crate::{
 
 /// The time in which a server must answer, including the creation of its data directory.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Where Linux keeps files in memory.
-const MEMORY: &str = "/dev/shm";
-
-/// The bytes that a server's files may take: several databases, and the log of their changes.
-const ROOM: u64 = 1 << 30;
 
 /// The text in the log of a server that found its port taken.
 const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
@@ -106,8 +99,8 @@ async fn launch(
 
 fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![binaries.directory.clone().into(), name.into()];
-    if durability == Durability::Nothing {
-        arguments.extend(memory());
+    if durability == Durability::Nothing && memory::has_room() {
+        arguments.push(memory::DIRECTORY.into());
     }
     // The temporary directory of this process may be inaccessible to the other user.
     arguments.extend([env::temp_dir().into(), "/tmp".into(), "/var/tmp".into()]);
@@ -119,16 +112,6 @@ fn arguments(binaries: &Binaries, name: &str, port: u16, durability: Durability)
     }
     arguments.extend(settings::arguments(durability).map(OsString::from));
     arguments
-}
-
-/// The directory of files that are kept in memory, if it has room, and the environment names no other. A new database is some hundred
-/// files, and a file system on a disk takes longer to make them than the database takes for the rest of a test.
-fn memory() -> Option<OsString> {
-    if env::var_os("TMPDIR").is_some() {
-        return None;
-    }
-    let has = statvfs(MEMORY).ok()?;
-    (has.f_bavail.saturating_mul(has.f_frsize) >= ROOM).then(|| MEMORY.into())
 }
 
 #[cfg(test)]

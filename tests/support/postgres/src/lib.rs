@@ -41,8 +41,8 @@
 //! # }
 //! ```
 //!
-//! The files of an installed server without durability are in `/dev/shm`, if that has 1 GiB of room and `TMPDIR` is not set; else in the
-//! temporary directory.
+//! The files of a private server without durability are in memory, if `/dev/shm` has 1 GiB of room and `TMPDIR` is not set. Else those of an
+//! installed server are in the temporary directory, and those of a container in the container.
 //!
 //! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
 //!
@@ -64,6 +64,7 @@ mod container;
 mod error;
 mod installed;
 mod leftovers;
+mod memory;
 mod port;
 mod requirement;
 mod server;
