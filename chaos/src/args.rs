@@ -10,15 +10,18 @@ use crate::{
     mode::Mode,
     mortal::{CallArgs, Without},
     sabotage::Sabotage,
+    topology::{Front, Replication, Topology},
 };
 
 /// The runs whose tables are in the documentation.
 const RUNS: &str = "\
 The runs of docs/guarantees.md, in an optimised build; each takes minutes:
 
-  cargo run --release -p chaos -- --seed 1 --pgbouncer
-  cargo run --release -p chaos -- --seed 1 --pgbouncer --mode reserved --on-store-unavailable proceed
-  cargo run --release -p chaos -- --seed 1 --pgbouncer --max-batch 1
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --mode reserved --on-store-unavailable proceed
+  cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
+  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
+  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
   cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
@@ -75,9 +78,17 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = StorePolicy::Reject)]
     pub(crate) on_store_unavailable: StorePolicy,
 
-    /// Put a PgBouncer in transaction mode between the servers and the database. It has to be installed.
-    #[arg(long)]
-    pub(crate) pgbouncer: bool,
+    /// The database, and what is in front of it.
+    #[arg(long, value_enum, value_name = "TOPOLOGY", default_value_t = Topology::Single)]
+    pub(crate) topology: Topology,
+
+    /// How the servers find the primary, with `--topology patroni`.
+    #[arg(long, value_enum, value_name = "FRONT", default_value_t = Front::Haproxy)]
+    pub(crate) front: Front,
+
+    /// What a COMMIT waits for, with `--topology patroni`. With `asynchronous`, what failovers lose is counted, and breaks no promise.
+    #[arg(long, value_enum, value_name = "REPLICATION", default_value_t = Replication::Synchronous)]
+    pub(crate) replication: Replication,
 
     /// Make SERIALIZABLE the isolation level of every transaction that does not say another one.
     #[arg(long)]
@@ -89,8 +100,9 @@ pub struct Args {
     pub(crate) max_batch: Option<u16>,
 
     /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
-    /// step-kill and zombie. There is no bouncer-kill without `--pgbouncer`.
+    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
+    /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
+    /// instead of database-kill.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 
@@ -225,7 +237,7 @@ mod tests {
         assert_eq!(args.mode.each(), [Mode::Transactional, Mode::Reserved]);
         assert_eq!(args.on_lease_ended, LeasePolicy::Refuse);
         assert_eq!(args.on_store_unavailable, StorePolicy::Reject);
-        assert!(args.driver == Driver::TokioPostgres && !args.pgbouncer && !args.serializable);
+        assert!(args.driver == Driver::TokioPostgres && args.topology == Topology::Single && !args.serializable);
         assert_eq!(args.lease, Duration::from_secs(2));
         assert_eq!((args.seed, args.max_batch), (None, None));
     }

@@ -36,12 +36,24 @@ impl Driver {
     /// these modes; `None` if they can.
     pub(crate) fn missing_behind_pgbouncer(self, modes: &[Mode]) -> Option<&'static str> {
         match self {
-            Self::Diesel => Some("diesel needs a PgBouncer that tracks prepared statements: leave `--pgbouncer` out"),
+            Self::Diesel => {
+                Some("diesel needs a PgBouncer that tracks prepared statements: leave `--topology pgbouncer` out")
+            }
             Self::SeaOrm if modes.contains(&Mode::Reserved) => Some(
                 "the transactions that sea-orm begins itself need a PgBouncer that tracks prepared statements: add \
-                 `--mode transactional`, or leave `--pgbouncer` out",
+                 `--mode transactional`, or leave `--topology pgbouncer` out",
             ),
             Self::SeaOrm | Self::Sqlx | Self::TokioPostgres => None,
+        }
+    }
+
+    /// Returns why the servers cannot work with connection strings of several hosts; `None` if they can.
+    pub(crate) fn missing_with_hosts(self) -> Option<&'static str> {
+        match self {
+            Self::SeaOrm | Self::Sqlx => Some(
+                "sqlx, on which sea-orm is, does not know connection strings with several hosts: leave `--front hosts` out",
+            ),
+            Self::Diesel | Self::TokioPostgres => None,
         }
     }
 
@@ -104,5 +116,11 @@ mod tests {
         assert!(works(Driver::TokioPostgres, Modes::Both) && works(Driver::Sqlx, Modes::Both));
         assert!(works(Driver::SeaOrm, Modes::Transactional) && !works(Driver::SeaOrm, Modes::Both));
         assert!(!works(Driver::Diesel, Modes::Transactional));
+    }
+
+    #[test]
+    fn works_with_several_hosts_if_its_connection_strings_name_them() {
+        assert!(Driver::TokioPostgres.missing_with_hosts().is_none() && Driver::Diesel.missing_with_hosts().is_none());
+        assert!(Driver::Sqlx.missing_with_hosts().is_some() && Driver::SeaOrm.missing_with_hosts().is_some());
     }
 }

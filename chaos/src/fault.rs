@@ -7,6 +7,7 @@ use tcp_proxy::{Cut, Moment};
 use crate::{
     named::{Named, SomeOf},
     step::Step,
+    topology::Failover,
 };
 
 /// A fault that the harness caused.
@@ -55,6 +56,14 @@ pub(crate) enum FaultKind {
     OutboxLocked,
     /// The table of keys was locked, and more calls came than the server has connections for.
     PoolFull,
+    /// The primary was stopped and cut off from everything until a standby was promoted, and went on then.
+    PrimaryCutOff,
+    /// The primary was killed, and a standby promoted.
+    PrimaryKilled,
+    /// An operator made a standby the primary.
+    PrimarySwitched,
+    /// The Patroni of the primary hung until a standby was promoted, so that there were two primaries.
+    PrimaryUnfenced,
     /// The table of keys took no row of one call, among many at once.
     RowRefused,
     /// A server was killed at a random moment.
@@ -71,9 +80,24 @@ impl FaultKind {
         matches!(self, Self::ClientHungUp | Self::Flooded | Self::Hogged)
     }
 
+    /// Whether another server of the database has become the primary.
+    pub(crate) fn is_failover(self) -> bool {
+        matches!(self, Self::PrimaryCutOff | Self::PrimaryKilled | Self::PrimarySwitched | Self::PrimaryUnfenced)
+    }
+
     /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
-        matches!(self, Self::DatabaseStalled | Self::OutboxLocked | Self::PoolFull | Self::ServerPausedAt(_))
+        matches!(
+            self,
+            Self::DatabaseStalled
+                | Self::OutboxLocked
+                | Self::PoolFull
+                | Self::PrimaryCutOff
+                | Self::PrimaryKilled
+                | Self::PrimarySwitched
+                | Self::PrimaryUnfenced
+                | Self::ServerPausedAt(_)
+        )
     }
 
     /// Whether it ends connections to the database, which can be made again at once.
@@ -99,6 +123,17 @@ impl FaultKind {
             Self::AfterCommitCut => Self::BouncerAfterCommitCut,
             Self::BeforeCommitCut => Self::BouncerBeforeCommitCut,
             other => other,
+        }
+    }
+}
+
+impl From<Failover> for FaultKind {
+    fn from(how: Failover) -> Self {
+        match how {
+            Failover::CutOff => Self::PrimaryCutOff,
+            Failover::Hang => Self::PrimaryUnfenced,
+            Failover::Kill => Self::PrimaryKilled,
+            Failover::Switchover => Self::PrimarySwitched,
         }
     }
 }
@@ -140,6 +175,10 @@ impl fmt::Display for FaultKind {
             Self::OutboxAsleep => f.write_str("look-up of statuses slow"),
             Self::OutboxLocked => f.write_str("outbox locked"),
             Self::PoolFull => f.write_str("pool of a server full"),
+            Self::PrimaryCutOff => f.write_str("primary cut off, and a standby promoted"),
+            Self::PrimaryKilled => f.write_str("primary killed, and a standby promoted"),
+            Self::PrimarySwitched => f.write_str("switchover to a standby"),
+            Self::PrimaryUnfenced => f.write_str("primary not fenced, and a standby promoted"),
             Self::RowRefused => f.write_str("row of one call among many refused"),
             Self::ServerKilled => f.write_str("server killed at a random moment"),
             Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
@@ -167,6 +206,8 @@ pub(crate) enum Family {
     Stall,
     StepKill,
     Zombie,
+    /// The last, so that the others' seeds stay as they are.
+    Failover,
 }
 
 impl Named for Family {
@@ -177,6 +218,7 @@ impl Named for Family {
         Self::ConnectionCut,
         Self::ConnectionsCut,
         Self::DatabaseKill,
+        Self::Failover,
         Self::Flood,
         Self::FullPool,
         Self::HangUp,
@@ -197,6 +239,7 @@ impl Named for Family {
             Self::ConnectionCut => "connection-cut",
             Self::ConnectionsCut => "connections-cut",
             Self::DatabaseKill => "database-kill",
+            Self::Failover => "failover",
             Self::Flood => "flood",
             Self::FullPool => "full-pool",
             Self::HangUp => "hang-up",

@@ -11,13 +11,13 @@ use std::{
 use tokio::{task::JoinSet, time};
 
 use crate::{
-    database::Database,
     error::Error,
     fleet::{Backend, Orders, Process, Rotation, Setting},
     journal::{Journal, Purpose, ServerId},
     mode::Mode,
     operation::{Operation, Variant},
     plan::Plan,
+    topology::Database,
     urls::Urls,
 };
 

@@ -8,13 +8,14 @@
 //!      └──▶ journal ──▶ auditor ◀── rows
 //! ```
 //!
-//! With `--pgbouncer`, a PgBouncer is behind the servers' proxies, and another proxy between it and PostgreSQL.
+//! With `--topology pgbouncer`, a PgBouncer is behind the servers' proxies, and another proxy between it and PostgreSQL. With
+//! `--topology patroni`, the proxies are in front of HAProxy, or of each of several PostgreSQL servers.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `args`, `run`, `plan`, `trial` | the command, the plan, one run in one mode |
 //! | `seed`, `operation`, `schedule`, `step`, `fault` | everything that is decided in advance, from one seed |
-//! | `database`, `bouncer`, `fleet` | the parts that fail: PostgreSQL, PgBouncer, and the server processes, each behind a `tcp_proxy` |
+//! | `topology`, `fleet` | the parts that fail: PostgreSQL and what is in front of it, and the server processes, each with a way through `tcp_proxy` |
 //! | `driver`, `handlers` | the client library that the servers use; handlers for those that the sample has none for |
 //! | `server` | the code of a server process: the sample, the hook that kills or stops it at a step, and the report of unprotected runs |
 //! | `witness` | whether the database could be asked, over the way of each server |
@@ -30,9 +31,7 @@
 
 mod args;
 mod auditor;
-mod bouncer;
 mod client;
-mod database;
 mod driver;
 mod error;
 mod fault;
@@ -57,6 +56,7 @@ mod schedule;
 mod seed;
 mod server;
 mod step;
+mod topology;
 mod trial;
 mod urls;
 mod witness;

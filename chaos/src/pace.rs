@@ -7,27 +7,40 @@ use std::{
 
 use tokio::{sync::watch, time};
 
+use crate::topology::Topology;
+
 /// The longest that an operation waits for due faults. It must not wait longer: some faults need calls to happen.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The number of due faults that may wait while operations go on.
 const BACKLOG: usize = 4;
 
+/// The same under Patroni, where a failover takes as long as many operations.
+const PATIENCE_OF_FAILOVERS: Duration = Duration::from_secs(1);
+const BACKLOG_OF_FAILOVERS: usize = 0;
+
 /// Hands out the numbers of the operations, in step with the faults. Without it, on a fast machine, the clients would
 /// be done before most of the faults had begun.
 #[derive(Debug)]
 pub(crate) struct Pace {
+    backlog: usize,
     /// The number of operations that have begun.
     begun: watch::Sender<u32>,
     next: AtomicU32,
     operations: u32,
+    patience: Duration,
     /// The number of due faults that have not begun.
     waiting: watch::Sender<usize>,
 }
 
 impl Pace {
-    pub(crate) fn new(operations: u32) -> Self {
-        Self { begun: watch::Sender::new(0), next: AtomicU32::new(0), operations, waiting: watch::Sender::new(0) }
+    pub(crate) fn new(operations: u32, topology: Topology) -> Self {
+        let (backlog, patience) = match topology {
+            Topology::Patroni => (BACKLOG_OF_FAILOVERS, PATIENCE_OF_FAILOVERS),
+            Topology::Pgbouncer | Topology::Single => (BACKLOG, PATIENCE),
+        };
+        let (begun, waiting) = (watch::Sender::new(0), watch::Sender::new(0));
+        Self { backlog, begun, next: AtomicU32::new(0), operations, patience, waiting }
     }
 
     /// Returns the next operation's number; `None` after the last.
@@ -39,7 +52,7 @@ impl Pace {
         self.begun.send_modify(|begun| *begun += 1);
         let mut waiting = self.waiting.subscribe();
         // After this time the operation goes on without the faults.
-        let _ = time::timeout(PATIENCE, waiting.wait_for(|waiting| *waiting <= BACKLOG)).await;
+        let _ = time::timeout(self.patience, waiting.wait_for(|waiting| *waiting <= self.backlog)).await;
         Some(number)
     }
 

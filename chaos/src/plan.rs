@@ -13,6 +13,7 @@ use crate::{
     schedule::{Due, extras, schedule},
     seed::Seed,
     step::Step,
+    topology::{Front, Replication, Topology},
 };
 
 /// Everything that is decided before the run begins.
@@ -21,6 +22,7 @@ pub(crate) struct Plan {
     pub(crate) clients: u32,
     pub(crate) driver: Driver,
     pub(crate) faults: FaultSet,
+    pub(crate) front: Front,
     pub(crate) lease: Duration,
     /// The most calls that share a statement; `None` for the store's default.
     pub(crate) max_batch: Option<u16>,
@@ -30,11 +32,12 @@ pub(crate) struct Plan {
     pub(crate) operations: Arc<[Operation]>,
     /// The number of the clients' operations.
     pub(crate) of_clients: u32,
-    pub(crate) pgbouncer: bool,
+    pub(crate) replication: Replication,
     pub(crate) sabotage: Sabotage,
     pub(crate) seed: Seed,
     pub(crate) serializable: bool,
     pub(crate) servers: u32,
+    pub(crate) topology: Topology,
     pub(crate) verbose: bool,
 }
 
@@ -47,17 +50,19 @@ impl Plan {
             clients: args.clients,
             driver: args.driver,
             faults: args.faults.clone(),
+            front: args.front,
             lease: args.lease,
             max_batch: args.max_batch,
             on_lease_ended: args.on_lease_ended,
             on_store_unavailable: args.on_store_unavailable,
             operations: operations.chain(extras(seed, args.operations, &args.faults)).collect(),
             of_clients: args.operations,
-            pgbouncer: args.pgbouncer,
+            replication: args.replication,
             sabotage: args.sabotage.clone(),
             seed,
             serializable: args.serializable,
             servers: args.servers,
+            topology: args.topology,
             verbose: args.verbose,
         }
     }
@@ -66,7 +71,7 @@ impl Plan {
     pub(crate) fn schedule(&self, mode: Mode) -> Vec<Due> {
         let mut schedule = schedule(self.seed, self.of_clients, self.servers, &self.faults, &Step::of(mode));
         schedule.retain(|due| {
-            (self.pgbouncer || !due.fault.needs_bouncer())
+            due.fault.can_happen_to(self.topology)
                 && (self.max_batch != Some(1) || !due.fault.needs_batches())
                 && (mode == Mode::Reserved || !due.fault.needs_reservations())
         });
@@ -105,6 +110,7 @@ impl Plan {
         Rules {
             lease: self.lease,
             mode,
+            may_lose: self.topology == Topology::Patroni && self.replication == Replication::Asynchronous,
             on_lease_ended: self.on_lease_ended,
             on_store_unavailable: self.on_store_unavailable(mode),
         }

@@ -13,6 +13,7 @@ use crate::{
     plan::Plan,
     report::{LEGEND, Table, write_stories},
     step::Step,
+    topology::{Front, Topology},
     trial::Trial,
 };
 
@@ -39,7 +40,14 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     if let Some(why) = args.driver.missing() {
         return Err(why.into());
     }
-    if let Some(why) = args.driver.missing_behind_pgbouncer(args.mode.each()).filter(|_| args.pgbouncer) {
+    if let Some(why) =
+        args.driver.missing_behind_pgbouncer(args.mode.each()).filter(|_| args.topology == Topology::Pgbouncer)
+    {
+        return Err(why.into());
+    }
+    if let Some(why) =
+        args.driver.missing_with_hosts().filter(|_| args.topology == Topology::Patroni && args.front == Front::Hosts)
+    {
         return Err(why.into());
     }
     let seed = args.seed.unwrap_or_else(rand_seed);

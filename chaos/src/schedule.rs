@@ -10,17 +10,19 @@ use crate::{
     operation::{Operation, User},
     seed::{Seed, Subject},
     step::Step,
+    topology::{Failover, Topology},
 };
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 15] = [
+const RATES: [(Family, u32, u32); 16] = [
     (Family::Batch, 250, 4),
     (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
+    (Family::Failover, 125, 4),
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
     (Family::Hog, 2000, 1),
@@ -41,6 +43,9 @@ const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 
 /// The ways to break PgBouncer's connections. `None`: one of them, on either side of a COMMIT.
 const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Silence), Some(Break::Terminate)];
+
+/// The ways to replace a primary.
+const FAILOVERS: [Failover; 4] = [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Switchover];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
@@ -93,6 +98,10 @@ pub(crate) enum Planned {
     DatabaseKill {
         down: Duration,
     },
+    /// The primary is replaced.
+    Failover {
+        how: Failover,
+    },
     /// These operations are called at once by clients that hang up.
     Flood {
         operations: Range<u32>,
@@ -122,8 +131,13 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
-    pub(crate) fn needs_bouncer(&self) -> bool {
-        matches!(self, Self::Bouncer { .. } | Self::BouncerCut { .. })
+    pub(crate) fn can_happen_to(&self, topology: Topology) -> bool {
+        match self {
+            Self::Bouncer { .. } | Self::BouncerCut { .. } => topology == Topology::Pgbouncer,
+            Self::DatabaseKill { .. } => topology != Topology::Patroni,
+            Self::Failover { .. } => topology == Topology::Patroni,
+            _ => true,
+        }
     }
 
     /// Whether it concerns statements that several calls share.
@@ -206,6 +220,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
         let mut rng = seed.rng(Subject::Faults(family));
         let count = count(family, operations, faults);
         let mut breaks = Shuffled::new(&BREAKS);
+        let mut failovers = Shuffled::new(&FAILOVERS);
         let mut troubles = Shuffled::new(&TROUBLES);
         let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
@@ -227,6 +242,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
                 Family::ConnectionCut => Planned::Cut { slot, cut: cut(&mut rng, false) },
                 Family::ConnectionsCut => Planned::Cut { slot, cut: cut(&mut rng, true) },
                 Family::DatabaseKill => Planned::DatabaseKill { down: milliseconds(&mut rng, 0, 500) },
+                Family::Failover => Planned::Failover { how: failovers.next(&mut rng) },
                 Family::Flood => {
                     Planned::Flood { operations: extra(operations + hogs(operations, faults) * HOG, number, FLOOD) }
                 }
@@ -386,6 +402,8 @@ mod tests {
         assert!(TROUBLES.into_iter().all(troubles));
         let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Bouncer { how: it, .. } if it == how));
         assert!(BREAKS.into_iter().flatten().all(breaks));
+        let fails_over = |how| faults.iter().any(|due| due.fault == Planned::Failover { how });
+        assert!(FAILOVERS.into_iter().all(fails_over));
         let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
         assert!(COMMITS.into_iter().all(cut));
     }
@@ -438,6 +456,7 @@ mod tests {
             Planned::Cut { cut: Cut { moment: Moment::Bytes { .. }, .. }, .. } => Family::ConnectionCut,
             Planned::Cut { .. } => Family::CommitCut,
             Planned::DatabaseKill { .. } => Family::DatabaseKill,
+            Planned::Failover { .. } => Family::Failover,
             Planned::FullPool { .. } => Family::FullPool,
             Planned::Server(Order::DieAt { .. }) => Family::StepKill,
             Planned::Server(Order::Kill { .. }) => Family::ServerKill,

@@ -7,7 +7,6 @@ use tokio::{task::JoinSet, time};
 use crate::{
     auditor::{Evidence, Rows, Tally, Verdict, judge},
     client::{Calls, Workload},
-    database::Database,
     error::Error,
     faults::{Director, Stage},
     fleet::{Fleet, Orders, Rotation, Setting},
@@ -18,6 +17,7 @@ use crate::{
     plan::Plan,
     progress::Progress,
     sabotage::sabotage,
+    topology::Database,
     witness::Witnesses,
 };
 
@@ -52,19 +52,28 @@ impl Trial {
     /// The run could not be carried out; this does not mean that a promise was broken.
     pub(crate) async fn run(plan: &Plan, mode: Mode) -> Result<Self, Error> {
         let database = Arc::new(Database::start(plan).await?);
-        let journal = Arc::new(Journal::new());
-        let took = faults_and_work(plan, mode, &database, &journal).await?;
+        let ended = tokio::select! {
+            ended = Self::run_on(plan, mode, &database) => ended,
+            error = database.ended() => Err(error),
+        };
+        if let Some(database) = Arc::into_inner(database) {
+            database.stop().await;
+        }
+        ended
+    }
 
+    async fn run_on(plan: &Plan, mode: Mode, database: &Arc<Database>) -> Result<Self, Error> {
+        let journal = Arc::new(Journal::new());
+        let took = faults_and_work(plan, mode, database, &journal).await?;
+
+        database.is_whole().await?;
         time::sleep(plan.lease + SLACK).await;
         let client = database.connect().await?;
         let acknowledged = journal.entries().acknowledged();
         sabotage(&plan.sabotage, &client, &journal, &acknowledged, &plan.operations).await?;
-        Last { database: &database, journal: &journal, mode, plan }.retries().await?;
+        Last { database, journal: &journal, mode, plan }.retries().await?;
         let rows = Rows::read(&client).await?;
         drop(client);
-        if let Some(database) = Arc::into_inner(database) {
-            database.stop().await;
-        }
 
         let entries = std::mem::take(&mut *journal.entries());
         let evidence =
@@ -90,11 +99,12 @@ async fn faults_and_work(
         verbose: plan.verbose,
     };
     let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
-    let pace = Arc::new(Pace::new(plan.of_clients));
+    let pace = Arc::new(Pace::new(plan.of_clients, plan.topology));
     let begun = journal.now();
     let progress = Progress::start(mode, Arc::clone(journal), plan.of_clients);
-    let urls = fleet.proxies().iter().map(|proxy| database.urls_through(proxy.address()));
-    let witnesses = Witnesses::start(urls.map(|urls| urls.api.unwrap_or(urls.database)), journal);
+    let urls = fleet.ways().iter().map(|way| database.urls_through(&way.addresses()));
+    let urls = urls.map(|urls| urls.api.unwrap_or(urls.database));
+    let witnesses = Witnesses::start(urls, database.question(), journal);
     let stage = Stage {
         behind_bouncer: database.behind_bouncer().cloned(),
         database: Arc::clone(database),
@@ -103,8 +113,8 @@ async fn faults_and_work(
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
         pace: Arc::clone(&pace),
-        proxies: fleet.proxies().to_vec(),
         rotation: Arc::clone(&setting.rotation),
+        ways: fleet.ways().to_vec(),
     };
     let director = Director::start(stage, plan.schedule(mode));
     let workload = Workload {

@@ -29,11 +29,11 @@ pub(crate) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Starts a witness for each of the URLs, which are those of the servers.
-    pub(crate) fn start(urls: impl Iterator<Item = String>, journal: &Arc<Journal>) -> Self {
+    /// Starts a witness for each of the URLs, which are those of the servers. Each asks this statement.
+    pub(crate) fn start(urls: impl Iterator<Item = String>, question: &'static str, journal: &Arc<Journal>) -> Self {
         let mut tasks = JoinSet::new();
         for (slot, url) in urls.enumerate() {
-            tasks.spawn(watch(slot, url, Arc::clone(journal)));
+            tasks.spawn(watch(slot, url, question, Arc::clone(journal)));
         }
         Self { _tasks: tasks }
     }
@@ -51,12 +51,12 @@ impl Drop for Connection {
     }
 }
 
-async fn watch(slot: usize, url: String, journal: Arc<Journal>) {
+async fn watch(slot: usize, url: String, question: &str, journal: Arc<Journal>) {
     let mut kept = None;
     let mut answered = journal.now();
     let mut blackout = None;
     loop {
-        let asked = time::timeout(STORE_TIMEOUT, ask(&mut kept, &url)).await;
+        let asked = time::timeout(STORE_TIMEOUT, ask(&mut kept, &url, question)).await;
         let place = match asked {
             Ok(Ok(())) => blackout.take(),
             Ok(Err(_)) | Err(_) => {
@@ -75,16 +75,16 @@ async fn watch(slot: usize, url: String, journal: Arc<Journal>) {
 }
 
 /// Asks on the connection that was kept, and if that fails on new ones.
-async fn ask(kept: &mut Option<Connection>, url: &str) -> Result<(), tokio_postgres::Error> {
+async fn ask(kept: &mut Option<Connection>, url: &str, question: &str) -> Result<(), tokio_postgres::Error> {
     if let Some(connection) = kept.as_ref()
-        && let Ok(Ok(_)) = time::timeout(KEPT, connection.client.simple_query("SELECT 1")).await
+        && let Ok(Ok(_)) = time::timeout(KEPT, connection.client.simple_query(question)).await
     {
         return Ok(());
     }
     *kept = None;
     let mut tries = 1;
     loop {
-        match ask_anew(url).await {
+        match ask_anew(url, question).await {
             Ok(connection) => {
                 *kept = Some(connection);
                 return Ok(());
@@ -96,13 +96,13 @@ async fn ask(kept: &mut Option<Connection>, url: &str) -> Result<(), tokio_postg
 }
 
 /// Asks on a new connection.
-async fn ask_anew(url: &str) -> Result<Connection, tokio_postgres::Error> {
+async fn ask_anew(url: &str, question: &str) -> Result<Connection, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let task = tokio::spawn(async move {
         // The client learns of its error, too.
         let _ = connection.await;
     });
     let connection = Connection { client, task };
-    connection.client.simple_query("SELECT 1").await?;
+    connection.client.simple_query(question).await?;
     Ok(connection)
 }

@@ -112,6 +112,17 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || set_config('idempotency.owner', coalesce(p_owner::text, ''), true)
     || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
 
+-- Fails as a write does on a standby, and in any other transaction that is read-only. A standby may lack the last of what its primary
+-- has, so it answers with outcomes, which stay as they are, and with nothing else: what is asked for may not be absent, nor unknown.
+CREATE OR REPLACE FUNCTION tenant.idempotency_needs_primary() RETURNS text
+LANGUAGE plpgsql AS $needs_primary$
+BEGIN
+    RAISE EXCEPTION 'cannot decide on an idempotency key in a read-only transaction'
+        USING ERRCODE = 'read_only_sql_transaction',
+              HINT = 'The server is a standby, or the role has default_transaction_read_only. Connect to the primary.';
+END
+$needs_primary$;
+
 -- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
 --
@@ -200,7 +211,17 @@ BEGIN
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
 
-        IF state = 'expired' THEN
+        IF state IN ('acquired', 'taken_over') THEN
+            -- Of an earlier attempt, which may not have waited for a synchronous standby. This one does, because it writes as well.
+            UPDATE tenant.idempotency_keys k
+            SET lease_expires = clock_timestamp() + v_lease
+            WHERE k.idempotency_key = p_key
+              AND k.user_id = p_user
+              AND k.token = p_token
+              AND k.response_bytes IS NULL
+              AND k.error_bytes IS NULL
+              AND k.lease_expires > 'epoch';
+        ELSIF state = 'expired' THEN
             state := NULL;
             DELETE FROM tenant.idempotency_keys k
             WHERE k.idempotency_key = p_key
@@ -237,6 +258,9 @@ BEGIN
     IF state IS NULL THEN
         RAISE EXCEPTION 'the idempotency key changed during each of 16 attempts to claim it; retry the call'
             USING ERRCODE = 'serialization_failure';
+    END IF;
+    IF state NOT IN ('completed', 'failed', 'not_stored') AND current_setting('transaction_read_only') = 'on' THEN
+        PERFORM tenant.idempotency_needs_primary();
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
         v_status := tenant.idempotency_soft_status(p_resource_type, resource);

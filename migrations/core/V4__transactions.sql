@@ -91,20 +91,24 @@ BEGIN ATOMIC
 END;
 
 -- Limits how long this transaction may be idle, in seconds, and returns the limit in milliseconds. A shorter limit set in
--- the server is not changed. ('0' is the server's for no limit.)
+-- the server is not changed. ('0' is the server's for no limit.) Fails on a standby: a handler would find out at its first write, or
+-- not at all.
 CREATE OR REPLACE FUNCTION tenant.idempotency_limit_idle(p_limit double precision) RETURNS text
 LANGUAGE sql VOLATILE
-RETURN set_config(
-    'idle_in_transaction_session_timeout',
-    greatest(1, ceil(1000 * least(
-        p_limit,
-        2147483.647,
-        CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0'
-             THEN date_part('epoch', current_setting('idle_in_transaction_session_timeout')::interval)
-        END
-    )))::text,
-    true
-);
+RETURN CASE
+    WHEN current_setting('transaction_read_only') = 'on' THEN tenant.idempotency_needs_primary()
+    ELSE set_config(
+        'idle_in_transaction_session_timeout',
+        greatest(1, ceil(1000 * least(
+            p_limit,
+            2147483.647,
+            CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0'
+                 THEN date_part('epoch', current_setting('idle_in_transaction_session_timeout')::interval)
+            END
+        )))::text,
+        true
+    )
+END;
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
@@ -175,6 +179,11 @@ BEGIN
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
     END IF;
 
+    IF coalesce(state, '') NOT IN ('completed', 'failed', 'not_stored')
+       AND current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
+
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
         state := tenant.idempotency_holder(
@@ -213,17 +222,20 @@ BEGIN
 END
 $begin$;
 
--- Returns whether no transaction of the key is open.
+-- Returns whether no transaction of the key is open. Fails on a standby, which does not know.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_settled(p_user uuid, p_key uuid, OUT settled boolean)
 LANGUAGE plpgsql AS $settled$
 BEGIN
     COMMIT;
+    IF pg_catalog.current_setting('transaction_read_only') = 'on' THEN
+        PERFORM tenant.idempotency_needs_primary();
+    END IF;
     settled := pg_catalog.pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
 END
 $settled$;
 
 -- Returns whether the transaction with this token was committed. Reliable only if tenant.idempotency_settled returned
--- true in an earlier statement.
+-- true in an earlier statement. Fails on a standby that does not have its record.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
@@ -238,6 +250,9 @@ BEGIN
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
           AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     );
+    IF NOT committed AND current_setting('transaction_read_only') = 'on' THEN
+        PERFORM tenant.idempotency_needs_primary();
+    END IF;
 END
 $committed$;
 

@@ -44,7 +44,7 @@ BEGIN ATOMIC
                'idempotency_complete', 'idempotency_complete_many', 'idempotency_expensive', 'idempotency_extend',
                'idempotency_extend_many', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_limit_idle',
                'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_microseconds',
-               'idempotency_milliseconds_until', 'idempotency_release', 'idempotency_release_many',
+               'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_release', 'idempotency_release_many',
                'idempotency_request_id', 'idempotency_request_ids', 'idempotency_reserve_many', 'idempotency_resource_id',
                'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed',
                'idempotency_set', 'idempotency_settings_of', 'idempotency_settled', 'idempotency_soft_status',

@@ -49,19 +49,7 @@ impl Database {
         let template = TEMPLATE
             .get_or_init(|| async {
                 let database = Self::empty().await;
-                let mut owner = database.owner().await;
-                organization::migrations::run(&mut owner).await.expect("the migrations run");
-                owner
-                    .batch_execute(&format!(
-                        "SELECT tenant.organization_grant('{API_ROLE}');
-                         INSERT INTO tenant.organizations (id, name) VALUES ('{ORGANIZATION}', 'organization');
-                         INSERT INTO tenant.clusters (id, organization_id, name, region)
-                         VALUES ('{CLUSTER}', '{ORGANIZATION}', 'cluster', 'here');
-                         -- The users of most tests belong to no organisation, and look at the status of its projects.
-                         CREATE POLICY {OUTBOX_POLICY} ON authz.outbox FOR SELECT USING (true);"
-                    ))
-                    .await
-                    .expect("the organisation is made");
+                database.migrate().await;
                 database.inner
             })
             .await;
@@ -71,12 +59,45 @@ impl Database {
     /// Creates a database without tables, on a server that has the API's role.
     pub async fn empty() -> Self {
         let database = Self { inner: scratch_postgres::database(None).await };
+        database.make_role().await;
+        database
+    }
+
+    /// The same tables, organisation and cluster in an empty database that exists: of a server that the test starts itself.
+    pub async fn on(url: &str) -> Self {
+        let database = Self::of(url);
+        database.make_role().await;
+        database.migrate().await;
+        database
+    }
+
+    /// A database that exists, as it is.
+    pub fn of(url: &str) -> Self {
+        Self { inner: TestDatabase::given(url).expect("a connection string") }
+    }
+
+    async fn make_role(&self) {
         let create_role = format!(
             "DO $$ BEGIN CREATE ROLE {API_ROLE} NOLOGIN;
              EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         );
-        database.owner().await.batch_execute(&create_role).await.expect("the API's role is made");
-        database
+        self.owner().await.batch_execute(&create_role).await.expect("the API's role is made");
+    }
+
+    async fn migrate(&self) {
+        let mut owner = self.owner().await;
+        organization::migrations::run(&mut owner).await.expect("the migrations run");
+        owner
+            .batch_execute(&format!(
+                "SELECT tenant.organization_grant('{API_ROLE}');
+                 INSERT INTO tenant.organizations (id, name) VALUES ('{ORGANIZATION}', 'organization');
+                 INSERT INTO tenant.clusters (id, organization_id, name, region)
+                 VALUES ('{CLUSTER}', '{ORGANIZATION}', 'cluster', 'here');
+                 -- The users of most tests belong to no organisation, and look at the status of its projects.
+                 CREATE POLICY {OUTBOX_POLICY} ON authz.outbox FOR SELECT USING (true);"
+            ))
+            .await
+            .expect("the organisation is made");
     }
 
     /// The URL, with the superuser's role.

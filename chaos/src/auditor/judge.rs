@@ -265,6 +265,8 @@ impl<'a> Case<'a> {
     }
 
     fn broken(&mut self, promise: Promise, what: String) {
-        self.verdict.violations.push(Violation { operation: Some(self.number), promise, what });
+        let lost = self.evidence.rules.excuse_loss(promise, &self.evidence.entries.faults);
+        let list = if lost { &mut self.verdict.losses } else { &mut self.verdict.violations };
+        list.push(Violation { operation: Some(self.number), promise, what });
     }
 }

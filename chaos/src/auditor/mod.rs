@@ -11,6 +11,9 @@
 //! | nobody starves | a call was not answered in time only because another user had all transactions of its server |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
 //! | nothing unexpected | an answer is one that no client of this service can expect |
+//!
+//! With asynchronous replication, a failover may lose what was acknowledged. What would break one of the promises but the last four is
+//! counted apart then.
 
 mod judge;
 mod rows;
@@ -38,6 +41,8 @@ pub(crate) struct Evidence<'a> {
 /// The result of the audit.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
+    /// What would have been violations, had not failovers with asynchronous replication lost records.
+    pub(crate) losses: Vec<Violation>,
     /// The number of operations that were acknowledged before an unknown outcome, and refused since. `refuse`
     /// allows this.
     pub(crate) refused_after_acknowledgement: usize,
@@ -57,14 +62,23 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// The number of operations for which each promise was broken. Violations without an operation count one by one.
     pub(crate) fn counts(&self) -> BTreeMap<Promise, usize> {
-        let mut counts: BTreeMap<_, _> = Promise::ALL.into_iter().map(|promise| (promise, 0)).collect();
-        let mut seen = HashSet::new();
-        for violation in &self.violations {
-            let known = violation.operation.is_some_and(|operation| !seen.insert((operation, violation.promise)));
-            *counts.entry(violation.promise).or_default() += usize::from(!known);
-        }
-        counts
+        counts(&self.violations)
     }
+
+    /// The number of operations for which failovers have lost what each promise rests upon.
+    pub(crate) fn lost(&self) -> BTreeMap<Promise, usize> {
+        counts(&self.losses)
+    }
+}
+
+fn counts(violations: &[Violation]) -> BTreeMap<Promise, usize> {
+    let mut counts: BTreeMap<_, _> = Promise::ALL.into_iter().map(|promise| (promise, 0)).collect();
+    let mut seen = HashSet::new();
+    for violation in violations {
+        let known = violation.operation.is_some_and(|operation| !seen.insert((operation, violation.promise)));
+        *counts.entry(violation.promise).or_default() += usize::from(!known);
+    }
+    counts
 }
 
 /// A promise that was broken.
@@ -101,6 +115,11 @@ impl Promise {
         Self::NothingStuck,
         Self::NothingElse,
     ];
+
+    /// Whether it can be kept only with the records and effects that the database has acknowledged.
+    pub(crate) fn rests_upon_records(self) -> bool {
+        matches!(self, Self::NothingTwice | Self::NothingLost | Self::NoWrongReplay | Self::NothingThoughRefused)
+    }
 }
 
 /// The name of a violation of the promise.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Promise;
 use crate::{
     args::{LeasePolicy, StorePolicy},
     fault::FaultKind,
@@ -21,6 +22,8 @@ const SLACK: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) lease: Duration,
+    /// Whether a failover may lose what was acknowledged: the replication is asynchronous.
+    pub(crate) may_lose: bool,
     pub(crate) mode: Mode,
     pub(crate) on_lease_ended: LeasePolicy,
     pub(crate) on_store_unavailable: StorePolicy,
@@ -42,6 +45,11 @@ impl Rules {
         }
     }
 
+    /// Whether this promise is not made: a failover has happened, which may have lost records and effects that it rests upon.
+    pub(super) fn excuse_loss(self, promise: Promise, faults: &[Fault]) -> bool {
+        self.may_lose && promise.rests_upon_records() && faults.iter().any(|fault| fault.kind.is_failover())
+    }
+
     /// Whether the service may answer that the outcome of an operation is unknown.
     pub(super) fn allow_unknown(self) -> bool {
         self.mode == Mode::Reserved
@@ -51,7 +59,7 @@ impl Rules {
     ///
     /// | during the claim | the store could be asked |
     /// |---|---|
-    /// | the database was killed, or its server was paused | no |
+    /// | the database was killed or replaced, or its server was paused | no |
     /// | nothing passed for as long as the store's timeout | no |
     /// | a witness on the same way got no answer | no |
     /// | more than two cuts hit the server's connections | no |
@@ -77,6 +85,7 @@ impl Rules {
             let Some(overlap) = overlap(fault.begun, fault.ended) else { continue };
             match fault.kind {
                 FaultKind::DatabaseKilled | FaultKind::ServerPausedAt(_) => return true,
+                kind if kind.is_failover() => return true,
                 FaultKind::DatabaseStalled => stalled += overlap,
                 kind => cuts += usize::from(kind.is_cut()),
             }

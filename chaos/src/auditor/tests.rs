@@ -50,6 +50,7 @@ impl Scene {
             rows: Rows::default(),
             rules: Rules {
                 lease: Duration::from_secs(2),
+                may_lose: false,
                 mode: Mode::Transactional,
                 on_lease_ended: LeasePolicy::Refuse,
                 on_store_unavailable: StorePolicy::Reject,
@@ -466,6 +467,31 @@ fn finds_a_starved_call_unless_a_fault_may_have_held_it_up() {
 #[test]
 fn finds_answers_that_call_the_store_broken() {
     let mut scene = Scene::good();
+    scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
+    scene.breaks(&[Promise::NothingElse]);
+}
+
+#[test]
+fn counts_what_a_failover_has_lost_only_if_the_replication_is_asynchronous_and_there_was_one() {
+    let scene = |may_lose| {
+        let mut scene = Scene::good();
+        scene.rules.may_lose = may_lose;
+        scene.rows = Rows::default();
+        scene.row(0, Variant::Asked, id(0));
+        scene
+    };
+    let fail_over = |may_lose| scene(may_lose).lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
+    scene(true).breaks(&[Promise::NothingLost]);
+    fail_over(false).breaks(&[Promise::NothingLost]);
+    fail_over(true).breaks(&[]);
+    assert_eq!(fail_over(true).verdict().lost()[&Promise::NothingLost], 1);
+    assert_eq!(scene(true).verdict().losses, []);
+}
+
+#[test]
+fn finds_what_no_failover_excuses_with_asynchronous_replication_too() {
+    let mut scene = Scene::good().lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
+    scene.rules.may_lose = true;
     scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
     scene.breaks(&[Promise::NothingElse]);
 }

@@ -6,7 +6,7 @@ use tcp_proxy::{Cut, Moment};
 use tokio::time;
 
 use super::stage::Stage;
-use crate::{bouncer::TERMINATE, error::Error, fault::FaultKind, journal::Whom, schedule::Break};
+use crate::{error::Error, fault::FaultKind, journal::Whom, schedule::Break, topology::TERMINATE};
 
 /// Breaks the connections. Returns when they are broken.
 pub(super) async fn break_connections(stage: &Stage, how: Break, hold: Duration) -> Result<(), Error> {

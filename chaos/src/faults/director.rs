@@ -12,6 +12,7 @@ use super::{batch, bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox
 use crate::{
     error::Error,
     schedule::{Break, Due, Planned, Slowness, Stall, Trouble},
+    topology::Failover,
 };
 
 /// The time that the faults may take that are due when the clients are done.
@@ -37,6 +38,7 @@ pub(super) enum Outage {
     Batch { how: Trouble, operations: Range<u32> },
     Bouncer { how: Break, hold: Duration },
     Crash { down: Duration },
+    Failover { how: Failover },
     FullPool { hold: Duration },
     Hog { operations: Range<u32> },
     Silence { slot: usize, hold: Duration },
@@ -119,6 +121,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
             Planned::Batch { how, operations } => Outage::Batch { how, operations },
             Planned::Bouncer { how, hold } => Outage::Bouncer { how, hold },
             Planned::DatabaseKill { down } => Outage::Crash { down },
+            Planned::Failover { how } => Outage::Failover { how },
             Planned::FullPool { hold } => Outage::FullPool { hold },
             Planned::Hog { operations } => Outage::Hog { operations },
             Planned::Silence { slot, hold } => Outage::Silence { slot, hold },
@@ -139,6 +142,7 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
             Outage::Batch { how, operations } => batch::happen(&stage, how, operations).await?,
             Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,
             Outage::Crash { down } => outage::crash(&stage, down).await?,
+            Outage::Failover { how } => outage::fail_over(&stage, how).await?,
             Outage::FullPool { hold } => full_pool.happen(hold).await,
             Outage::Hog { operations } => hog::happen(&stage, operations).await,
             Outage::Silence { slot, hold } => outage::silence(&stage, slot, hold).await,

@@ -63,12 +63,14 @@ impl<'a> FullPool<'a> {
     /// they are.
     async fn is_full(&self, witness: &Client) -> Result<bool, Error> {
         let mut slots = HashMap::new();
-        let behind = self.stage.behind_bouncer.as_slice();
-        let proxies = if behind.is_empty() { &self.stage.proxies } else { behind };
-        for (slot, proxy) in proxies.iter().enumerate() {
-            slots.extend(proxy.ports().into_iter().map(|port| (i32::from(port), slot)));
+        let ports: Vec<_> = match &self.stage.behind_bouncer {
+            Some(behind) => vec![behind.ports()],
+            None => self.stage.ways.iter().map(|way| way.ports()).collect(),
+        };
+        let mut waiting = vec![0; ports.len()];
+        for (slot, ports) in ports.into_iter().enumerate() {
+            slots.extend(ports.into_iter().map(|port| (i32::from(port), slot)));
         }
-        let mut waiting = vec![0; proxies.len()];
         for row in witness.query(WAITING, &[]).await? {
             if let Some(waiting) = slots.get(&row.try_get(0)?).and_then(|slot| waiting.get_mut(*slot)) {
                 *waiting += 1;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tcp_proxy::Proxy;
 
 use crate::{
-    database::Database,
     fleet::{Orders, Rotation},
     journal::Journal,
     mode::Mode,
     operation::Operation,
     pace::Pace,
+    topology::{Database, Way},
 };
 
 /// Everything that faults can affect.
@@ -24,6 +24,7 @@ pub(crate) struct Stage {
     pub(crate) operations: Arc<[Operation]>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) pace: Arc<Pace>,
-    pub(crate) proxies: Vec<Arc<Proxy>>,
     pub(crate) rotation: Arc<Rotation>,
+    /// The way of each server to the database.
+    pub(crate) ways: Vec<Arc<Way>>,
 }

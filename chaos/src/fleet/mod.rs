@@ -8,13 +8,16 @@ mod slot;
 
 use std::{sync::Arc, time::Duration};
 
-use tcp_proxy::Proxy;
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Slot;
 pub(crate) use self::{backend::Backend, orders::Orders, process::Process, rotation::Rotation};
-use crate::{database::Database, error::Error, journal::Journal};
+use crate::{
+    error::Error,
+    journal::Journal,
+    topology::{Database, Way},
+};
 
 /// The time in which servers must start when no fault keeps them from it.
 const START: Duration = Duration::from_secs(60);
@@ -46,14 +49,14 @@ pub(crate) struct Setting {
 pub(crate) struct Fleet {
     /// Whether the faults are over.
     calm: watch::Sender<bool>,
-    proxies: Vec<Arc<Proxy>>,
     setting: Setting,
     slots: JoinSet<()>,
     stopping: CancellationToken,
+    ways: Vec<Arc<Way>>,
 }
 
 impl Fleet {
-    /// Starts the servers, each behind its own proxy, and waits until all of them serve. The first starts alone, so
+    /// Starts the servers, each with a way of its own, and waits until all of them serve. The first starts alone, so
     /// that only one creates the tables.
     ///
     /// # Errors
@@ -62,21 +65,21 @@ impl Fleet {
     pub(crate) async fn start(setting: Setting, servers: u32, database: &Database) -> Result<Self, Error> {
         let mut fleet = Self {
             calm: watch::Sender::new(false),
-            proxies: Vec::new(),
             setting,
             slots: JoinSet::new(),
             stopping: CancellationToken::new(),
+            ways: Vec::new(),
         };
         for slot in 0..servers as usize {
-            let proxy = Arc::new(Proxy::start(database.entrance())?);
-            fleet.proxies.push(Arc::clone(&proxy));
+            let way = Arc::new(Way::start(&database.entrances())?);
+            fleet.ways.push(Arc::clone(&way));
             let slot = Slot {
                 calm: fleet.calm.subscribe(),
                 number: slot,
-                proxy,
                 setting: fleet.setting.clone(),
                 stopping: fleet.stopping.clone(),
-                urls: database.urls_through(fleet.proxies[slot].address()),
+                urls: database.urls_through(&way.addresses()),
+                way,
             };
             fleet.slots.spawn(slot.run());
             fleet.serve().await?;
@@ -84,9 +87,9 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The proxy of each server.
-    pub(crate) fn proxies(&self) -> &[Arc<Proxy>] {
-        &self.proxies
+    /// The way of each server to the database.
+    pub(crate) fn ways(&self) -> &[Arc<Way>] {
+        &self.ways
     }
 
     /// Ends all faults of servers, and waits until all of them serve.
@@ -96,9 +99,9 @@ impl Fleet {
     /// The servers do not start.
     pub(crate) async fn calm(&self) -> Result<(), Error> {
         self.setting.orders.close();
-        self.proxies.iter().for_each(|proxy| {
-            proxy.forget_cuts();
-            proxy.mend();
+        self.ways.iter().for_each(|way| {
+            way.forget_cuts();
+            way.mend();
         });
         self.calm.send_replace(true);
         self.serve().await
@@ -114,7 +117,7 @@ impl Fleet {
             }
         };
         tokio::select! {
-            () = self.setting.rotation.filled(self.proxies.len()) => Ok(()),
+            () = self.setting.rotation.filled(self.ways.len()) => Ok(()),
             () = failing => Err(format!("the servers did not start:\n{}", self.log()).into()),
             () = time::sleep(START) => Err(format!("the servers did not start within {START:?}:\n{}", self.log()).into()),
         }

@@ -3,7 +3,6 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use rustix::process::Signal;
-use tcp_proxy::Proxy;
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +13,7 @@ use crate::{
     schedule::Order,
     server::{Action, Arm, Instruction, Saying},
     step::Step,
+    topology::Way,
     urls::Urls,
 };
 
@@ -40,10 +40,10 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Slot {
     pub(super) calm: watch::Receiver<bool>,
     pub(super) number: usize,
-    pub(super) proxy: Arc<Proxy>,
     pub(super) setting: Setting,
     pub(super) stopping: CancellationToken,
     pub(super) urls: Urls,
+    pub(super) way: Arc<Way>,
 }
 
 impl Slot {
@@ -169,7 +169,7 @@ impl Life<'_> {
         let begun = journal.now();
         let asked = journal.asked_of(self.server);
         if partitioned {
-            slot.proxy.cut();
+            slot.way.cut();
         }
         let sleeping = async {
             time::sleep(*lease + SLACK).await;
@@ -186,7 +186,7 @@ impl Life<'_> {
             journal.entries().takeovers += 1;
         }
         if partitioned {
-            slot.proxy.mend();
+            slot.way.mend();
         }
         self.process.signal(Signal::CONT);
         self.process.tell(Instruction::Resume).await;

@@ -26,7 +26,6 @@ pub use self::call::{CallArgs, call};
 use self::{audit::Audit, client::Client, front::Front};
 use crate::{
     auditor::Rows,
-    database::Database,
     error::Error,
     faults::{Director, Stage},
     fleet::{Fleet, Orders, Rotation, Setting},
@@ -36,6 +35,7 @@ use crate::{
     plan::Plan,
     progress::Progress,
     schedule::{Order, Planned},
+    topology::Database,
     trial::standstill,
 };
 
@@ -55,6 +55,17 @@ pub(crate) enum Without {
 /// The run could not be carried out; this does not mean that a promise was broken.
 pub(crate) async fn run(plan: &Plan, without: Option<Without>) -> Result<Audit, Error> {
     let database = Arc::new(Database::start(plan).await?);
+    let ended = tokio::select! {
+        ended = run_on(plan, without, &database) => ended,
+        error = database.ended() => Err(error),
+    };
+    if let Some(database) = Arc::into_inner(database) {
+        database.stop().await;
+    }
+    ended
+}
+
+async fn run_on(plan: &Plan, without: Option<Without>, database: &Arc<Database>) -> Result<Audit, Error> {
     let journal = Arc::new(Journal::new());
     let setting = Setting {
         arguments: plan.server(Mode::Transactional),
@@ -64,12 +75,12 @@ pub(crate) async fn run(plan: &Plan, without: Option<Without>) -> Result<Audit, 
         rotation: Arc::new(Rotation::default()),
         verbose: plan.verbose,
     };
-    let fleet = Fleet::start(setting.clone(), plan.servers, &database).await?;
+    let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
     let front = Front::start(Arc::clone(&setting.rotation)).await?;
     let begun = journal.now();
     let progress = Progress::start(Mode::Transactional, Arc::clone(&journal), plan.of_clients);
-    let pace = Arc::new(Pace::new(plan.of_clients));
-    let director = Director::start(stage(plan, &database, &setting, &pace, &fleet), schedule(plan));
+    let pace = Arc::new(Pace::new(plan.of_clients, plan.topology));
+    let director = Director::start(stage(plan, database, &setting, &pace, &fleet), schedule(plan));
     let directory = Directory::new()?;
     let mut clients = JoinSet::new();
     for number in 0..plan.clients {
@@ -96,9 +107,6 @@ pub(crate) async fn run(plan: &Plan, without: Option<Without>) -> Result<Audit, 
     fleet.stop().await;
     drop(progress);
     let rows = Rows::read(&database.connect().await?).await?;
-    if let Some(database) = Arc::into_inner(database) {
-        database.stop().await;
-    }
     let entries = std::mem::take(&mut *journal.entries());
     Ok(Audit::new(plan, took, &entries, &ends, &front.seen(), &rows))
 }
@@ -112,8 +120,8 @@ fn stage(plan: &Plan, database: &Arc<Database>, setting: &Setting, pace: &Arc<Pa
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
         pace: Arc::clone(pace),
-        proxies: fleet.proxies().to_vec(),
         rotation: Arc::clone(&setting.rotation),
+        ways: fleet.ways().to_vec(),
     }
 }
 
@@ -125,6 +133,7 @@ fn schedule(plan: &Plan) -> Vec<crate::schedule::Due> {
             due.fault,
             Planned::Server(Order::Kill { .. } | Order::DieAt { .. })
                 | Planned::DatabaseKill { .. }
+                | Planned::Failover { .. }
                 | Planned::Cut { .. }
         )
     });

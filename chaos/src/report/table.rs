@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{args::LeasePolicy, mode::Mode, plan::Plan, trial::Trial};
+use crate::{args::LeasePolicy, mode::Mode, plan::Plan, topology::Topology, trial::Trial};
 
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
@@ -13,6 +13,9 @@ and crowds are not counted as clients' operations, but judged like them.
 With `--on-store-unavailable proceed`, a call in reserved mode runs unprotected if the store could not be asked, and may make
 a duplicate. The store could be asked if a witness, which asks the database all the time over the way of the same server, got
 an answer, and the database was not being killed, nor its connections held for as long as the store's timeout.
+
+With `--replication asynchronous`, a failover may lose what the primary has acknowledged and no standby has got. The rows 'after
+failovers that lost records' count operations, and break no promise.
 
 In reserved mode an operation may be executed again: with `rerun`, if a fault may have kept its outcome from being
 recorded; with `reconcile`, only if a fault may have held up its handler for a lease, so that the handler went on after
@@ -34,14 +37,18 @@ impl Table<'_> {
                 self.plan.on_lease_ended, self.plan.on_store_unavailable
             ),
         };
-        let bouncer = if self.plan.pgbouncer { ", behind PgBouncer" } else { "" };
+        let topology = match self.plan.topology {
+            Topology::Patroni => format!(", Patroni with {}, {} replication", self.plan.front, self.plan.replication),
+            Topology::Pgbouncer => ", behind PgBouncer".to_owned(),
+            Topology::Single => String::new(),
+        };
         let serializable = if self.plan.serializable { ", serializable" } else { "" };
         let batches = match self.plan.max_batch {
             Some(1) => ", no shared statements".to_owned(),
             Some(calls) => format!(", at most {calls} calls a statement"),
             None => String::new(),
         };
-        format!("{mode}{bouncer}{serializable}{batches}")
+        format!("{mode}{topology}{serializable}{batches}")
     }
 
     fn rows(&self) -> Vec<(String, String)> {
@@ -93,6 +100,12 @@ impl Table<'_> {
         row("**unprotected runs**", &format_args!("**{}**", verdict.unprotected));
         row("of these, while the store could not be asked", &verdict.unprotected_with_need);
         row("duplicates that the policy allows", &verdict.unprotected_duplicates);
+        let may_lose = self.plan.rules(self.trial.mode).may_lose;
+        for (promise, count) in
+            verdict.lost().into_iter().filter(|(promise, _)| may_lose && promise.rests_upon_records())
+        {
+            row(&format!("**{promise}**, after failovers that lost records"), &format_args!("**{count}**"));
+        }
         for (promise, count) in verdict.counts() {
             row(&format!("**{promise}** (must be 0)"), &format_args!("**{count}**"));
         }

@@ -10,7 +10,7 @@ const HINTS: [&str; 3] = ["42703", "TI001", "TI002"];
 const FATAL: &str = "terminating connection";
 
 /// Messages of PostgreSQL and PgBouncer. `*` is any text. The first that matches counts.
-const MESSAGES: [(&str, &str); 45] = [
+const MESSAGES: [(&str, &str); 46] = [
     // A connection that came with a transaction, or is in none.
     ("SET TRANSACTION *", "25001"),
     ("transaction read-write mode must be set before any query", "25001"),
@@ -18,6 +18,7 @@ const MESSAGES: [(&str, &str); 45] = [
     ("current transaction is aborted*", "25P02"),
     ("invalid transaction termination", "2D000"),
     ("savepoint \"*\" does not exist", "3B001"),
+    ("cannot use serializable mode in a hot standby", "0A000"),
     // Other transactions.
     ("deadlock detected", "40P01"),
     ("canceling statement due to lock timeout", "55P03"),

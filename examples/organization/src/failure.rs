@@ -47,8 +47,8 @@ pub(crate) fn of_refusal(code: &str, constraint: Option<&str>, error: &dyn fmt::
         tracing::warn!(%error, "a statement was refused");
         return Status::permission_denied("the user is not allowed to do this");
     }
-    if is_shutdown(code) {
-        tracing::warn!(%error, "the database is shutting down");
+    if is_away(code) {
+        tracing::warn!(%error, "the database is shutting down, or has become a standby");
         return Status::unavailable("the database is unavailable; try again");
     }
     tracing::error!(%error, "a statement failed");
@@ -62,10 +62,15 @@ pub(crate) fn not_found(what: &str) -> Status {
     Status::with_error_details(Code::NotFound, description, details)
 }
 
-fn is_shutdown(code: &str) -> bool {
-    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW]
-        .iter()
-        .any(|shutdown| shutdown.code() == code)
+fn is_away(code: &str) -> bool {
+    [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+    ]
+    .iter()
+    .any(|away| away.code() == code)
 }
 
 /// Formats an error and its causes in one line.

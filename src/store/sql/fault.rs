@@ -16,6 +16,10 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 const QUERY_CANCELED: &str = "57014";
 const READ_ONLY_TRANSACTION: &str = "25006";
 
+/// The SQLSTATE of a standby that is asked for a serializable transaction, and a part of its message: other errors have it, too.
+const FEATURE_NOT_SUPPORTED: &str = "0A000";
+const HOT_STANDBY: &str = "hot standby";
+
 /// What an error says about its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -49,6 +53,7 @@ impl Fault {
             _ if OPEN_TRANSACTION.contains(&code) => Self::OpenTransaction,
             LOCK_NOT_AVAILABLE | QUERY_CANCELED => Self::Overload,
             READ_ONLY_TRANSACTION => Self::Standby,
+            FEATURE_NOT_SUPPORTED if error.to_string().contains(HOT_STANDBY) => Self::Standby,
             code => match class(code) {
                 "53" => Self::Overload,
                 "58" | "XX" => Self::Trouble,

@@ -40,5 +40,5 @@ async fn keep_all_promises_on_sqlx_while_everything_fails() {
 
 #[tokio::test]
 async fn keep_all_promises_on_sqlx_behind_pgbouncer_while_everything_fails() {
-    keeps_promises("sqlx", &["transactional", "reserved"], &["--pgbouncer"], &BOUNCER_FAULTS).await;
+    keeps_promises("sqlx", &["transactional", "reserved"], &["--topology", "pgbouncer"], &BOUNCER_FAULTS).await;
 }

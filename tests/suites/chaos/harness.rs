@@ -50,8 +50,7 @@ impl Ended {
     }
 }
 
-/// Runs the harness with these flags; `None` if the binaries of PostgreSQL or PgBouncer are missing and the test is
-/// skipped.
+/// Runs the harness with these flags; `None` if the programs of the topology are missing and the test is skipped.
 pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let directory = Directory::new();
     let child = directory.start(flags, Stdio::piped());
@@ -61,6 +60,10 @@ pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
     let ended = Ended { code: status.code(), directory, stderr: text(stderr), stdout: text(stdout) };
     if ended.stderr.contains("install PostgreSQL's server binaries") {
         scratch_postgres::skip("installed-postgres", &ended.stderr);
+        return None;
+    }
+    if ended.stderr.contains("needs Patroni") {
+        scratch_postgres::skip("patroni", &ended.stderr);
         return None;
     }
     if ended.stderr.contains("needs PgBouncer") {
@@ -114,7 +117,8 @@ impl Directory {
         self.0.join("reports")
     }
 
-    fn temporary(&self) -> PathBuf {
+    /// Where the run has its temporary files.
+    pub(crate) fn temporary(&self) -> PathBuf {
         self.0.join("temporary")
     }
 }

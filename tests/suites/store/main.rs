@@ -5,6 +5,7 @@ mod answers;
 mod batches;
 mod bouncer;
 mod effect;
+mod failover;
 mod go_interceptor;
 mod holder;
 mod isolation;

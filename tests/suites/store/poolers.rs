@@ -25,7 +25,7 @@ use uuid::Uuid;
 use crate::{
     bouncer::at_every_server_connection,
     prepared::every_operation,
-    record::{acquire, again, claim, patient},
+    record::{acquire, again, claim, complete, completion, patient},
 };
 
 /// The log line of a store that gives prepared statements up.
@@ -238,13 +238,17 @@ impl Connect for Switch {
     }
 }
 
-/// The number of requests to cancel that a store sends whose statements are not answered.
+/// The number of requests to cancel that a store sends whose statements are not answered: looks for records, as nothing that writes is
+/// cancelled.
 async fn cancellations_of_silent_statements(proxy: &Proxy, pool: Pool) -> usize {
     let store = PostgresStore::new(pool, organization::resource_types()).timeout(Duration::from_secs(2));
     let claims: Vec<_> = (0..8).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
     // Each connection is known.
     let alone = store.clone().max_batch(1);
-    join_all(claims.iter().map(|claim| acquire(&alone, claim))).await;
+    join_all(claims.iter().map(|claim| complete(&alone, claim, &completion("done")))).await;
+    // From now on, retries are expected.
+    let first: Vec<_> = claims.iter().map(again).collect();
+    join_all(first.iter().map(async |claim| store.claim(claim).await.expect("a replay"))).await;
     proxy.delay_answers(Duration::from_secs(3));
     let again: Vec<_> = claims.iter().map(again).collect();
     join_all(again.iter().map(async |claim| store.claim(claim).await.expect_err("no answer in time"))).await;

@@ -20,8 +20,8 @@ use crate::{
     run::Error,
 };
 
-/// What a new connection does first.
-const SET_ROLE: &str = "SET ROLE organization_api";
+/// What a new connection does first. The transaction fails at a standby, which is not to be in the pool.
+const SETUP: &str = "SET ROLE organization_api; BEGIN READ WRITE; COMMIT";
 
 /// The maximum number of connections in a pool.
 const MOST_CONNECTIONS: u32 = 16;
@@ -152,7 +152,7 @@ pub fn sqlx_pool(database: &ApiDatabase) -> Result<PgPool, Error> {
     let pool = PgPoolOptions::new()
         .max_connections(MOST_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        .after_connect(|connection, _| Box::pin(async move { connection.execute(SET_ROLE).await.map(drop) }))
+        .after_connect(|connection, _| Box::pin(async move { connection.execute(SETUP).await.map(drop) }))
         .connect_lazy_with(options);
     Ok(pool)
 }

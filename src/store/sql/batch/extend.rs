@@ -23,6 +23,8 @@ pub(in crate::store::sql) struct Renewal {
 }
 
 impl Kind for Extend {
+    const WRITES: bool = true;
+
     type Item = Renewal;
     type Answer = ();
 

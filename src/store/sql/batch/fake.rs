@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// A kind whose answer is the number of calls in the statement.
-pub(super) struct Counted;
+pub(super) struct Counted<const WRITES: bool = false>;
 
 #[derive(Clone, Copy)]
 pub(super) struct Call {
@@ -46,7 +46,9 @@ impl Call {
     }
 }
 
-impl Kind for Counted {
+impl<const WRITES: bool> Kind for Counted<WRITES> {
+    const WRITES: bool = WRITES;
+
     type Item = Call;
     type Answer = usize;
 

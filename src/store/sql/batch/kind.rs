@@ -10,6 +10,10 @@ use crate::store::Reservation;
 ///
 /// It does only what nearly all calls need, and says nothing about the rest: those go alone, by the single statement, which decides.
 pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
+    /// Whether the statement writes. Then it is never cancelled: a cancelled wait for a synchronous standby ends with success, and others
+    /// see what a failover may take back.
+    const WRITES: bool;
+
     /// What a call asks.
     type Item: Send + Sync + 'static;
     /// What it is answered.

@@ -220,7 +220,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             // The answer to another statement, or none.
             Ok(Ok(_)) => Fault::Lost,
             Err(_) => {
-                if let Some(connection) = asked.0.take() {
+                if let Some(connection) = asked.0.take_if(|_| !K::WRITES) {
                     tokio::spawn(cancel::<D>(connection));
                 }
                 Fault::Lost

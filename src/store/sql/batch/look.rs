@@ -34,6 +34,8 @@ impl LookAt {
 }
 
 impl Kind for Look {
+    const WRITES: bool = false;
+
     type Item = LookAt;
     type Answer = ClaimOutcome;
 

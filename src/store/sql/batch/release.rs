@@ -14,6 +14,8 @@ use crate::store::Reservation;
 pub(in crate::store::sql) struct Release;
 
 impl Kind for Release {
+    const WRITES: bool = true;
+
     type Item = Reservation;
     type Answer = ();
 

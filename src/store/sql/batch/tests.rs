@@ -18,19 +18,19 @@ use crate::store::sql::{asked::Failure, connection::Connections, fault::Fault, p
 
 const MAX_BATCH: usize = 4;
 
-type Entered = Result<Turn<Fake, Counted>, Failure>;
+type Entered<const WRITES: bool = false> = Result<Turn<Fake, Counted<WRITES>>, Failure>;
 
 fn lane(database: &Fake) -> Lane<Fake, Counted> {
     Lane::new("counted", &Connections::new(database.clone()), MAX_BATCH)
 }
 
-async fn enter(lane: &Lane<Fake, Counted>, call: Call) -> Entered {
+async fn enter<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>, call: Call) -> Entered<WRITES> {
     let progress = Progress::new(Instant::now() + Duration::from_secs(3600)).into();
     lane.enter(&progress, || call).await
 }
 
 /// The call's own statement is under way until this is dropped.
-async fn alone(lane: &Lane<Fake, Counted>) -> Turn<Fake, Counted> {
+async fn alone<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>) -> Turn<Fake, Counted<WRITES>> {
     match enter(lane, Call::new(0)).await {
         Ok(turn @ Turn::Alone(Some(_))) => turn,
         _ => panic!("it was not sent alone"),
@@ -38,7 +38,10 @@ async fn alone(lane: &Lane<Fake, Counted>) -> Turn<Fake, Counted> {
 }
 
 /// Calls that have queued, in this order.
-async fn queue(lane: &Lane<Fake, Counted>, calls: impl IntoIterator<Item = Call>) -> Vec<JoinHandle<Entered>> {
+async fn queue<const WRITES: bool>(
+    lane: &Lane<Fake, Counted<WRITES>>,
+    calls: impl IntoIterator<Item = Call>,
+) -> Vec<JoinHandle<Entered<WRITES>>> {
     let mut queued = Vec::new();
     for call in calls {
         let before = lane.queued();
@@ -67,7 +70,7 @@ async fn answers(queued: Vec<JoinHandle<Entered>>) -> Vec<usize> {
 }
 
 /// The faults of the statements that the calls went with.
-async fn faults(queued: Vec<JoinHandle<Entered>>) -> Vec<Option<Fault>> {
+async fn faults<const WRITES: bool>(queued: Vec<JoinHandle<Entered<WRITES>>>) -> Vec<Option<Fault>> {
     let mut faults = Vec::new();
     for call in queued {
         match call.await.expect("it does not panic") {
@@ -377,6 +380,19 @@ async fn a_silent_statement_is_given_up_and_cancelled_after_its_share_of_the_tim
     assert_eq!(faults(queued).await, [Some(Fault::Lost); 2]);
     assert_eq!(begun.elapsed(), Duration::from_millis(1250));
     until(|| database.cancelled_and_closed() == (1, 1)).await;
+}
+
+/// The server may have committed it, and wait for a standby.
+#[tokio::test(start_paused = true)]
+async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
+    let database = Fake::new();
+    let connections = Connections::new(database.clone());
+    let lane = Lane::<_, Counted<true>>::new("counted", &connections, 4);
+    let first = alone(&lane).await;
+    let queued = queue(&lane, calls(2)).await;
+    drop(first);
+    assert_eq!(faults(queued).await, [Some(Fault::Lost); 2]);
+    assert_eq!(database.cancelled_and_closed(), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,8 @@ pub(in crate::store::sql) enum Writing {
 }
 
 impl Kind for Write {
+    const WRITES: bool = true;
+
     type Item = Writing;
     type Answer = ();
 

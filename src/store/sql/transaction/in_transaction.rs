@@ -27,7 +27,12 @@ pub struct InTransaction<D: Driver> {
 impl<D: Driver> InTransaction<D> {
     /// Wraps a connection. Keeps the permit until the connection is given back or closed.
     pub(super) fn new(connection: D::Connection, connections: &Connections<D>, permit: Permit) -> Self {
-        let unclean = Unclean { connection: Some(connection), is_cancelled: AtomicBool::new(false), _permit: permit };
+        let unclean = Unclean {
+            connection: Some(connection),
+            is_cancelled: AtomicBool::new(false),
+            is_committing: false,
+            _permit: permit,
+        };
         Self { connection: Some(unclean), connections: connections.clone() }
     }
 
@@ -35,6 +40,14 @@ impl<D: Driver> InTransaction<D> {
     pub(super) fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
             connection.give_back();
+        }
+    }
+
+    /// Says whether COMMIT is sent and not answered. Until it is, nothing is cancelled or rolled back: a cancelled wait for a synchronous
+    /// standby ends with success, and others see what a failover may take back.
+    pub(super) fn set_committing(&mut self, is_committing: bool) {
+        if let Some(connection) = &mut self.connection {
+            connection.is_committing = is_committing;
         }
     }
 
@@ -108,6 +121,8 @@ struct Unclean<D: Driver> {
     connection: Option<D::Connection>,
     /// Whether a request to cancel may still arrive.
     is_cancelled: AtomicBool,
+    /// Whether COMMIT may be under way.
+    is_committing: bool,
     /// Dropped after the connection.
     _permit: Permit,
 }
@@ -120,14 +135,14 @@ impl<D: Driver> Unclean<D> {
     }
 
     async fn cancel(&self) {
-        if !self.is_cancelled.swap(true, Ordering::Relaxed) {
+        if !self.is_committing && !self.is_cancelled.swap(true, Ordering::Relaxed) {
             D::Connection::cancel(self).await;
         }
     }
 
-    /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline.
+    /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline; not if COMMIT is one of them.
     async fn roll_back(&mut self, deadline: Instant) -> bool {
-        matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
+        !self.is_committing && matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
     }
 
     /// Returns the connection to its pool if it was rolled back. Otherwise cancels the statement that runs, which would

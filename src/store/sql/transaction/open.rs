@@ -157,14 +157,17 @@ impl<D: Driver> Open<D> {
         if self.session.is_in_conflict(None) {
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
+        connection.set_committing(true);
         let sent = self.send_commit(&mut connection, completion.as_ref());
         let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
+                connection.set_committing(false);
                 connection.give_back();
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
                 self.transactions.connections.forget_if_stale(&error);
+                connection.set_committing(false);
                 // The server has rolled back, or does so when this is dropped.
                 drop(connection);
                 return match error.code() {

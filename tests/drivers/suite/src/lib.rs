@@ -13,6 +13,7 @@
 //! | [`disconnects`] | clients that hang up |
 //! | [`duplicates`] | calls with one key at once |
 //! | [`errors`] | what the store makes of the library's errors |
+//! | [`failover`] | failovers, and standbys |
 //! | [`handle`] | the handler's handle |
 //! | [`isolation`] | isolation levels, conflicts |
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
@@ -41,7 +42,7 @@ macro_rules! modules {
     };
 }
 
-modules!(atomicity bouncer connections cuts disconnects duplicates errors handle isolation lost_answers owned reserved savepoints session without_key);
+modules!(atomicity bouncer connections cuts disconnects duplicates errors failover handle isolation lost_answers owned reserved savepoints session without_key);
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;

@@ -120,6 +120,10 @@ macro_rules! driver_tests {
                 of_silent_connections_are_not_seen
                 of_the_set_up_are_found_by_verify
             }
+            failover {
+                a_call_at_a_standby_is_refused_and_its_connection_is_closed
+                a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs
+            }
             handle {
                 is_dead_once_the_call_has_ended
                 can_be_cloned_into_helpers

@@ -13,7 +13,7 @@ use tokio::task;
 use tokio_postgres::{Config, config::Host};
 use uuid::Uuid;
 
-use crate::{account::Account, background, connection, error::Cause, port, supervisor::Supervisor, url};
+use crate::{account::Account, background, connection, error::Cause, port, program, supervisor::Supervisor, url};
 
 /// The time in which a PgBouncer must answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,10 +23,6 @@ const PORT_TAKEN: &str = "nowhere to listen on";
 
 /// The variable that names a program to use instead of the installed one.
 const CHOSEN: &str = "IDEMPOTENCY_TEST_PGBOUNCER";
-
-/// The directories that packages install the program to; not every `PATH` has them.
-const DIRECTORIES: [&str; 5] =
-    ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/homebrew/sbin"];
 
 /// Runs and removes the PgBouncer; described in the file.
 const SCRIPT: &str = include_str!("bouncer.sh");
@@ -112,6 +108,11 @@ impl PgBouncer {
         let program = program()?;
         let upstream = Upstream::new(server, settings)?;
         background::runtime().spawn(async move { start(&program, &upstream).await }).await?
+    }
+
+    /// Returns the last lines of its log if it has ended by itself; `None` while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.supervisor.last_words()
     }
 
     /// The URL of the server's database through this, `postgres://…`, with the given user and password.
@@ -230,13 +231,7 @@ fn program() -> Result<PathBuf, String> {
             Err(format!("{CHOSEN} is not the absolute path of a program: {}", chosen.display()))
         };
     }
-    let on_path: Vec<PathBuf> = env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
-    let directories = on_path.into_iter().chain(DIRECTORIES.into_iter().map(PathBuf::from));
-    directories
-        .map(|directory| directory.join("pgbouncer"))
-        // A relative directory on `PATH` is an accident, and the program starts in another directory.
-        .find(|program| program.is_absolute() && program.is_file())
-        .ok_or_else(|| "the program pgbouncer is neither on PATH nor where packages install it".to_owned())
+    program::find("pgbouncer")
 }
 
 #[cfg(test)]

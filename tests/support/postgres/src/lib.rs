@@ -44,7 +44,8 @@
 //! The files of a private server without durability are in memory, if `/dev/shm` has 1 GiB of room and `TMPDIR` is not set. Else those of an
 //! installed server are in the temporary directory, and those of a container in the container.
 //!
-//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode.
+//! [`PgBouncer`] runs a PgBouncer in front of a server, in transaction mode. [`Pair`] is a primary with a standby, and [`Patroni`] three
+//! servers of which Patroni makes one the primary.
 //!
 //! # Environment
 //!
@@ -62,10 +63,14 @@ mod bouncer;
 mod connection;
 mod container;
 mod error;
+mod http;
 mod installed;
 mod leftovers;
 mod memory;
+mod pair;
+mod patroni;
 mod port;
+mod program;
 mod requirement;
 mod server;
 mod settings;
@@ -77,6 +82,8 @@ mod url;
 
 pub use bouncer::PgBouncer;
 pub use error::{CrashError, StartError};
+pub use pair::Pair;
+pub use patroni::{Patroni, Replication};
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Whether `IDEMPOTENCY_TEST_REQUIRE`, a comma-separated list, names `what`. A machine that has it must not skip its
-/// tests unnoticed. The names of this crate are `container`, `installed-postgres` and `pgbouncer`.
+/// tests unnoticed. The names of this crate are `container`, `installed-postgres`, `patroni` and `pgbouncer`.
 pub fn required(what: &str) -> bool {
     env::var("IDEMPOTENCY_TEST_REQUIRE").is_ok_and(|list| names(&list, what))
 }

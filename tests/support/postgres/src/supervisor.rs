@@ -75,6 +75,11 @@ impl Supervisor {
         self.finish()
     }
 
+    /// Returns the rest of the output if the script has ended by itself; `None` while it runs.
+    pub(crate) fn last_words(&mut self) -> Option<String> {
+        self.has_ended().then(|| self.finish())
+    }
+
     fn finish(&mut self) -> String {
         drop(self.input.take());
         let mut said = Vec::new();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio_postgres::{Client, NoTls, error::SqlState};
+use tokio_postgres::{Client, Config, NoTls, error::SqlState};
 
 use crate::{
     Server, Source, background, connection,
@@ -36,6 +36,8 @@ pub async fn database(template: Option<&str>) -> TestDatabase {
 /// A database that is dropped with this value, even if clients are still connected to it.
 #[derive(Debug)]
 pub struct TestDatabase {
+    /// Whether it was there before.
+    is_given: bool,
     name: String,
     server: Source,
     server_url: String,
@@ -55,6 +57,7 @@ impl TestDatabase {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
         let name = leftovers::name(NUMBER.fetch_add(1, Ordering::Relaxed));
         let database = Self {
+            is_given: false,
             url: url::with_database(server.url(), &name),
             name,
             server: server.source().clone(),
@@ -67,6 +70,17 @@ impl TestDatabase {
         let url = database.server_url.clone();
         background::runtime().spawn(async move { create(&url, &statement).await }).await??;
         Ok(database)
+    }
+
+    /// A database that exists, and is not dropped with this value.
+    ///
+    /// # Errors
+    ///
+    /// This is not a connection string with a database.
+    pub fn given(url: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let name = url.parse::<Config>()?.get_dbname().ok_or("no database is named")?.to_owned();
+        let (server, server_url, url) = (Source::Url(url.to_owned()), url.to_owned(), url.to_owned());
+        Ok(Self { is_given: true, name, server, server_url, url })
     }
 
     /// The database's name. It can be the template of other databases while no client is connected to it.
@@ -97,6 +111,9 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
+        if self.is_given {
+            return;
+        }
         let (url, name) = (self.server_url.clone(), self.name.clone());
         let (done, wait) = mpsc::sync_channel(1);
         background::runtime().spawn(async move {

@@ -34,6 +34,12 @@ pub(crate) fn with_database(url: &str, database: &str) -> String {
 
 /// A URL with the user, the password and the database of `config`, but with another host and port.
 pub(crate) fn through(config: &Config, host: &str, port: u16) -> String {
+    to_primary(config, &[format!("{host}:{port}")])
+}
+
+/// A URL with the user, the password and the database of `config`, that leads to whichever of these hosts, with their ports, takes
+/// writes. They are tried in any order: one that is silent must not always be the first.
+pub(crate) fn to_primary(config: &Config, hosts: &[String]) -> String {
     let encoded = |text: &[u8]| -> String {
         let encode = |byte: &u8| match byte {
             byte if byte.is_ascii_alphanumeric() => char::from(*byte).to_string(),
@@ -44,7 +50,9 @@ pub(crate) fn through(config: &Config, host: &str, port: u16) -> String {
     let user = config.get_user().unwrap_or_default();
     let password = config.get_password().map(|password| format!(":{}", encoded(password))).unwrap_or_default();
     let database = config.get_dbname().unwrap_or(user);
-    format!("postgres://{}{password}@{host}:{port}/{}", encoded(user.as_bytes()), encoded(database.as_bytes()))
+    let choice = if hosts.len() > 1 { "?target_session_attrs=read-write&load_balance_hosts=random" } else { "" };
+    let (user, hosts, database) = (encoded(user.as_bytes()), hosts.join(","), encoded(database.as_bytes()));
+    format!("postgres://{user}{password}@{hosts}/{database}{choice}")
 }
 
 #[cfg(test)]
@@ -65,6 +73,16 @@ mod tests {
             assert_eq!(through.get_user(), config.get_user(), "{url}");
             assert_eq!(through.get_password(), config.get_password(), "{url}");
         }
+    }
+
+    #[test]
+    fn to_primary_names_all_hosts_and_asks_for_the_one_that_takes_writes() {
+        let config: Config = "postgres://u:p@h/d".parse().expect("a URL");
+        let url = to_primary(&config, &["a:1".to_owned(), "b:2".to_owned()]);
+        assert_eq!(url, "postgres://u:p@a:1,b:2/d?target_session_attrs=read-write&load_balance_hosts=random");
+        let config: Config = url.parse().expect("a URL");
+        assert_eq!((config.get_hosts().len(), config.get_ports()), (2, &[1, 2][..]));
+        assert_eq!(to_primary(&config, &["a:1".to_owned()]), "postgres://u:p@a:1/d");
     }
 
     #[test]

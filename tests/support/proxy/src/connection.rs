@@ -43,7 +43,7 @@ type Piece = (Instant, Vec<u8>);
 impl Connection {
     /// Connects a client to the server, and forwards what they send until one of them closes, or the connection is cut.
     pub(crate) fn run(client: TcpStream, shared: &Shared, generation: usize) -> io::Result<()> {
-        let server = TcpStream::connect(shared.server)?;
+        let server = TcpStream::connect(shared.server())?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let connection = Arc::new(Self {

@@ -41,6 +41,11 @@ impl Proxy {
         self.address
     }
 
+    /// Leads new connections to another server. Those that there are go on.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.shared.state().server = server;
+    }
+
     /// The ports of its connections to the server.
     pub fn ports(&self) -> HashSet<u16> {
         self.shared.state().connections.iter().map(|connection| connection.port).collect()

@@ -21,7 +21,6 @@ pub(crate) struct Shared {
     pub(crate) cancellations: AtomicUsize,
     pub(crate) refusals: AtomicUsize,
     pub(crate) round_trips: AtomicUsize,
-    pub(crate) server: SocketAddr,
     state: Mutex<State>,
     /// Set when the proxy is dropped.
     pub(crate) stopped: AtomicBool,
@@ -29,7 +28,7 @@ pub(crate) struct Shared {
     woken: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) armed: VecDeque<ArmedCut>,
     pub(crate) connections: Vec<Arc<Connection>>,
@@ -39,6 +38,8 @@ pub(crate) struct State {
     generation: usize,
     held: bool,
     pub(crate) refusing: bool,
+    /// Where new connections lead.
+    pub(crate) server: SocketAddr,
 }
 
 /// How many of some bytes pass.
@@ -57,8 +58,15 @@ impl Shared {
             cancellations: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             round_trips: AtomicUsize::new(0),
-            server,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                armed: VecDeque::new(),
+                connections: Vec::new(),
+                delay: Duration::ZERO,
+                generation: 0,
+                held: false,
+                refusing: false,
+                server,
+            }),
             stopped: AtomicBool::new(false),
             woken: Condvar::new(),
         }
@@ -66,6 +74,11 @@ impl Shared {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a connection that is made now leads.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.state().server
     }
 
     /// The generation of a connection that is accepted now; `None` if it is refused.

@@ -336,3 +336,16 @@ fn delays_answers_until_it_is_told_not_to() {
     proxy.delay_answers(Duration::ZERO);
     assert_eq!(echo(&mut stream, b"near"), b"near");
 }
+
+#[test]
+fn leads_new_connections_to_another_server_and_not_those_that_there_are() {
+    let proxy = proxy();
+    let mut first = connect(&proxy);
+    assert_eq!(echo(&mut first, b"one"), b"one");
+    let silent = proxy_of(|mut stream| stream.write_all(b"other"));
+    proxy.lead_to(silent.address());
+    let mut second = connect(&proxy);
+    let mut said = [0; 5];
+    second.read_exact(&mut said).expect("it says something");
+    assert_eq!((&said, echo(&mut first, b"two")), (b"other", b"two".to_vec()));
+}

@@ -1,4 +1,4 @@
-//! Servers from every source, and PgBouncer in front of them: they answer, and they leave nothing behind.
+//! Servers from every source, pairs of them, Patroni, and PgBouncer in front of them: they answer, and they leave nothing behind.
 
 mod bouncer;
 mod container;
@@ -6,4 +6,6 @@ mod database;
 mod given;
 mod installed;
 mod owner;
+mod pair;
+mod patroni;
 mod traces;

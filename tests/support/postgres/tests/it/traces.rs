@@ -54,6 +54,13 @@ pub(crate) async fn ask(url: &str, query: &str) -> String {
     client.query_typed_one(query, &[]).await.expect("the query is right").get(0)
 }
 
+/// Executes a statement on the server at `url`.
+pub(crate) async fn execute(url: &str, statement: &str) {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the server answers");
+    tokio::spawn(connection);
+    client.batch_execute(statement).await.expect("the statement is right");
+}
+
 /// Whether the process is running. An ended process stays in the list, as `Z`, until its parent has waited for it.
 pub(crate) fn runs(process: u32) -> bool {
     let state = output("ps", &["-o", "stat=", "-p", &process.to_string()]);

@@ -1,6 +1,9 @@
 //! The PgBouncer between the servers and the database.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use scratch_postgres::PgBouncer;
 use tcp_proxy::Proxy;
@@ -18,10 +21,11 @@ const SETTINGS: [&str; 2] = ["default_pool_size = 32", "server_login_retry = 0.2
 
 /// A PgBouncer in transaction mode, and the proxy between it and the database.
 #[derive(Debug)]
-pub(crate) struct Bouncer {
+pub(super) struct Bouncer {
     address: SocketAddr,
     behind: Arc<Proxy>,
-    bouncer: PgBouncer,
+    bouncer: Mutex<PgBouncer>,
+    url: String,
 }
 
 impl Bouncer {
@@ -31,10 +35,10 @@ impl Bouncer {
     /// # Errors
     ///
     /// PgBouncer is not installed, or does not start.
-    pub(crate) async fn start(owner: &Client, config: &Config, address: SocketAddr) -> Result<Self, Error> {
+    pub(super) async fn start(owner: &Client, config: &Config, address: SocketAddr) -> Result<Self, Error> {
         if let Some(why) = PgBouncer::missing() {
             return Err(format!(
-                "`--pgbouncer` needs PgBouncer: on Debian and Ubuntu `apt-get install pgbouncer`. {why}"
+                "`--topology pgbouncer` needs PgBouncer: on Debian and Ubuntu `apt-get install pgbouncer`. {why}"
             )
             .into());
         }
@@ -48,23 +52,29 @@ impl Bouncer {
             upstream.password(password);
         }
         let bouncer = PgBouncer::start_with(&upstream, &SETTINGS).await?;
-        let port = bouncer.url().parse::<Config>()?.get_ports().first().copied().ok_or("PgBouncer has no port")?;
-        Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), behind, bouncer })
+        let url = bouncer.url().to_owned();
+        let port = url.parse::<Config>()?.get_ports().first().copied().ok_or("PgBouncer has no port")?;
+        Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), behind, bouncer: Mutex::new(bouncer), url })
     }
 
     /// The address at which it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The proxy between it and the database.
-    pub(crate) fn behind(&self) -> &Arc<Proxy> {
+    pub(super) fn behind(&self) -> &Arc<Proxy> {
         &self.behind
     }
 
     /// The URL of the API's connections.
-    pub(crate) fn url(&self) -> &str {
-        self.bouncer.url()
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The last lines of its log if it has ended by itself; `None` while it runs.
+    pub(super) fn ended(&self) -> Option<String> {
+        self.bouncer.lock().unwrap_or_else(PoisonError::into_inner).ended()
     }
 }
 

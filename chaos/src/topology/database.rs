@@ -1,0 +1,178 @@
+//! [`Database`].
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tcp_proxy::Proxy;
+use tokio::time::{self, Instant};
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::{Topology, bouncer::Bouncer, patroni::Patroni, single::Single};
+use crate::{error::Error, plan::Plan, urls::Urls};
+
+/// The time that a connection of the harness itself may take, and how long it is tried for: a failover takes a while.
+const CONNECT: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The interval between two looks whether everything runs.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The isolation level of every transaction that does not say another one.
+const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'";
+
+/// The harness's own PostgreSQL, and what is in front of it.
+#[derive(Debug)]
+pub(crate) struct Database {
+    bouncer: Option<Bouncer>,
+    engine: Engine,
+    url: String,
+}
+
+/// What runs PostgreSQL.
+#[derive(Debug)]
+enum Engine {
+    Patroni(Patroni),
+    Single(Single),
+}
+
+impl Database {
+    /// Starts the topology of the plan.
+    ///
+    /// # Errors
+    ///
+    /// A program that it needs is not installed, or does not start.
+    pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
+        let engine = match plan.topology {
+            Topology::Patroni => Engine::Patroni(Patroni::start(plan.front, plan.replication).await?),
+            Topology::Pgbouncer | Topology::Single => Engine::Single(Single::start().await?),
+        };
+        let url = match &engine {
+            Engine::Patroni(patroni) => patroni.url(),
+            Engine::Single(single) => single.url.clone(),
+        };
+        let mut database = Self { bouncer: None, engine, url };
+        let owner = database.connect().await?;
+        if plan.serializable {
+            owner.batch_execute(SERIALIZABLE).await?;
+        }
+        if let (Topology::Pgbouncer, Engine::Single(single)) = (plan.topology, &database.engine) {
+            let config: Config = single.url.parse()?;
+            database.bouncer = Some(Bouncer::start(&owner, &config, single.address).await?);
+        }
+        Ok(database)
+    }
+
+    /// The addresses for the servers' connections, any of which may lead to the primary.
+    pub(crate) fn entrances(&self) -> Vec<SocketAddr> {
+        match (&self.engine, &self.bouncer) {
+            (_, Some(bouncer)) => vec![bouncer.address()],
+            (Engine::Patroni(patroni), None) => patroni.entrances(),
+            (Engine::Single(single), None) => vec![single.address],
+        }
+    }
+
+    /// The proxy between PgBouncer and the server.
+    pub(crate) fn behind_bouncer(&self) -> Option<&Arc<Proxy>> {
+        self.bouncer.as_ref().map(Bouncer::behind)
+    }
+
+    /// The one server; `None` if there are several.
+    pub(crate) fn single(&self) -> Option<&Single> {
+        if let Engine::Single(single) = &self.engine { Some(single) } else { None }
+    }
+
+    /// The servers under Patroni; `None` if there are none.
+    pub(crate) fn patroni(&self) -> Option<&Patroni> {
+        if let Engine::Patroni(patroni) = &self.engine { Some(patroni) } else { None }
+    }
+
+    /// The superuser's URL.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URLs of a server, through proxies of the [entrances](Self::entrances), in their order. Behind PgBouncer these are the API's
+    /// own connections alone: what a server does at its start, and its worker, go directly to the database, as people configure it.
+    pub(crate) fn urls_through(&self, proxies: &[SocketAddr]) -> Urls {
+        let through = |url: &str| {
+            let ways = self.entrances().into_iter().zip(proxies);
+            ways.fold(url.to_owned(), |url, (entrance, proxy)| {
+                url.replacen(&entrance.to_string(), &proxy.to_string(), 1)
+            })
+        };
+        match (&self.engine, &self.bouncer) {
+            (_, Some(bouncer)) => Urls { api: Some(through(bouncer.url())), database: self.url.clone() },
+            (Engine::Patroni(patroni), None) => Urls { api: None, database: patroni.url_of(proxies) },
+            (Engine::Single(_), None) => Urls { api: None, database: through(&self.url) },
+        }
+    }
+
+    /// A statement that any server answers whose records can be claimed: not a standby, nor a primary whose commits wait in vain.
+    pub(crate) fn question(&self) -> &'static str {
+        match &self.engine {
+            Engine::Patroni(_) => "SELECT pg_catalog.pg_logical_emit_message(true, 'chaos', '')",
+            Engine::Single(_) => "SELECT 1",
+        }
+    }
+
+    /// Connects as superuser, not through a proxy.
+    ///
+    /// # Errors
+    ///
+    /// No server answers.
+    pub(crate) async fn connect(&self) -> Result<Client, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let why: Error = match time::timeout(CONNECT, tokio_postgres::connect(&self.url, NoTls)).await {
+                Ok(Ok((client, connection))) => {
+                    // The task ends with the client.
+                    tokio::spawn(connection);
+                    return Ok(client);
+                }
+                Ok(Err(error)) => error.into(),
+                Err(_) => "the database does not answer".into(),
+            };
+            if Instant::now() > deadline || self.single().is_some() {
+                return Err(why);
+            }
+            time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until all servers are there again, after the faults.
+    ///
+    /// # Errors
+    ///
+    /// They are not there in time.
+    pub(crate) async fn is_whole(&self) -> Result<(), Error> {
+        match &self.engine {
+            Engine::Patroni(patroni) => patroni.is_whole().await,
+            Engine::Single(_) => Ok(()),
+        }
+    }
+
+    /// Returns the reason if a program in front of the servers ends by itself, without which no call could be answered; otherwise never
+    /// returns.
+    pub(crate) async fn ended(&self) -> Error {
+        loop {
+            if let Some(log) = self.bouncer.as_ref().and_then(Bouncer::ended) {
+                return format!("PgBouncer has ended by itself; the last of its log:\n{log}").into();
+            }
+            if let Some(log) = self.patroni().and_then(Patroni::ended) {
+                return format!("etcd or HAProxy has ended by itself; the last of the logs:\n{log}").into();
+            }
+            time::sleep(LOOK).await;
+        }
+    }
+
+    /// Stops all servers, and waits until all of it is gone.
+    pub(crate) async fn stop(self) {
+        drop(self.bouncer);
+        match self.engine {
+            Engine::Patroni(patroni) => patroni.stop().await,
+            Engine::Single(single) => single.stop().await,
+        }
+    }
+}

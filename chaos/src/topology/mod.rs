@@ -1,0 +1,24 @@
+//! The database that the servers use, and what is in front of it.
+//!
+//! | topology | servers of PostgreSQL | in front of them | its own faults |
+//! |---|---|---|---|
+//! | `single` | one | nothing | it is killed and started again |
+//! | `pgbouncer` | one | a PgBouncer in transaction mode | the same, and those of PgBouncer's connections |
+//! | `patroni` | three, one of which Patroni makes the primary | HAProxy, or connection strings with all hosts | failovers |
+//!
+//! Another topology is a variant of [`Topology`], a file that starts it, and a variant of the engine in `database.rs`.
+
+mod args;
+mod bouncer;
+mod database;
+mod patroni;
+mod single;
+mod way;
+
+pub(crate) use self::{
+    args::{Front, Replication, Topology},
+    bouncer::TERMINATE,
+    database::Database,
+    patroni::Failover,
+    way::Way,
+};

@@ -1,0 +1,156 @@
+//! PostgreSQL servers under Patroni, and their failovers.
+
+use std::{net::SocketAddr, time::Duration};
+
+use scratch_postgres::{Patroni as Servers, Replication as Commits};
+use tokio::time::{self, Instant};
+
+use super::{Front, Replication};
+use crate::error::Error;
+
+/// The time in which there must be another primary, and all servers must be there again.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Three PostgreSQL servers, one of which Patroni makes the primary.
+#[derive(Debug)]
+pub(crate) struct Patroni {
+    front: Front,
+    servers: Servers,
+}
+
+/// A way to replace the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failover {
+    /// It is stopped with its Patroni, cut off from everything, until there is another one. Then it goes on, and its Patroni finds out.
+    CutOff,
+    /// Its Patroni hangs, so that nothing keeps it from going on as a primary beside the new one. Then its Patroni finds out.
+    Hang,
+    /// It is killed with its Patroni, and started again when there is another one.
+    Kill,
+    /// An operator hands over to a standby.
+    Switchover,
+}
+
+impl Patroni {
+    /// Starts the servers.
+    ///
+    /// # Errors
+    ///
+    /// Packages are missing, which the text names, or the servers do not start.
+    pub(super) async fn start(front: Front, replication: Replication) -> Result<Self, Error> {
+        if let Some(why) = Servers::missing() {
+            return Err(format!("`--topology patroni` needs Patroni. {why}").into());
+        }
+        let commits = match replication {
+            Replication::Asynchronous => Commits::Asynchronous,
+            Replication::Synchronous => Commits::Synchronous,
+        };
+        Ok(Self { front, servers: Servers::start(commits).await? })
+    }
+
+    /// The addresses that connections have to know.
+    pub(super) fn entrances(&self) -> Vec<SocketAddr> {
+        match self.front {
+            Front::Haproxy => vec![self.servers.front()],
+            Front::Hosts => self.servers.addresses(),
+        }
+    }
+
+    /// The superuser's URL.
+    pub(super) fn url(&self) -> String {
+        self.servers.url_of(&self.entrances())
+    }
+
+    /// The superuser's URL through these proxies.
+    pub(super) fn url_of(&self, proxies: &[SocketAddr]) -> String {
+        self.servers.url_of(proxies)
+    }
+
+    pub(super) fn ended(&self) -> Option<String> {
+        self.servers.ended()
+    }
+
+    /// Waits until a standby may take over from the primary. Others may still be on their way back.
+    ///
+    /// # Errors
+    ///
+    /// There is none in time.
+    pub(crate) async fn can_fail_over(&self) -> Result<(), Error> {
+        let none = "no standby follows the primary";
+        until(none, || self.servers.can_fail_over()).await
+    }
+
+    /// Waits until all servers are there and follow the primary.
+    ///
+    /// # Errors
+    ///
+    /// They are not there in time.
+    pub(super) async fn is_whole(&self) -> Result<(), Error> {
+        let missing = "the servers are not all there again";
+        until(missing, || self.servers.is_whole()).await
+    }
+
+    /// Replaces the primary. Returns when there is another one.
+    ///
+    /// # Errors
+    ///
+    /// There is none in time.
+    pub(crate) async fn fail_over(&self, how: Failover) -> Result<(), Error> {
+        until("no server is the primary", || async { self.servers.primary().await.is_some() }).await?;
+        let primary = self.servers.primary().await.ok_or("the primary has just been lost")?;
+        match how {
+            Failover::CutOff => {
+                self.servers.freeze(primary).await?;
+                let replaced = self.is_replaced(primary).await;
+                self.servers.thaw(primary).await?;
+                replaced
+            }
+            Failover::Hang => {
+                self.servers.hang(primary).await?;
+                let replaced = self.is_replaced(primary).await;
+                self.servers.thaw(primary).await?;
+                replaced
+            }
+            Failover::Kill => {
+                self.servers.kill(primary).await?;
+                let replaced = self.is_replaced(primary).await;
+                self.servers.start_again(primary).await?;
+                replaced
+            }
+            Failover::Switchover => {
+                // Patroni may refuse it for a moment.
+                let is_ordered = || async {
+                    self.servers.switch_over(primary).await.is_ok() || self.servers.primary().await != Some(primary)
+                };
+                until("no switchover succeeded", is_ordered).await?;
+                self.is_replaced(primary).await
+            }
+        }
+    }
+
+    async fn is_replaced(&self, former: usize) -> Result<(), Error> {
+        let is_replaced = || async { self.servers.primary().await.is_some_and(|primary| primary != former) };
+        until("no standby was promoted", is_replaced).await
+    }
+
+    /// Stops the servers, and waits until they are gone.
+    pub(super) async fn stop(self) {
+        // The drop blocks its thread.
+        let _ = tokio::task::spawn_blocking(|| drop(self)).await;
+    }
+}
+
+/// Waits until a condition is true.
+async fn until<F: Future<Output = bool>>(otherwise: &str, condition: impl Fn() -> F) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition().await {
+        if Instant::now() > deadline {
+            return Err(format!("{otherwise} within {PATIENCE:?}").into());
+        }
+        time::sleep(PAUSE).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! A failover: calls find the new primary, and none runs at a standby.
+
+use scratch_postgres::{Pair, skip};
+use tonic::Code;
+use tonic_idempotency::rejection::Reason;
+use tonic_idempotency_tests::{Database, Proxy};
+use tonic_types::StatusExt as _;
+
+use crate::{Call, Service, Stack, all_are_back, fill, pool_at, rows};
+
+/// Two servers; `None` if there are no server binaries.
+async fn pair() -> Option<Pair> {
+    match Pair::start().await {
+        Ok(pair) => Some(pair),
+        Err(error) => {
+            skip("installed-postgres", error);
+            None
+        }
+    }
+}
+
+/// A proxy in front of the primary, and a pool whose connections take its way.
+fn pool_through<S: Stack>(pair: &Pair, size: usize) -> (Proxy, S::Pool) {
+    let primary = pair.address_of_primary();
+    let proxy = Proxy::start(primary).expect("a proxy");
+    let url = pair.primary().replacen(&primary.to_string(), &proxy.address().to_string(), 1);
+    (proxy, pool_at::<S>(url, size, ""))
+}
+
+/// The way leads to the old primary, which has become a standby, and then to the new one.
+pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stack>() {
+    let Some(mut pair) = pair().await else { return };
+    let database = Database::on(&pair.primary()).await;
+    let (proxy, pool) = pool_through::<S>(&pair, 4);
+    let service = Service::new(&database, pool.clone(), |call: Call<S>| async move { call.insert().await }).await;
+    let first = service.create("shop").await.expect("a call");
+    fill::<S>(&pool, 4).await;
+    pair.fail_over().await.expect("a failover");
+    pair.rejoin().await.expect("the old primary is a standby");
+
+    for key in [service.with_new_key().key, None] {
+        let refused = service.with_key(key).create("another").await.expect_err("a standby");
+        assert_eq!((refused.code(), Reason::of(&refused)), (Code::Unavailable, Some(Reason::StoreUnavailable)));
+        assert!(refused.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()), "{refused:?}");
+        assert_eq!((service.runs(), S::connections(&pool).open), (1, 0));
+    }
+    let replay = service.create("shop").await.expect("a replay");
+    assert_eq!((replay.replayed, replay.project, service.runs()), (true, first.project, 1));
+
+    // Connections to the standby are in the pool now.
+    fill::<S>(&pool, 4).await;
+    proxy.lead_to(pair.address_of_primary());
+    service
+        .with_new_key()
+        .create("another")
+        .await
+        .expect("the first attempt finds out, and the next has another connection");
+    all_are_back::<S>(&pool).await;
+    assert_eq!(service.runs(), 2);
+    assert_eq!(rows(&Database::of(&pair.primary()).owner().await).await, [2, 2, 2]);
+}
+
+/// A call that was about to commit is carried out at the new primary or not at all, and its retry does the rest.
+pub async fn a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs<S: Stack>() {
+    let Some(mut pair) = pair().await else { return };
+    let database = Database::on(&pair.primary()).await;
+    let (proxy, pool) = pool_through::<S>(&pair, 4);
+    let (wrote, written) = tokio::sync::watch::channel(0);
+    let (let_go, go) = tokio::sync::watch::channel(false);
+    let service = Service::new(&database, pool.clone(), move |call: Call<S>| {
+        let (wrote, mut go) = (wrote.clone(), go.clone());
+        async move {
+            let project = call.insert().await?;
+            wrote.send_modify(|calls| *calls += 1);
+            go.wait_for(|go| *go).await.expect("it is not closed");
+            Ok(project)
+        }
+    })
+    .await;
+    let call = service.spawn("shop");
+    written.clone().wait_for(|calls| *calls == 1).await.expect("the handler runs");
+    pair.fail_over().await.expect("a failover");
+    proxy.lead_to(pair.address_of_primary());
+    let_go.send_replace(true);
+    let refused = call.await.expect("no panic").expect_err("its transaction is lost");
+    assert_eq!((refused.code(), Reason::of(&refused)), (Code::Unavailable, Some(Reason::StoreUnavailable)));
+    let retry = service.create("shop").await.expect("a call");
+    assert_eq!((retry.replayed, service.runs()), (false, 2));
+    assert_eq!(rows(&Database::of(&pair.primary()).owner().await).await, [1, 1, 1]);
+}

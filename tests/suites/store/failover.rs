@@ -1,0 +1,277 @@
+//! A primary that is lost, and a standby that takes over; and connections that lead to a standby.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use futures_util::future::join_all;
+use scratch_postgres::{Pair, skip};
+use tokio::sync::watch;
+use tonic_idempotency::{
+    policy::Isolation,
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, KeyState, LookUp, PostgresStore, Store, StoreError,
+        StoreErrorKind, StoredResponse, TransactionOptions,
+    },
+};
+use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
+use uuid::Uuid;
+
+use crate::record::{again, claim, complete, completion};
+
+use StoreErrorKind::{Interrupted, Unreachable};
+
+/// Two servers, a database on the primary, and a proxy that leads to it; `None` if there are no server binaries.
+struct Scene {
+    database: Database,
+    pair: Pair,
+    proxy: Proxy,
+}
+
+impl Scene {
+    async fn new() -> Option<Self> {
+        let pair = match Pair::start().await {
+            Ok(pair) => pair,
+            Err(error) => {
+                skip("installed-postgres", error);
+                return None;
+            }
+        };
+        let database = Database::on(&pair.primary()).await;
+        let proxy = Proxy::start(pair.address_of_primary()).expect("a proxy");
+        Some(Self { database, pair, proxy })
+    }
+
+    /// A store on a pool whose connections take the way of the proxy.
+    fn through_proxy(&self, size: usize) -> (Pool, PostgresStore) {
+        let address = self.proxy.address().to_string();
+        let url = self.pair.primary().replacen(&self.pair.address_of_primary().to_string(), &address, 1);
+        self.at(&url, size)
+    }
+
+    fn at(&self, url: &str, size: usize) -> (Pool, PostgresStore) {
+        let pool = pool(url.parse().expect("an address"), size, format!("SET ROLE {API_ROLE}"));
+        let store = PostgresStore::new(pool.clone(), organization::resource_types());
+        (pool, store.timeout(Duration::from_secs(10)))
+    }
+}
+
+fn look_up(claim: &Claim) -> LookUp {
+    let reservation = &claim.reservation;
+    LookUp { owner: reservation.owner, key: reservation.key, session: claim.session.clone(), with_status: false }
+}
+
+fn assert_replays(outcome: Result<ClaimOutcome, StoreError>) {
+    match outcome.expect("the store answers") {
+        ClaimOutcome::Replay(replay) => assert!(matches!(replay.response, StoredResponse::Message(_)), "{replay:?}"),
+        other => panic!("expected a replay, got {other:?}"),
+    }
+}
+
+/// Nothing was done, and the connection is closed.
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, pool: &Pool) {
+    let error = outcome.expect_err("a standby");
+    assert_eq!((error.kind(), error.may_have_happened()), (Unreachable, false), "{error:?}");
+    assert_eq!(pool.status().size, 0, "a connection to the standby is kept");
+}
+
+#[tokio::test]
+async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let (_, store) = scene.at(&scene.pair.both(), 4);
+    let [first, reserved] = [(); 2].map(|()| claim(Uuid::new_v4(), Uuid::new_v4()));
+    complete(&store, &first, &completion("done")).await;
+    store.claim(&reserved).await.expect("the store answers");
+
+    scene.pair.fail_over().await.expect("a failover");
+
+    assert_replays(store.claim(&again(&first)).await);
+    let outcome = store.claim(&again(&reserved)).await.expect("the store answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    // The token of before holds the key at the new primary, too.
+    let completed = store.complete(&reserved.reservation, &completion("done")).await.expect("the store answers");
+    assert_eq!(completed, CompleteOutcome::Completed);
+
+    // And back again.
+    scene.pair.rejoin().await.expect("the old primary is a standby");
+    scene.pair.fail_over().await.expect("a failover");
+    assert_replays(store.claim(&again(&reserved)).await);
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_failover_and_what_was_refused_may_be_tried_again() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let (_, store) = scene.at(&scene.pair.both(), 4);
+    let (stop, stopped) = watch::channel(false);
+    let claims = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let (mut acquired, mut kinds) = (Vec::new(), Vec::new());
+            while !*stopped.borrow() {
+                let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+                match store.claim(&claim).await {
+                    Ok(ClaimOutcome::Acquired) => acquired.push(claim),
+                    Ok(other) => panic!("expected a reservation, got {other:?}"),
+                    Err(error) => kinds.push(error.kind()),
+                }
+            }
+            (acquired, kinds)
+        }
+    });
+    scene.pair.fail_over().await.expect("a failover");
+    let is_back = async || store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.is_ok();
+    until("the new primary answers", is_back).await;
+    stop.send_replace(true);
+    let (acquired, kinds) = claims.await.expect("no panic");
+    assert!(!acquired.is_empty() && kinds.iter().all(|kind| matches!(kind, Interrupted | Unreachable)), "{kinds:?}");
+    for claim in acquired {
+        let outcome = store.claim(&again(&claim)).await.expect("the store answers");
+        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_at_a_standby_is_refused_and_its_connection_is_closed() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(1);
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    assert_refused(store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await, &pool);
+    let held = claim(Uuid::new_v4(), Uuid::new_v4());
+    assert_refused(store.extend(&held.reservation, Duration::from_secs(1)).await, &pool);
+    assert_refused(store.complete(&held.reservation, &completion("done")).await, &pool);
+    assert_refused(store.release(&held.reservation).await, &pool);
+    assert_refused(store.abandon(&held.reservation).await, &pool);
+    assert_refused(store.sweep(10).await, &pool);
+    assert_eq!(visible(&scene.database).await, 0);
+}
+
+#[tokio::test]
+async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same_operation() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(4);
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        connections.push(pool.get().await.expect("a connection to the standby"));
+    }
+    drop(connections);
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &first, &completion("done")).await;
+    // The others were idle as long, and are closed with it.
+    assert_eq!(pool.status().size, 1);
+    let begun = store.begin(&claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+    assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
+}
+
+/// What it takes from a standby is old, and true; it does not take from it that there is nothing.
+#[tokio::test]
+async fn a_standby_answers_with_outcomes_and_not_with_anything_else() {
+    let Some(scene) = Scene::new().await else { return };
+    let (_, at_primary) = scene.through_proxy(1);
+    let done = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&at_primary, &done, &completion("done")).await;
+    let reserved = claim(Uuid::new_v4(), Uuid::new_v4());
+    at_primary.claim(&reserved).await.expect("the store answers");
+    let abandoned = claim(Uuid::new_v4(), Uuid::new_v4());
+    at_primary.claim(&abandoned).await.expect("the store answers");
+    at_primary.abandon(&abandoned.reservation).await.expect("the store answers");
+    let standby = Database::of(&scene.pair.standby());
+    let has_all = "SELECT count(*) = 3 AND bool_or(outcome_unknown) FROM tenant.idempotency_keys";
+    let seen = async || standby.owner().await.query_one(has_all, &[]).await.expect("a count").get::<_, bool>(0);
+    until("the standby has the records", seen).await;
+
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    let (pool, store) = scene.through_proxy(1);
+    // The second looks first: the last claim has found a record.
+    for _ in 0..2 {
+        assert_replays(store.claim(&again(&done)).await);
+    }
+    let begun = store.begin(&again(&done), TransactionOptions::default()).await;
+    assert!(matches!(begun, Ok(BeginOutcome::Refused(ClaimOutcome::Replay(_)))), "{begun:?}");
+    let found = store.look_up(&look_up(&done)).await.expect("the store answers");
+    assert_eq!(found.state, KeyState::Completed);
+
+    let absent = claim(Uuid::new_v4(), Uuid::new_v4());
+    for claim in [&reserved, &abandoned, &absent] {
+        assert_refused(store.claim(&again(claim)).await, &pool);
+        assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
+        assert_refused(store.look_up(&look_up(claim)).await, &pool);
+    }
+    // Not even to the call whose reservation it is.
+    assert_refused(store.claim(&reserved).await, &pool);
+}
+
+#[tokio::test]
+async fn no_transaction_without_a_key_begins_at_a_standby() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(1);
+    let session = claim(Uuid::new_v4(), Uuid::new_v4()).session;
+    let begun = store.begin_without_key(None, &session, TransactionOptions::default()).await;
+    begun.expect("the primary").roll_back().await;
+    until("the connection is back", async || pool.status().available == 1).await;
+
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    scene.proxy.cut_connections();
+    let begun = store.begin_without_key(None, &session, TransactionOptions::default()).await;
+    assert_refused(begun, &pool);
+}
+
+/// The records that others see at the primary.
+async fn visible(database: &Database) -> i64 {
+    let count = "SELECT count(*) FROM tenant.idempotency_keys";
+    database.owner().await.query_one(count, &[]).await.expect("a count").get(0)
+}
+
+/// How many statements wait for the standby.
+async fn waiting(database: &Database) -> i64 {
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    database.owner().await.query_one(count, &[]).await.expect("a count").get(0)
+}
+
+/// A server that is asked to cancel such a statement answers that it has succeeded, and a failover takes the record back.
+#[tokio::test]
+async fn nothing_that_waits_for_a_synchronous_standby_is_cancelled_and_then_believed() {
+    let Some(scene) = Scene::new().await else { return };
+    let (_, store) = scene.at(&scene.pair.primary(), 40);
+    let store = store.timeout(Duration::from_secs(4));
+    scene.pair.kill_standby().await.expect("it is killed");
+    // They share statements, but for the first.
+    let claims: Vec<_> = (0..12).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let outcomes = join_all(claims.iter().map(|claim| store.claim(claim))).await;
+    for outcome in outcomes {
+        let error = outcome.expect_err("the standby has not got it");
+        assert!(error.may_have_happened(), "{error:?}");
+    }
+    assert!(waiting(&scene.database).await > 0);
+    assert_eq!(visible(&scene.database).await, 0, "a wait was cancelled");
+}
+
+/// As after a wait that an operator has cancelled, or a restart of the primary.
+#[tokio::test]
+async fn a_reservation_that_the_standby_may_lack_is_not_taken_for_one_of_the_same_call() {
+    let Some(scene) = Scene::new().await else { return };
+    let (_, store) = scene.at(&scene.pair.primary(), 4);
+    let store = store.timeout(Duration::from_secs(2));
+    scene.pair.kill_standby().await.expect("it is killed");
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    store.claim(&claim).await.expect_err("the standby has not got it");
+    let owner = scene.database.owner().await;
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    owner.execute(cancel, &[]).await.expect("the waits end");
+    until("the reservation is visible", async || visible(&scene.database).await == 1).await;
+    let error = store.claim(&claim).await.expect_err("the standby still has not got it");
+    assert!(error.may_have_happened(), "{error:?}");
+}
+
+/// The server refuses BEGIN with the SQLSTATE of a prepared statement that is stale.
+#[tokio::test]
+async fn no_serializable_transaction_begins_at_a_standby() {
+    let Some(scene) = Scene::new().await else { return };
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    let (pool, store) = scene.through_proxy(1);
+    let options = TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    assert_refused(store.begin(&claim, options).await, &pool);
+    assert_refused(store.begin_without_key(None, &claim.session, options).await, &pool);
+}
