@@ -57,6 +57,16 @@ impl Driver {
         }
     }
 
+    /// Returns why the servers cannot keep their records on Redis; `None` if they can.
+    pub(crate) fn missing_on_redis(self) -> Option<&'static str> {
+        match self {
+            Self::Diesel | Self::SeaOrm | Self::Sqlx => {
+                Some("with records on Redis the handlers are those of tokio-postgres: leave `--driver` out")
+            }
+            Self::TokioPostgres => None,
+        }
+    }
+
     /// Runs the sample on the driver.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use tcp_proxy::{Cut, Moment};
 use crate::{
     named::{Named, SomeOf},
     step::Step,
-    topology::Failover,
+    topology::{Failover, RedisFault},
 };
 
 /// A fault that the harness caused.
@@ -64,6 +64,16 @@ pub(crate) enum FaultKind {
     PrimarySwitched,
     /// The Patroni of the primary hung until a standby was promoted, so that there were two primaries.
     PrimaryUnfenced,
+    /// A primary of the Redis Cluster hung until its replica took over, and went on then.
+    RedisHung,
+    /// A primary of the Redis Cluster was killed, and its replica took over.
+    RedisKilled,
+    /// A primary of the Redis Cluster was killed whose replica was behind, and which took over.
+    RedisKilledBehind,
+    /// A primary of the Redis Cluster was killed, and started again at once.
+    RedisRestarted,
+    /// An operator made the replica of a primary of the Redis Cluster the primary.
+    RedisSwitched,
     /// The table of keys took no row of one call, among many at once.
     RowRefused,
     /// A server was killed at a random moment.
@@ -80,24 +90,26 @@ impl FaultKind {
         matches!(self, Self::ClientHungUp | Self::Flooded | Self::Hogged)
     }
 
-    /// Whether another server of the database has become the primary.
+    /// Whether another server of the database has become the primary, or a primary of Redis was lost.
     pub(crate) fn is_failover(self) -> bool {
-        matches!(self, Self::PrimaryCutOff | Self::PrimaryKilled | Self::PrimarySwitched | Self::PrimaryUnfenced)
+        matches!(
+            self,
+            Self::PrimaryCutOff
+                | Self::PrimaryKilled
+                | Self::PrimarySwitched
+                | Self::PrimaryUnfenced
+                | Self::RedisHung
+                | Self::RedisKilled
+                | Self::RedisKilledBehind
+                | Self::RedisRestarted
+                | Self::RedisSwitched
+        )
     }
 
     /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
-        matches!(
-            self,
-            Self::DatabaseStalled
-                | Self::OutboxLocked
-                | Self::PoolFull
-                | Self::PrimaryCutOff
-                | Self::PrimaryKilled
-                | Self::PrimarySwitched
-                | Self::PrimaryUnfenced
-                | Self::ServerPausedAt(_)
-        )
+        self.is_failover()
+            || matches!(self, Self::DatabaseStalled | Self::OutboxLocked | Self::PoolFull | Self::ServerPausedAt(_))
     }
 
     /// Whether it ends connections to the database, which can be made again at once.
@@ -134,6 +146,18 @@ impl From<Failover> for FaultKind {
             Failover::Hang => Self::PrimaryUnfenced,
             Failover::Kill => Self::PrimaryKilled,
             Failover::Switchover => Self::PrimarySwitched,
+        }
+    }
+}
+
+impl From<RedisFault> for FaultKind {
+    fn from(how: RedisFault) -> Self {
+        match how {
+            RedisFault::Hang => Self::RedisHung,
+            RedisFault::Kill => Self::RedisKilled,
+            RedisFault::KillBehind => Self::RedisKilledBehind,
+            RedisFault::Restart => Self::RedisRestarted,
+            RedisFault::Switchover => Self::RedisSwitched,
         }
     }
 }
@@ -179,6 +203,11 @@ impl fmt::Display for FaultKind {
             Self::PrimaryKilled => f.write_str("primary killed, and a standby promoted"),
             Self::PrimarySwitched => f.write_str("switchover to a standby"),
             Self::PrimaryUnfenced => f.write_str("primary not fenced, and a standby promoted"),
+            Self::RedisHung => f.write_str("primary of Redis hung, and its replica took over"),
+            Self::RedisKilled => f.write_str("primary of Redis killed, and its replica took over"),
+            Self::RedisKilledBehind => f.write_str("primary of Redis killed, and its replica, 0.3 s behind, took over"),
+            Self::RedisRestarted => f.write_str("primary of Redis killed and restarted"),
+            Self::RedisSwitched => f.write_str("switchover to a replica of Redis"),
             Self::RowRefused => f.write_str("row of one call among many refused"),
             Self::ServerKilled => f.write_str("server killed at a random moment"),
             Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
@@ -206,8 +235,9 @@ pub(crate) enum Family {
     Stall,
     StepKill,
     Zombie,
-    /// The last, so that the others' seeds stay as they are.
+    /// The last two, so that the others' seeds stay as they are.
     Failover,
+    Redis,
 }
 
 impl Named for Family {
@@ -223,6 +253,7 @@ impl Named for Family {
         Self::FullPool,
         Self::HangUp,
         Self::Hog,
+        Self::Redis,
         Self::ServerKill,
         Self::Silence,
         Self::SlowOutbox,
@@ -244,6 +275,7 @@ impl Named for Family {
             Self::FullPool => "full-pool",
             Self::HangUp => "hang-up",
             Self::Hog => "hog",
+            Self::Redis => "redis",
             Self::ServerKill => "server-kill",
             Self::Silence => "silence",
             Self::SlowOutbox => "slow-outbox",

@@ -72,16 +72,19 @@ impl Cluster {
     ///
     /// That is not so within a minute.
     pub fn settle(&self) -> Result<(), StartError> {
-        until("the cluster has replicas that follow", || {
-            let is_ok = |node: &Server| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
-            let roles: Vec<_> = self.nodes.iter().map(|node| node.ask(&["INFO", "replication"])).collect();
-            let primaries = roles.iter().filter(|role| role.contains("role:master")).collect::<Vec<_>>();
-            let following = roles.iter().filter(|role| role.contains("master_link_status:up")).count();
-            self.nodes.iter().all(is_ok)
-                && primaries.len() == PRIMARIES
-                && primaries.iter().all(|role| role.contains("connected_slaves:1"))
-                && following == PRIMARIES
-        })
+        until("the cluster has replicas that follow", || self.is_settled())
+    }
+
+    /// Whether the cluster takes writes, and each of its primaries has a replica that follows.
+    pub fn is_settled(&self) -> bool {
+        let is_ok = |node: &Server| node.ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+        let roles: Vec<_> = self.nodes.iter().map(|node| node.ask(&["INFO", "replication"])).collect();
+        let primaries = roles.iter().filter(|role| role.contains("role:master")).collect::<Vec<_>>();
+        let following = roles.iter().filter(|role| role.contains("master_link_status:up")).count();
+        self.nodes.iter().all(is_ok)
+            && primaries.len() == PRIMARIES
+            && primaries.iter().all(|role| role.contains("connected_slaves:1"))
+            && following == PRIMARIES
     }
 }
 
