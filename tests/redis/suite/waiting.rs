@@ -7,6 +7,7 @@ use tonic_idempotency_redis::{Durability, RedisStore};
 
 use crate::{
     record::{acquire, again, assert_replayed, claim, complete, completion, state},
+    scripts::calls,
     servers::{PATIENCE, are_missing, at, watched},
 };
 
@@ -66,6 +67,29 @@ async fn an_outcome_is_not_recorded_before_a_replica_has_it() {
     assert_replayed(&patient, &first, "first").await;
     patient.abandon(&second.reservation).await.expect("an abandonment");
     assert_eq!(state(&patient, &second).await, KeyState::Unknown);
+}
+
+/// `WAIT` counts from the last write of its own connection, by its documentation. So a repeated attempt, which finds what an earlier one
+/// has written on another connection, writes itself.
+#[tokio::test]
+async fn a_repeated_attempt_writes_before_it_waits_and_not_without_replicas_to_wait_for() {
+    if are_missing() {
+        return;
+    }
+    let watched = watched();
+    let [primary, _] = watched.servers();
+    let (waiting, trusting) = (waiting(&primary.url(), PATIENCE), at(&primary.url()));
+    for (store, expected) in [(waiting, 1), (trusting, 0)] {
+        let first = claim();
+        acquire(&store, &first).await;
+        let before = calls(primary, "hset");
+        acquire(&store, &first).await;
+        assert_eq!(calls(primary, "hset"), before + expected);
+        complete(&store, &first, "first").await;
+        let before = calls(primary, "hset");
+        complete(&store, &first, "first").await;
+        assert_eq!(calls(primary, "hset"), before + expected);
+    }
 }
 
 /// Renewals and releases do not wait: nothing unsafe follows if they are lost.

@@ -9,8 +9,9 @@ local key, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local record = redis.call('HMGET', key, 'token', 'outcome', 'lease')
-if record[1] ~= token or record[2] or not record[3] then
+-- What is completed, abandoned or released has no lease.
+local record = redis.call('HMGET', key, 'token', 'lease')
+if record[1] ~= token or not record[2] then
   return {'not_held'}
 end
 redis.call('HSET', key, 'lease', string.format('%.0f', now + lease))
