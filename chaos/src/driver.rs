@@ -133,4 +133,10 @@ mod tests {
         assert!(Driver::TokioPostgres.missing_with_hosts().is_none() && Driver::Diesel.missing_with_hosts().is_none());
         assert!(Driver::Sqlx.missing_with_hosts().is_some() && Driver::SeaOrm.missing_with_hosts().is_some());
     }
+
+    #[test]
+    fn has_records_on_redis_beside_the_handlers_of_tokio_postgres_alone() {
+        let works = |driver: &&Driver| driver.missing_on_redis().is_none();
+        assert!(Driver::value_variants().iter().filter(works).eq([&Driver::TokioPostgres]));
+    }
 }

@@ -1,5 +1,4 @@
-//! Compiles the code of the crate's README and of `docs/redis.md`. The tests are in `suite`, and the program that measures what a failover
-//! loses is in `losses`.
+//! Compiles the code of the crate's README and of `docs/redis.md`. The tests are in `suite`.
 
 #[cfg(doctest)]
 mod documents {

@@ -110,3 +110,18 @@ impl fmt::Display for Replication {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_transactional_mode_unless_the_records_are_on_redis() {
+        for topology in Topology::value_variants() {
+            let is_on_redis = *topology == Topology::RedisCluster;
+            assert_eq!(topology.modes(Modes::Transactional).is_err(), is_on_redis);
+            assert_eq!(topology.modes(Modes::Reserved).ok(), Some(&[Mode::Reserved][..]));
+            assert_eq!(topology.modes(Modes::Both).is_ok_and(|modes| modes.len() == 1), is_on_redis);
+        }
+    }
+}
