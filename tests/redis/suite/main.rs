@@ -15,5 +15,6 @@ mod setup;
 mod shop;
 mod slots;
 mod time_to_live;
+mod tls;
 mod until;
 mod waiting;
