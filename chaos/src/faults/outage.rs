@@ -37,12 +37,15 @@ pub(super) async fn fail_over(stage: &Stage, how: Failover) -> Result<(), Error>
     Ok(())
 }
 
-/// Breaks a primary of the Redis Cluster, when its replica can take over. Calls go on meanwhile.
+/// Breaks a primary of the Redis Cluster, and waits until each primary has a replica again. Calls go on meanwhile.
 pub(super) async fn break_redis(stage: &Stage, slot: u16, how: RedisFault) -> Result<(), Error> {
     let Some(redis) = stage.database.redis() else { return Ok(()) };
-    redis.is_whole().await?;
     let begun = stage.journal.now();
-    with_calls(stage, redis.break_primary(slot, how)).await?;
+    let breaking = async {
+        redis.break_primary(slot, how).await?;
+        redis.is_whole().await
+    };
+    with_calls(stage, breaking).await?;
     stage.journal.fault(how.into(), Whom::All, begun);
     Ok(())
 }
