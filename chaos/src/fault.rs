@@ -60,6 +60,8 @@ pub(crate) enum FaultKind {
     PrimaryCutOff,
     /// The primary was killed, and a standby promoted.
     PrimaryKilled,
+    /// The primary was killed when its standbys had got nothing from it for a while, and one of them was promoted.
+    PrimaryKilledAhead,
     /// An operator made a standby the primary.
     PrimarySwitched,
     /// The Patroni of the primary hung until a standby was promoted, so that there were two primaries.
@@ -68,8 +70,8 @@ pub(crate) enum FaultKind {
     RedisHung,
     /// A primary of the Redis Cluster was killed, and its replica took over.
     RedisKilled,
-    /// A primary of the Redis Cluster was killed whose replica was behind, and which took over.
-    RedisKilledBehind,
+    /// A primary of the Redis Cluster was killed while its replica lagged, which took over.
+    RedisKilledAhead,
     /// A primary of the Redis Cluster was killed, and started again at once.
     RedisRestarted,
     /// An operator made the replica of a primary of the Redis Cluster the primary.
@@ -96,11 +98,12 @@ impl FaultKind {
             self,
             Self::PrimaryCutOff
                 | Self::PrimaryKilled
+                | Self::PrimaryKilledAhead
                 | Self::PrimarySwitched
                 | Self::PrimaryUnfenced
                 | Self::RedisHung
                 | Self::RedisKilled
-                | Self::RedisKilledBehind
+                | Self::RedisKilledAhead
                 | Self::RedisRestarted
                 | Self::RedisSwitched
         )
@@ -145,6 +148,7 @@ impl From<Failover> for FaultKind {
             Failover::CutOff => Self::PrimaryCutOff,
             Failover::Hang => Self::PrimaryUnfenced,
             Failover::Kill => Self::PrimaryKilled,
+            Failover::Lag => Self::PrimaryKilledAhead,
             Failover::Switchover => Self::PrimarySwitched,
         }
     }
@@ -155,7 +159,7 @@ impl From<RedisFault> for FaultKind {
         match how {
             RedisFault::Hang => Self::RedisHung,
             RedisFault::Kill => Self::RedisKilled,
-            RedisFault::KillBehind => Self::RedisKilledBehind,
+            RedisFault::Lag => Self::RedisKilledAhead,
             RedisFault::Restart => Self::RedisRestarted,
             RedisFault::Switchover => Self::RedisSwitched,
         }
@@ -201,11 +205,12 @@ impl fmt::Display for FaultKind {
             Self::PoolFull => f.write_str("pool of a server full"),
             Self::PrimaryCutOff => f.write_str("primary cut off, and a standby promoted"),
             Self::PrimaryKilled => f.write_str("primary killed, and a standby promoted"),
+            Self::PrimaryKilledAhead => f.write_str("primary killed while its standbys lagged, and one promoted"),
             Self::PrimarySwitched => f.write_str("switchover to a standby"),
             Self::PrimaryUnfenced => f.write_str("primary not fenced, and a standby promoted"),
             Self::RedisHung => f.write_str("primary of Redis hung, and its replica took over"),
             Self::RedisKilled => f.write_str("primary of Redis killed, and its replica took over"),
-            Self::RedisKilledBehind => f.write_str("primary of Redis killed, and its replica, 0.3 s behind, took over"),
+            Self::RedisKilledAhead => f.write_str("primary of Redis killed while its replica lagged, which took over"),
             Self::RedisRestarted => f.write_str("primary of Redis killed and restarted"),
             Self::RedisSwitched => f.write_str("switchover to a replica of Redis"),
             Self::RowRefused => f.write_str("row of one call among many refused"),

@@ -22,7 +22,7 @@ const RATES: [(Family, u32, u32); 17] = [
     (Family::ConnectionCut, 25, 3),
     (Family::ConnectionsCut, 150, 1),
     (Family::DatabaseKill, 200, 1),
-    (Family::Failover, 125, 4),
+    (Family::Failover, 125, 5),
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
     (Family::Hog, 2000, 1),
@@ -46,14 +46,15 @@ const COMMITS: [Moment; 2] = [Moment::AfterCommit, Moment::BeforeCommit];
 const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Silence), Some(Break::Terminate)];
 
 /// The ways to replace a primary.
-const FAILOVERS: [Failover; 4] = [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Switchover];
+const FAILOVERS: [Failover; 5] =
+    [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Lag, Failover::Switchover];
 
 /// The number of slots of a Redis Cluster.
 const SLOTS: u16 = 16384;
 
 /// The ways to break a primary of the Redis Cluster.
 const REDIS: [RedisFault; 5] =
-    [RedisFault::Hang, RedisFault::Kill, RedisFault::KillBehind, RedisFault::Restart, RedisFault::Switchover];
+    [RedisFault::Hang, RedisFault::Kill, RedisFault::Lag, RedisFault::Restart, RedisFault::Switchover];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];

@@ -83,7 +83,7 @@ impl Trial {
     }
 }
 
-/// Runs the clients and the faults, then stops everything in order. Returns how long the operations took.
+/// Runs the clients and the faults, then stops everything in order. Returns how long the operations and the faults took.
 async fn faults_and_work(
     plan: &Plan,
     mode: Mode,
@@ -133,8 +133,8 @@ async fn faults_and_work(
         error = director.failed() => return Err(error),
         error = standstill(journal) => return Err(error),
     }
-    let took = journal.now() - begun;
     director.finish().await?;
+    let took = journal.now() - begun;
     fleet.calm().await?;
     fleet.stop().await;
     drop(witnesses);

@@ -112,8 +112,9 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || set_config('idempotency.owner', coalesce(p_owner::text, ''), true)
     || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
 
--- Fails as a write does on a standby, and in any other transaction that is read-only. A standby may lack the last of what its primary
--- has, so it answers with outcomes, which stay as they are, and with nothing else: what is asked for may not be absent, nor unknown.
+-- Fails as a write does on a standby, and in any other transaction that is read-only. Each function that gives an answer about a key
+-- calls it there. A standby may lack the last of what its primary has. It may also have what a failover takes back: as a former
+-- primary that is not rewound yet, or as a standby that was ahead of the synchronous one.
 CREATE OR REPLACE FUNCTION tenant.idempotency_needs_primary() RETURNS text
 LANGUAGE plpgsql AS $needs_primary$
 BEGIN
@@ -175,6 +176,9 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_app_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
@@ -258,9 +262,6 @@ BEGIN
     IF state IS NULL THEN
         RAISE EXCEPTION 'the idempotency key changed during each of 16 attempts to claim it; retry the call'
             USING ERRCODE = 'serialization_failure';
-    END IF;
-    IF state NOT IN ('completed', 'failed', 'not_stored') AND current_setting('transaction_read_only') = 'on' THEN
-        PERFORM tenant.idempotency_needs_primary();
     END IF;
     IF state = 'completed' AND resource IS NOT NULL AND p_resource_type IS NOT NULL THEN
         v_status := tenant.idempotency_soft_status(p_resource_type, resource);

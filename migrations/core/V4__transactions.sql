@@ -155,6 +155,9 @@ DECLARE
     v_told boolean;
     v_status record;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     v_set := set_config('idempotency.owner', p_user::text, true)
           || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
     IF p_settings IS NOT NULL THEN
@@ -177,11 +180,6 @@ BEGIN
              expires_in_ms, v_policy, v_seen
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = p_key AND k.user_id = p_user;
-    END IF;
-
-    IF coalesce(state, '') NOT IN ('completed', 'failed', 'not_stored')
-       AND current_setting('transaction_read_only') = 'on' THEN
-        v_set := tenant.idempotency_needs_primary();
     END IF;
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
@@ -222,27 +220,25 @@ BEGIN
 END
 $begin$;
 
--- Returns whether no transaction of the key is open. Fails on a standby, which does not know.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_settled(p_user uuid, p_key uuid, OUT settled boolean)
-LANGUAGE plpgsql AS $settled$
-BEGIN
-    COMMIT;
-    IF pg_catalog.current_setting('transaction_read_only') = 'on' THEN
-        PERFORM tenant.idempotency_needs_primary();
-    END IF;
-    settled := pg_catalog.pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
-END
-$settled$;
-
--- Returns whether the transaction with this token was committed. Reliable only if tenant.idempotency_settled returned
--- true in an earlier statement. Fails on a standby that does not have its record.
+-- Returns whether the transaction with this token was committed; NULL while a transaction of the key is open, which may still commit.
+-- Fails on a standby, which does not know.
+--
+-- Looks for the record after the lock, in a transaction whose snapshot has everything that was committed before. In one statement:
+-- two may meet two servers, of which one has lost the lock, and the other one has not got the record.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
 LANGUAGE plpgsql AS $committed$
 DECLARE
     v_set pg_catalog.text;
+    v_ended pg_catalog.bool;
 BEGIN
+    COMMIT;
+    v_set := tenant.idempotency_act_as(p_user, p_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
+    v_ended := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_user);
     committed := EXISTS (
@@ -250,8 +246,8 @@ BEGIN
         WHERE k.idempotency_key = p_key AND k.user_id = p_user AND k.token = p_token
           AND num_nonnulls(k.response_bytes, k.error_bytes) = 1
     );
-    IF NOT committed AND current_setting('transaction_read_only') = 'on' THEN
-        PERFORM tenant.idempotency_needs_primary();
+    IF NOT (committed OR v_ended) THEN
+        committed := NULL;
     END IF;
 END
 $committed$;

@@ -47,8 +47,8 @@ BEGIN ATOMIC
                'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_release', 'idempotency_release_many',
                'idempotency_request_id', 'idempotency_request_ids', 'idempotency_reserve_many', 'idempotency_resource_id',
                'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed',
-               'idempotency_set', 'idempotency_settings_of', 'idempotency_settled', 'idempotency_soft_status',
-               'idempotency_state', 'idempotency_status', 'idempotency_sweep',
+               'idempotency_set', 'idempotency_settings_of', 'idempotency_soft_status', 'idempotency_state', 'idempotency_status',
+               'idempotency_sweep',
                'idempotency_sweep_rows', 'idempotency_uuidv7', 'idempotency_version', 'idempotency_write_many'
            )
            OR p.oid = 'authn.current_user_id()'::regprocedure)

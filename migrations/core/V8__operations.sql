@@ -27,8 +27,8 @@ END;
 -- no earlier call over, only the beginning of the transaction is known: its procedure is recorded with its outcome. Not even that if
 -- the connections log in as another role than they use (SET ROLE), which may not see it.
 --
--- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it returns
--- outcomes, and fails for anything else (tenant.idempotency_needs_primary).
+-- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it
+-- fails (tenant.idempotency_needs_primary).
 CREATE OR REPLACE PROCEDURE tenant.idempotency_look_up(
     p_user      uuid,
     p_key       uuid,
@@ -53,6 +53,9 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_app_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
@@ -77,9 +80,6 @@ BEGIN
             status_error := v_status.status_error;
         END IF;
         RETURN;
-    END IF;
-    IF state IS DISTINCT FROM 'failed' AND current_setting('transaction_read_only') = 'on' THEN
-        v_set := tenant.idempotency_needs_primary();
     END IF;
     resource_type := NULL;
     resource := NULL;

@@ -50,7 +50,7 @@ $expensive$;
 --
 -- Neither a procedure nor PL/pgSQL: PostgreSQL inlines it into the client's statement, which it plans once if that is prepared.
 -- The planner does so without a user: it fails if a policy of the application calls a function that needs one. A reservation of
--- the Go interceptor is 'abandoned'. On a standby, what is not an outcome has no state: the claim finds out.
+-- the Go interceptor is 'abandoned'. On a standby, no row has a state: the claim finds out.
 CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     p_users          uuid[],
     p_keys           uuid[],
@@ -78,7 +78,7 @@ LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
     SELECT q.item, q.token,
            CASE WHEN current_setting('app.current_user_id', true) = q.app_user_set
-                     AND (r.state IN ('completed', 'failed', 'not_stored') OR current_setting('transaction_read_only') = 'off')
+                     AND current_setting('transaction_read_only') = 'off'
                 THEN r.state
            END,
            r.procedure, r.request_hash, r.arrival_hash, r.response_bytes, r.response_metadata, r.error_bytes,

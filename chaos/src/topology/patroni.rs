@@ -11,6 +11,9 @@ use crate::error::Error;
 /// The time in which there must be another primary, and all servers must be there again.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long standbys lag: longer than the store waits for a shared statement.
+const LAG: Duration = Duration::from_secs(3);
+
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -30,6 +33,8 @@ pub(crate) enum Failover {
     Hang,
     /// It is killed with its Patroni, and started again when there is another one.
     Kill,
+    /// Its standbys get nothing from it for a while. Then it is killed.
+    Lag,
     /// An operator hands over to a standby.
     Switchover,
 }
@@ -116,9 +121,14 @@ impl Patroni {
             }
             Failover::Kill => {
                 self.servers.kill(primary).await?;
-                let replaced = self.is_replaced(primary).await;
-                self.servers.start_again(primary).await?;
-                replaced
+                self.comes_back(primary).await
+            }
+            Failover::Lag => {
+                self.servers.stall().await?;
+                time::sleep(LAG).await;
+                self.servers.kill(primary).await?;
+                self.servers.lose().await?;
+                self.comes_back(primary).await
             }
             Failover::Switchover => {
                 // Patroni may refuse it for a moment.
@@ -129,6 +139,13 @@ impl Patroni {
                 self.is_replaced(primary).await
             }
         }
+    }
+
+    /// Starts a primary that was killed, when there is another one.
+    async fn comes_back(&self, primary: usize) -> Result<(), Error> {
+        let replaced = self.is_replaced(primary).await;
+        self.servers.start_again(primary).await?;
+        replaced
     }
 
     async fn is_replaced(&self, former: usize) -> Result<(), Error> {

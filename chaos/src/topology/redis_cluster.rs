@@ -14,8 +14,8 @@ use crate::{error::Error, urls::Redis};
 /// How long a primary may be silent before it is replaced, in milliseconds.
 const NODE_TIMEOUT: u32 = 1000;
 
-/// How far a replica is behind if it is.
-const BEHIND: Duration = Duration::from_millis(300);
+/// How long a replica has received nothing if it lags.
+const LAG: Duration = Duration::from_millis(300);
 
 /// The time in which there must be another primary.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,8 +38,8 @@ pub(crate) enum RedisFault {
     Hang,
     /// It is killed, and started again when its replica has taken over.
     Kill,
-    /// The same, after its replica has received nothing for a moment, as behind a slow network.
-    KillBehind,
+    /// Its replica gets nothing from it for a moment. Then it is killed, and started again when that has taken over.
+    Lag,
     /// It is killed, and started again at once, before its replica takes over.
     Restart,
     /// An operator hands over to its replica.
@@ -96,9 +96,9 @@ impl RedisCluster {
                 self.is_replaced(replica).await?;
                 Ok(restarted().await??)
             }
-            RedisFault::KillBehind => {
+            RedisFault::Lag => {
                 at(replica, Server::pause).await?;
-                time::sleep(BEHIND).await;
+                time::sleep(LAG).await;
                 at(primary, Server::kill).await?;
                 at(replica, Server::resume).await?;
                 self.is_replaced(replica).await?;

@@ -14,7 +14,7 @@ const REDIS: [&str; 4] =
 const LOST: [&str; 5] = [
     "primary of Redis hung, and its replica took over",
     "primary of Redis killed, and its replica took over",
-    "primary of Redis killed, and its replica, 0.3 s behind, took over",
+    "primary of Redis killed while its replica lagged, which took over",
     "primary of Redis killed and restarted",
     "switchover to a replica of Redis",
 ];

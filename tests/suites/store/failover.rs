@@ -5,12 +5,13 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use futures_util::future::join_all;
 use scratch_postgres::{Pair, skip};
+use tcp_proxy::{Cut, Moment};
 use tokio::sync::watch;
 use tonic_idempotency::{
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CompleteOutcome, KeyState, LookUp, PostgresStore, Store, StoreError,
-        StoreErrorKind, StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, LookUp, PostgresStore, Store, StoreError,
+        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{API_ROLE, Database, Proxy, pool, until};
@@ -164,13 +165,15 @@ async fn a_connection_to_a_standby_is_replaced_by_one_to_the_primary_in_the_same
     assert!(matches!(begun, Ok(BeginOutcome::Open { .. })), "{begun:?}");
 }
 
-/// What it takes from a standby is old, and true; it does not take from it that there is nothing.
+/// What a standby has may be taken back by a failover, and it may lack the last of what its primary has.
 #[tokio::test]
-async fn a_standby_answers_with_outcomes_and_not_with_anything_else() {
+async fn a_standby_answers_nothing_about_a_key() {
     let Some(scene) = Scene::new().await else { return };
     let (_, at_primary) = scene.through_proxy(1);
     let done = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&at_primary, &done, &completion("done")).await;
+    // From now on, it looks for records first.
+    assert_replays(at_primary.claim(&again(&done)).await);
     let reserved = claim(Uuid::new_v4(), Uuid::new_v4());
     at_primary.claim(&reserved).await.expect("the store answers");
     let abandoned = claim(Uuid::new_v4(), Uuid::new_v4());
@@ -183,23 +186,39 @@ async fn a_standby_answers_with_outcomes_and_not_with_anything_else() {
 
     scene.proxy.lead_to(scene.pair.address_of_standby());
     let (pool, store) = scene.through_proxy(1);
-    // The second looks first: the last claim has found a record.
-    for _ in 0..2 {
-        assert_replays(store.claim(&again(&done)).await);
-    }
-    let begun = store.begin(&again(&done), TransactionOptions::default()).await;
-    assert!(matches!(begun, Ok(BeginOutcome::Refused(ClaimOutcome::Replay(_)))), "{begun:?}");
-    let found = store.look_up(&look_up(&done)).await.expect("the store answers");
-    assert_eq!(found.state, KeyState::Completed);
-
     let absent = claim(Uuid::new_v4(), Uuid::new_v4());
-    for claim in [&reserved, &abandoned, &absent] {
+    for claim in [&done, &reserved, &abandoned, &absent] {
         assert_refused(store.claim(&again(claim)).await, &pool);
         assert_refused(store.begin(&again(claim), TransactionOptions::default()).await, &pool);
         assert_refused(store.look_up(&look_up(claim)).await, &pool);
     }
     // Not even to the call whose reservation it is.
     assert_refused(store.claim(&reserved).await, &pool);
+}
+
+/// The statement that several calls share, too: it looks for their records.
+#[tokio::test]
+async fn calls_that_share_a_statement_at_a_standby_get_no_replay() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.through_proxy(4);
+    let claims: Vec<_> = (0..12).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
+    let done = completion("done");
+    join_all(claims.iter().map(|claim| complete(&store, claim, &done))).await;
+    // From now on, it looks for records first.
+    let retries: Vec<_> = claims.iter().map(again).collect();
+    for outcome in join_all(retries.iter().map(|claim| store.claim(claim))).await {
+        assert_replays(outcome);
+    }
+    let standby = Database::of(&scene.pair.standby());
+    let has_all = "SELECT count(response_bytes) = 12 FROM tenant.idempotency_keys";
+    let seen = async || standby.owner().await.query_one(has_all, &[]).await.expect("a count").get::<_, bool>(0);
+    until("the standby has the records", seen).await;
+
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    scene.proxy.cut_connections();
+    for outcome in join_all(retries.iter().map(|claim| store.claim(claim))).await {
+        assert_refused(outcome, &pool);
+    }
 }
 
 #[tokio::test]
@@ -245,6 +264,88 @@ async fn nothing_that_waits_for_a_synchronous_standby_is_cancelled_and_then_beli
     }
     assert!(waiting(&scene.database).await > 0);
     assert_eq!(visible(&scene.database).await, 0, "a wait was cancelled");
+}
+
+#[tokio::test]
+async fn a_commit_that_waits_for_a_synchronous_standby_is_not_cancelled() {
+    let Some(scene) = Scene::new().await else { return };
+    let (pool, store) = scene.at(&scene.pair.primary(), 4);
+    let store = store.timeout(Duration::from_secs(2));
+    let [given_up, dropped] = [begin(&store).await, begin(&store).await];
+    scene.pair.kill_standby().await.expect("it is killed");
+
+    let error = given_up.1.commit(Some(completion("done"))).await.expect_err("the standby has not got it");
+    assert_eq!(error.kind(), Interrupted, "{error:?}");
+    let commit = tokio::spawn(dropped.1.commit(Some(completion("done"))));
+    until("both wait", async || waiting(&scene.database).await == 2).await;
+    commit.abort();
+    until("its connection is closed", async || pool.status().size == pool.status().available).await;
+    assert_eq!((waiting(&scene.database).await, visible(&scene.database).await), (2, 0), "a wait was cancelled");
+}
+
+/// The standby has what was committed on its disk, and does not show it yet.
+#[tokio::test]
+async fn a_lost_commit_is_not_looked_up_at_a_standby() {
+    let Some(scene) = Scene::new().await else { return };
+    let (_, store) = scene.through_proxy(2);
+    let store = store.timeout(Duration::from_secs(2));
+    let (claim, transaction) = begin(&store).await;
+    pause_replay(&scene.pair.standby()).await;
+    scene.proxy.lead_to(scene.pair.address_of_standby());
+    scene.proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
+
+    let error = transaction.commit(Some(completion("done"))).await.expect_err("no answer");
+
+    assert_eq!(error.kind(), Interrupted, "{error:?}");
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    assert_replays(store.claim(&again(&claim)).await);
+}
+
+/// The connections of the pool lead to two primaries. The new one has what was committed; the old one, which nobody has fenced, still waits
+/// for the answer of its standby.
+#[tokio::test]
+async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let owner = scene.database.owner().await;
+    owner.batch_execute("ALTER SYSTEM SET synchronous_commit = 'remote_apply'").await.expect("the setting");
+    owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
+    let (pool, store) = scene.through_proxy(4);
+    let store = store.timeout(Duration::from_secs(5));
+    let (claim, transaction) = begin(&store).await;
+    let to_old = pool.get().await.expect("a connection");
+    pause_replay(&scene.pair.standby()).await;
+    let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
+    until("the COMMIT waits", async || waiting(&scene.database).await == 1).await;
+
+    scene.pair.split().await.expect("the standby is promoted");
+    scene.proxy.lead_to(scene.pair.address_of_primary());
+    let to_new = pool.get().await.expect("a connection");
+    // The first to come back is the first to be used.
+    drop(to_new);
+    drop(to_old);
+
+    let committed = commit.await.expect("no panic").expect("it is committed");
+    assert_eq!(committed, CommitOutcome::Committed);
+    assert_eq!((waiting(&scene.database).await, visible(&scene.database).await), (1, 0));
+    let (_, at_new) = scene.at(&scene.pair.primary(), 1);
+    assert_replays(at_new.claim(&again(&claim)).await);
+}
+
+/// A new key, and the transaction of its call.
+async fn begin(store: &PostgresStore) -> (Claim, Box<dyn StoreTransaction>) {
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    match store.begin(&claim, TransactionOptions::default()).await.expect("the store answers") {
+        BeginOutcome::Open { transaction, .. } => (claim, transaction),
+        other => panic!("expected a transaction, got {other:?}"),
+    }
+}
+
+/// Lets a standby receive everything, and show nothing of it until it is promoted.
+async fn pause_replay(standby: &str) {
+    let owner = Database::of(standby).owner().await;
+    owner.batch_execute("SELECT pg_wal_replay_pause()").await.expect("a standby");
+    let is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
+    until("it pauses", async || owner.query_one(is_paused, &[]).await.expect("a state").get(0)).await;
 }
 
 /// As after a wait that an operator has cancelled, or a restart of the primary.

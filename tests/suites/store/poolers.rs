@@ -245,7 +245,8 @@ async fn cancellations_of_silent_statements(proxy: &Proxy, pool: Pool) -> usize 
     let claims: Vec<_> = (0..8).map(|_| claim(Uuid::new_v4(), Uuid::new_v4())).collect();
     // Each connection is known.
     let alone = store.clone().max_batch(1);
-    join_all(claims.iter().map(|claim| complete(&alone, claim, &completion("done")))).await;
+    let done = completion("done");
+    join_all(claims.iter().map(|claim| complete(&alone, claim, &done))).await;
     // From now on, retries are expected.
     let first: Vec<_> = claims.iter().map(again).collect();
     join_all(first.iter().map(async |claim| store.claim(claim).await.expect("a replay"))).await;

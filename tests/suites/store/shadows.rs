@@ -183,13 +183,11 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
     every_operation(&store, invoice).await;
     every_operation(&store.clone().prepared_statements(PreparedStatements::Never), invoice).await;
     several_calls(&database.api().await, invoice).await;
-    let settled = database.api().await;
+    let look_up = database.api().await;
     let (user, key) = (Uuid::new_v4(), Uuid::new_v4());
     let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] =
         &[(&user, Type::UUID), (&key, Type::UUID), (&key, Type::UUID)];
-    let call = "CALL tenant.idempotency_settled($1, $2, NULL)";
-    settled.query_typed(call, &parameters[..2]).await.expect("the look-up");
-    settled.query_typed("CALL tenant.idempotency_committed($1, $2, $3, NULL)", parameters).await.expect("the look-up");
+    look_up.query_typed("CALL tenant.idempotency_committed($1, $2, $3, NULL)", parameters).await.expect("the look-up");
 
     acquire(&store, &claim(user, key)).await;
     for key in [key.to_string(), "order-17".to_owned()] {

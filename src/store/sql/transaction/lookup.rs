@@ -46,22 +46,7 @@ async fn look<D: Driver>(
     deadline: Instant,
 ) -> Result<Option<bool>, StoreError> {
     let Reservation { owner, key, token } = reservation;
-    let settled = connections
-        .query_one_until(deadline, &connections.sql().settled, &[(*owner.as_uuid()).into(), (*key.as_uuid()).into()])
-        .await?;
-    let settled: bool = column(&settled, "settled")?;
-    // In a statement of its own after the look at the lock, so that its snapshot has everything that was committed
-    // before.
-    let committed = connections
-        .query_one_until(
-            deadline,
-            &connections.sql().committed,
-            &[(*owner.as_uuid()).into(), (*key.as_uuid()).into(), (*token).into()],
-        )
-        .await?;
-    match (column(&committed, "committed")?, settled) {
-        (true, _) => Ok(Some(true)),
-        (false, true) => Ok(Some(false)),
-        (false, false) => Ok(None),
-    }
+    let parameters = &[(*owner.as_uuid()).into(), (*key.as_uuid()).into(), (*token).into()];
+    let committed = connections.query_one_until(deadline, &connections.sql().committed, parameters).await?;
+    column(&committed, "committed")
 }

@@ -36,11 +36,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SCRIPT: &str = include_str!("pair.sh");
 
 /// The options of both servers.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 4] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
     "hot_standby=on",
-    "wal_keep_size=256MB",
     "wal_retrieve_retry_interval=100ms",
 ];
 
@@ -69,7 +68,7 @@ impl Pair {
         self.url_of(&[self.address_of_primary()])
     }
 
-    /// The URL of the server that is not the primary: its standby, unless it was killed.
+    /// The URL of the server that is not the primary: its standby, unless it was killed or the two were [split](Self::split).
     pub fn standby(&self) -> String {
         self.url_of(&[self.address_of_standby()])
     }
@@ -98,6 +97,18 @@ impl Pair {
     pub async fn fail_over(&mut self) -> Result<(), CrashError> {
         let (primary, standby) = (self.primary, 1 - self.primary);
         self.order(format!("kill {primary}")).await?;
+        self.order(format!("promote {standby}")).await?;
+        self.primary = standby;
+        Ok(())
+    }
+
+    /// Promotes the standby, and leaves the old primary as it is, which nobody has fenced: its commits wait in vain.
+    ///
+    /// # Errors
+    ///
+    /// There is no standby.
+    pub async fn split(&mut self) -> Result<(), CrashError> {
+        let standby = 1 - self.primary;
         self.order(format!("promote {standby}")).await?;
         self.primary = standby;
         Ok(())

@@ -55,7 +55,9 @@ make_server() {
   printf '%s\n' "$PGPASSWORD" >password &&
     "$binaries/initdb" -D "$directory/node$1" -U postgres --pwfile=password --auth=scram-sha-256 --data-checksums \
       -E UTF8 --locale=C --no-sync &&
-    echo 'host replication postgres 127.0.0.1/32 scram-sha-256' >>"node$1/pg_hba.conf"
+    echo 'host replication postgres 127.0.0.1/32 scram-sha-256' >>"node$1/pg_hba.conf" &&
+    # Also for the recovery by which pg_rewind begins, and which would remove what it reads next.
+    echo 'wal_keep_size = 256MB' >>"node$1/postgresql.conf"
 }
 
 # With the options of this script, which are not in the data: a copy has another port.

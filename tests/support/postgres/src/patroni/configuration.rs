@@ -120,8 +120,8 @@ listen primary
         )
     }
 
-    /// The options of etcd. Patroni 3.0 uses its API of version 2: by version 3, a Patroni that has hung for longer than `ttl` takes the
-    /// leader's key back from its successor, whatever that has done meanwhile.
+    /// The options of etcd. Patroni uses its API of version 2: by version 3, a Patroni before 3.0.3 that has hung for longer than `ttl` takes
+    /// the leader's key back from its successor, whatever that has done meanwhile.
     pub(super) fn of_etcd(&self) -> Vec<String> {
         let (client, peer) =
             (format!("http://127.0.0.1:{}", self.etcd), format!("http://127.0.0.1:{}", self.etcd_peer));

@@ -160,6 +160,25 @@ impl Patroni {
         self.order(format!("thaw {node}")).await
     }
 
+    /// Stops the standbys from receiving anything from the primary, until [`lose`](Self::lose).
+    ///
+    /// # Errors
+    ///
+    /// No standby receives anything.
+    pub async fn stall(&self) -> Result<(), CrashError> {
+        self.order("stall".to_owned()).await
+    }
+
+    /// Ends the connections of [stalled](Self::stall) standbys to the primary. What they were sent meanwhile is lost to them, unless it is
+    /// still there when they connect again.
+    ///
+    /// # Errors
+    ///
+    /// No standby was stalled.
+    pub async fn lose(&self) -> Result<(), CrashError> {
+        self.order("lose".to_owned()).await
+    }
+
     /// Makes a standby the primary in place of this node, in good order.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 #   kill N    ends every process of node N, as a crash of its machine does
 #   freeze N  stops every process of node N; thaw N lets them go on
 #   hang N    stops the Patroni of node N alone; thaw N lets it go on
+#   stall     stops what receives the log on all standbys; lose ends it, with what it has been sent and not received
 #   front     starts HAProxy
 #
 # If etcd or HAProxy ends by itself, so does this. At the end, the last parts of the logs go to standard output; never more than a
@@ -63,6 +64,8 @@ obey() {
       freeze) freeze "$node" && echo done >&4 || echo 'it does not run, or there is no ps to find its processes' >&4 ;;
       hang) hang "$node" && echo done >&4 || echo 'it does not run' >&4 ;;
       thaw) thaw "$node" && echo done >&4 || echo 'it was not frozen' >&4 ;;
+      stall) stall && echo done >&4 || echo 'no standby receives anything' >&4 ;;
+      lose) lose && echo done >&4 || echo 'no standby was stalled' >&4 ;;
       front) front && echo done >&4 ;;
     esac
   done
@@ -121,6 +124,29 @@ thaw() {
   # A process that a signal has ended meanwhile is not an error.
   kill -s CONT $processes
   :
+}
+
+stall() {
+  receivers=$(for node in $(seq 0 $((nodes - 1))); do receiver "$(postmaster "$node")"; done)
+  [ -n "$receivers" ] && kill -s STOP $receivers && echo $receivers >stalled
+}
+
+lose() {
+  receivers=$(cat stalled) || return
+  rm -f stalled
+  # A process that has ended meanwhile is not an error.
+  kill -s TERM $receivers
+  kill -s CONT $receivers
+  :
+}
+
+# The process that receives the log for a server.
+receiver() {
+  ps -A -ww -o ppid= -o pid= -o args= | while read -r parent process title; do
+    case "$parent $title" in
+      "$1 "*walreceiver*) echo "$process" ;;
+    esac
+  done
 }
 
 # The server process of a node; nothing if it does not run. The file outlives a server that was killed.

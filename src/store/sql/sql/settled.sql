@@ -1,1 +1,0 @@
-CALL tenant.idempotency_settled($1, $2, NULL)
