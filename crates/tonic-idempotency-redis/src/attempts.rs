@@ -69,15 +69,17 @@ impl Attempts {
         }
     }
 
-    /// Sends commands that change nothing, once.
+    /// Sends commands that change nothing.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run).
     pub(crate) async fn read(&self, primary: &Primary, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
-        let outcome = self.send(Target::Primary(primary), commands, self.timeout).await;
-        let values = outcome.and_then(|values| values.into_iter().map(checked).collect());
-        values.map_err(|failure| self.error_of_read(failure))
+        let read = || async {
+            let values = self.send(Target::Primary(primary), commands, self.part()).await?;
+            values.into_iter().map(checked).collect()
+        };
+        self.until_answered(read).await
     }
 
     /// Returns all primaries.
@@ -86,8 +88,31 @@ impl Attempts {
     ///
     /// As [`run`](Self::run).
     pub(crate) async fn primaries(&self) -> Result<Vec<Primary>, StoreError> {
-        let found = timeout(self.timeout, self.connections.primaries(LONGEST_CONNECT)).await;
-        found.unwrap_or(Err(Failure::NotSentInTime)).map_err(|failure| self.error_of_read(failure))
+        let find = || async {
+            let found = timeout(self.part(), self.connections.primaries(LONGEST_CONNECT)).await;
+            found.unwrap_or(Err(Failure::NotSentInTime))
+        };
+        self.until_answered(find).await
+    }
+
+    /// Asks again until there is an answer, or the time is up.
+    async fn until_answered<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut pause = PAUSES.0;
+        loop {
+            let failure = match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if failure.verdict() != Verdict::Retry || Instant::now() + pause >= deadline {
+                return Err(self.error_of_read(failure));
+            }
+            sleep(pause).await;
+            pause = PAUSES.1.min(pause * 2);
+        }
     }
 
     fn error_of_read(&self, failure: Failure) -> StoreError {

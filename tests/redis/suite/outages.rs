@@ -6,7 +6,7 @@ use scratch_redis::Server;
 use tcp_proxy::{Cut, Direction, Moment, Proxy};
 use tokio::time::Instant;
 use tonic_idempotency::store::{
-    ClaimOutcome, CompleteOutcome, Completion, KeyState, Store as _, StoreErrorKind, StoredResponse,
+    AbandonedQuery, ClaimOutcome, CompleteOutcome, Completion, KeyState, Store as _, StoreErrorKind, StoredResponse,
 };
 use tonic_idempotency_redis::{
     RedisStore,
@@ -95,6 +95,21 @@ async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
     let outcome = store.complete(&first.reservation, &completion("first")).await.expect("an answer");
     assert_eq!(outcome, CompleteOutcome::AlreadyCompleted);
     assert_replayed(&store, &first, "first").await;
+}
+
+#[tokio::test]
+async fn a_question_whose_answer_was_lost_is_asked_again() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    acquire(&store, &claim()).await;
+    let search = AbandonedQuery { procedures: Vec::new(), lookback: None, max_attempts: 1, batch: 1 };
+    lose_an_answer(&proxy);
+    assert_eq!(store.abandoned(&search).await.expect("an answer"), []);
+    lose_an_answer(&proxy);
+    store.verify().await.expect("the server is set up");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     record::{acquire, assert_replayed, claim, complete},
-    servers::are_missing,
+    servers::{PATIENCE, are_missing},
 };
 
 const SHORT: Duration = Duration::from_secs(1);
@@ -75,6 +75,7 @@ async fn a_record_is_kept_on_a_server_whose_certificate_is_trusted() {
     let root_cert = Some(server.certificate.clone().into_bytes());
     let trusting = TlsCertificates { client_tls: None, root_cert };
     let store = RedisStore::single(Client::build_with_tls(server.url(), trusting).expect("an address"));
+    let store = store.timeout(PATIENCE);
     store.verify().await.expect("the server is set up");
     let first = claim();
     acquire(&store, &first).await;
