@@ -10,7 +10,7 @@ use crate::{
     mode::Mode,
     mortal::{CallArgs, Without},
     sabotage::Sabotage,
-    topology::{Front, Replication, Topology},
+    topology::{Front, Persistence, Replication, Topology},
 };
 
 /// The runs whose tables are in the documentation.
@@ -22,6 +22,8 @@ The runs of docs/guarantees.md, in an optimised build; each takes minutes:
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
+  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000
+  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --replicas 1
   cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts
@@ -100,6 +102,14 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "REPLICATION", default_value_t = Replication::Synchronous)]
     pub(crate) replication: Replication,
 
+    /// What Redis writes to its disks, with `--topology redis-cluster`.
+    #[arg(long, value_enum, value_name = "PERSISTENCE", default_value_t = Persistence::Everysec)]
+    pub(crate) persistence: Persistence,
+
+    /// The replicas of Redis that a write has to reach, with `--topology redis-cluster`.
+    #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = value_parser!(u32).range(0..=1))]
+    pub(crate) replicas: u32,
+
     /// Make SERIALIZABLE the isolation level of every transaction that does not say another one.
     #[arg(long)]
     pub(crate) serializable: bool,
@@ -110,9 +120,9 @@ pub struct Args {
     pub(crate) max_batch: Option<u16>,
 
     /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, server-kill, silence, slow-outbox, stall,
+    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, redis, server-kill, silence, slow-outbox, stall,
     /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
-    /// instead of database-kill.
+    /// instead of database-kill; with `--topology redis-cluster` there is redis, and neither batch nor full-pool.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 

@@ -57,6 +57,16 @@ impl Driver {
         }
     }
 
+    /// Returns why the servers cannot keep their records on Redis; `None` if they can.
+    pub(crate) fn missing_on_redis(self) -> Option<&'static str> {
+        match self {
+            Self::Diesel | Self::SeaOrm | Self::Sqlx => {
+                Some("with records on Redis the handlers are those of tokio-postgres: leave `--driver` out")
+            }
+            Self::TokioPostgres => None,
+        }
+    }
+
     /// Runs the sample on the driver.
     ///
     /// # Errors
@@ -122,5 +132,11 @@ mod tests {
     fn works_with_several_hosts_if_its_connection_strings_name_them() {
         assert!(Driver::TokioPostgres.missing_with_hosts().is_none() && Driver::Diesel.missing_with_hosts().is_none());
         assert!(Driver::Sqlx.missing_with_hosts().is_some() && Driver::SeaOrm.missing_with_hosts().is_some());
+    }
+
+    #[test]
+    fn has_records_on_redis_beside_the_handlers_of_tokio_postgres_alone() {
+        let works = |driver: &&Driver| driver.missing_on_redis().is_none();
+        assert!(Driver::value_variants().iter().filter(works).eq([&Driver::TokioPostgres]));
     }
 }

@@ -7,7 +7,7 @@ use tcp_proxy::{Cut, Moment};
 use crate::{
     named::{Named, SomeOf},
     step::Step,
-    topology::Failover,
+    topology::{Failover, RedisFault},
 };
 
 /// A fault that the harness caused.
@@ -66,6 +66,16 @@ pub(crate) enum FaultKind {
     PrimarySwitched,
     /// The Patroni of the primary hung until a standby was promoted, so that there were two primaries.
     PrimaryUnfenced,
+    /// A primary of the Redis Cluster hung until its replica took over, and went on then.
+    RedisHung,
+    /// A primary of the Redis Cluster was killed, and its replica took over.
+    RedisKilled,
+    /// A primary of the Redis Cluster was killed while its replica lagged, which took over.
+    RedisKilledAhead,
+    /// A primary of the Redis Cluster was killed, and started again at once.
+    RedisRestarted,
+    /// An operator made the replica of a primary of the Redis Cluster the primary.
+    RedisSwitched,
     /// The table of keys took no row of one call, among many at once.
     RowRefused,
     /// A server was killed at a random moment.
@@ -82,7 +92,7 @@ impl FaultKind {
         matches!(self, Self::ClientHungUp | Self::Flooded | Self::Hogged)
     }
 
-    /// Whether another server of the database has become the primary.
+    /// Whether another server of the database has become the primary, or a primary of Redis was lost.
     pub(crate) fn is_failover(self) -> bool {
         matches!(
             self,
@@ -91,6 +101,11 @@ impl FaultKind {
                 | Self::PrimaryKilledAhead
                 | Self::PrimarySwitched
                 | Self::PrimaryUnfenced
+                | Self::RedisHung
+                | Self::RedisKilled
+                | Self::RedisKilledAhead
+                | Self::RedisRestarted
+                | Self::RedisSwitched
         )
     }
 
@@ -139,6 +154,18 @@ impl From<Failover> for FaultKind {
     }
 }
 
+impl From<RedisFault> for FaultKind {
+    fn from(how: RedisFault) -> Self {
+        match how {
+            RedisFault::Hang => Self::RedisHung,
+            RedisFault::Kill => Self::RedisKilled,
+            RedisFault::Lag => Self::RedisKilledAhead,
+            RedisFault::Restart => Self::RedisRestarted,
+            RedisFault::Switchover => Self::RedisSwitched,
+        }
+    }
+}
+
 impl From<Cut> for FaultKind {
     fn from(cut: Cut) -> Self {
         match cut.moment {
@@ -181,6 +208,11 @@ impl fmt::Display for FaultKind {
             Self::PrimaryKilledAhead => f.write_str("primary killed while its standbys lagged, and one promoted"),
             Self::PrimarySwitched => f.write_str("switchover to a standby"),
             Self::PrimaryUnfenced => f.write_str("primary not fenced, and a standby promoted"),
+            Self::RedisHung => f.write_str("primary of Redis hung, and its replica took over"),
+            Self::RedisKilled => f.write_str("primary of Redis killed, and its replica took over"),
+            Self::RedisKilledAhead => f.write_str("primary of Redis killed while its replica lagged, which took over"),
+            Self::RedisRestarted => f.write_str("primary of Redis killed and restarted"),
+            Self::RedisSwitched => f.write_str("switchover to a replica of Redis"),
             Self::RowRefused => f.write_str("row of one call among many refused"),
             Self::ServerKilled => f.write_str("server killed at a random moment"),
             Self::ServerKilledAt(step) => write!(f, "server killed at {step}"),
@@ -208,8 +240,9 @@ pub(crate) enum Family {
     Stall,
     StepKill,
     Zombie,
-    /// The last, so that the others' seeds stay as they are.
+    /// The last two, so that the others' seeds stay as they are.
     Failover,
+    Redis,
 }
 
 impl Named for Family {
@@ -225,6 +258,7 @@ impl Named for Family {
         Self::FullPool,
         Self::HangUp,
         Self::Hog,
+        Self::Redis,
         Self::ServerKill,
         Self::Silence,
         Self::SlowOutbox,
@@ -246,6 +280,7 @@ impl Named for Family {
             Self::FullPool => "full-pool",
             Self::HangUp => "hang-up",
             Self::Hog => "hog",
+            Self::Redis => "redis",
             Self::ServerKill => "server-kill",
             Self::Silence => "silence",
             Self::SlowOutbox => "slow-outbox",

@@ -18,7 +18,6 @@ use crate::{
     operation::{Operation, Variant},
     plan::Plan,
     topology::Database,
-    urls::Urls,
 };
 
 /// The number of attempts of a last retry, as long as the answer is not final.
@@ -58,7 +57,7 @@ impl Last<'_> {
             rotation: Arc::new(Rotation::default()),
             verbose: self.plan.verbose,
         };
-        let urls = Urls { api: None, database: self.database.url().to_owned() };
+        let urls = self.database.direct_urls();
         // The slot after all others.
         let server = ServerId { slot: self.plan.servers as usize, life: 1 };
         let (process, ready) = Process::start(server, &setting, &urls).await?;

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The number of due faults that may wait while operations go on.
 const BACKLOG: usize = 4;
 
-/// The same under Patroni, where a failover takes as long as many operations.
+/// The same under Patroni and on a Redis Cluster, where a failover takes as long as many operations.
 const PATIENCE_OF_FAILOVERS: Duration = Duration::from_secs(1);
 const BACKLOG_OF_FAILOVERS: usize = 0;
 
@@ -36,7 +36,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(operations: u32, topology: Topology) -> Self {
         let (backlog, patience) = match topology {
-            Topology::Patroni => (BACKLOG_OF_FAILOVERS, PATIENCE_OF_FAILOVERS),
+            Topology::Patroni | Topology::RedisCluster => (BACKLOG_OF_FAILOVERS, PATIENCE_OF_FAILOVERS),
             Topology::Partitioned | Topology::Pgbouncer | Topology::Single => (BACKLOG, PATIENCE),
         };
         let (begun, waiting) = (watch::Sender::new(0), watch::Sender::new(0));

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     args::{Args, LeasePolicy, StorePolicy},
-    auditor::Rules,
+    auditor::{Losses, Rules},
     driver::Driver,
     fault::FaultSet,
     mode::Mode,
@@ -13,7 +13,7 @@ use crate::{
     schedule::{Due, extras, schedule},
     seed::Seed,
     step::Step,
-    topology::{Front, Replication, Topology},
+    topology::{Front, Persistence, Replication, Topology},
 };
 
 /// Everything that is decided before the run begins.
@@ -36,6 +36,9 @@ pub(crate) struct Plan {
     pub(crate) moving: bool,
     /// How many partitions the table of keys has; `None` for none.
     pub(crate) partitions: Option<u16>,
+    pub(crate) persistence: Persistence,
+    /// The replicas of Redis that a write has to reach.
+    pub(crate) replicas: u32,
     pub(crate) replication: Replication,
     pub(crate) sabotage: Sabotage,
     pub(crate) seed: Seed,
@@ -63,6 +66,8 @@ impl Plan {
             of_clients: args.operations,
             moving: args.moving,
             partitions: args.partitions,
+            persistence: args.persistence,
+            replicas: args.replicas,
             replication: args.replication,
             sabotage: args.sabotage.clone(),
             seed,
@@ -116,7 +121,11 @@ impl Plan {
         Rules {
             lease: self.lease,
             mode,
-            may_lose: self.topology == Topology::Patroni && self.replication == Replication::Asynchronous,
+            may_lose: match (self.topology, self.replication) {
+                (Topology::Patroni, Replication::Asynchronous) => Losses::RecordsAndEffects,
+                (Topology::RedisCluster, _) => Losses::Records,
+                _ => Losses::Nothing,
+            },
             on_lease_ended: self.on_lease_ended,
             on_store_unavailable: self.on_store_unavailable(mode),
         }

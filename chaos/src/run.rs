@@ -8,7 +8,7 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    args::Args,
+    args::{Args, StorePolicy},
     error::Error,
     plan::Plan,
     report::{LEGEND, Table, write_stories},
@@ -50,17 +50,27 @@ async fn trials(args: &Args) -> Result<ExitCode, Error> {
     {
         return Err(why.into());
     }
+    if let Some(why) = args.driver.missing_on_redis().filter(|_| args.topology == Topology::RedisCluster) {
+        return Err(why.into());
+    }
+    if args.topology == Topology::RedisCluster && args.on_store_unavailable == StorePolicy::Proceed {
+        return Err("no witness sees whether Redis could be asked: leave `--on-store-unavailable proceed` out".into());
+    }
+    let modes = args.topology.modes(args.mode)?;
     let seed = args.seed.unwrap_or_else(rand_seed);
     let plan = Plan::new(args, seed);
     let mut kept = true;
     say(&format!("# Chaos, seed {seed}\n"));
     if args.clients_die {
+        if args.topology == Topology::RedisCluster {
+            return Err("clients die in transactional mode, which there is not with records on Redis".into());
+        }
         let audit = crate::mortal::run(&plan, args.without).await.map_err(|error| format!("{error} (seed {seed})"))?;
         say(&audit.to_string());
         all_passed(&audit.missed)?;
         return Ok(if audit.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    for mode in args.mode.each() {
+    for mode in modes {
         let trial = Trial::run(&plan, *mode).await.map_err(|error| format!("{error} (seed {seed}, {mode} mode)"))?;
         say(&format!("{}\n", Table { plan: &plan, trial: &trial }));
         if !trial.verdict.violations.is_empty() {

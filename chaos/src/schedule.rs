@@ -10,12 +10,12 @@ use crate::{
     operation::{Operation, User},
     seed::{Seed, Subject},
     step::Step,
-    topology::{Failover, Topology},
+    topology::{Failover, RedisFault, Topology},
 };
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 16] = [
+const RATES: [(Family, u32, u32); 17] = [
     (Family::Batch, 250, 4),
     (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
@@ -26,6 +26,7 @@ const RATES: [(Family, u32, u32); 16] = [
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
     (Family::Hog, 2000, 1),
+    (Family::Redis, 125, 5),
     (Family::ServerKill, 150, 1),
     (Family::Silence, 400, 1),
     (Family::SlowOutbox, 500, 2),
@@ -47,6 +48,13 @@ const BREAKS: [Option<Break>; 5] = [None, None, Some(Break::Cut), Some(Break::Si
 /// The ways to replace a primary.
 const FAILOVERS: [Failover; 5] =
     [Failover::CutOff, Failover::Hang, Failover::Kill, Failover::Lag, Failover::Switchover];
+
+/// The number of slots of a Redis Cluster.
+const SLOTS: u16 = 16384;
+
+/// The ways to break a primary of the Redis Cluster.
+const REDIS: [RedisFault; 5] =
+    [RedisFault::Hang, RedisFault::Kill, RedisFault::Lag, RedisFault::Restart, RedisFault::Switchover];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
@@ -115,6 +123,11 @@ pub(crate) enum Planned {
     Hog {
         operations: Range<u32>,
     },
+    /// The primary of this slot is broken.
+    Redis {
+        slot: u16,
+        how: RedisFault,
+    },
     Server(Order),
     /// The connections between a server and the database are silent for this long, and then cut.
     Silence {
@@ -137,6 +150,9 @@ impl Planned {
             Self::Bouncer { .. } | Self::BouncerCut { .. } => topology == Topology::Pgbouncer,
             Self::DatabaseKill { .. } => topology != Topology::Patroni,
             Self::Failover { .. } => topology == Topology::Patroni,
+            Self::Redis { .. } => topology == Topology::RedisCluster,
+            // The table of the keys is not used.
+            Self::Batch { .. } | Self::FullPool { .. } => topology != Topology::RedisCluster,
             _ => true,
         }
     }
@@ -222,6 +238,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
         let count = count(family, operations, faults);
         let mut breaks = Shuffled::new(&BREAKS);
         let mut failovers = Shuffled::new(&FAILOVERS);
+        let mut redis = Shuffled::new(&REDIS);
         let mut troubles = Shuffled::new(&TROUBLES);
         let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
@@ -248,6 +265,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
                     Planned::Flood { operations: extra(operations + hogs(operations, faults) * HOG, number, FLOOD) }
                 }
                 Family::Hog => Planned::Hog { operations: extra(operations, number, HOG) },
+                Family::Redis => Planned::Redis { slot: rng.random_range(0..SLOTS), how: redis.next(&mut rng) },
                 Family::Silence => Planned::Silence { slot, hold: milliseconds(&mut rng, 500, 3000) },
                 Family::SlowOutbox => {
                     Planned::SlowOutbox { how: slowness.next(&mut rng), hold: milliseconds(&mut rng, 500, 2500) }
@@ -405,6 +423,8 @@ mod tests {
         assert!(BREAKS.into_iter().flatten().all(breaks));
         let fails_over = |how| faults.iter().any(|due| due.fault == Planned::Failover { how });
         assert!(FAILOVERS.into_iter().all(fails_over));
+        let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Redis { how: it, .. } if it == how));
+        assert!(REDIS.into_iter().all(breaks));
         let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
         assert!(COMMITS.into_iter().all(cut));
     }
@@ -459,6 +479,7 @@ mod tests {
             Planned::DatabaseKill { .. } => Family::DatabaseKill,
             Planned::Failover { .. } => Family::Failover,
             Planned::FullPool { .. } => Family::FullPool,
+            Planned::Redis { .. } => Family::Redis,
             Planned::Server(Order::DieAt { .. }) => Family::StepKill,
             Planned::Server(Order::Kill { .. }) => Family::ServerKill,
             Planned::Server(Order::PauseAt { .. }) => Family::Zombie,

@@ -27,6 +27,13 @@ pub(super) fn check_parts(
             return Err(ProcedureError::NoStatus { procedure, resource_type });
         }
         id_kind = Some(known_type.id_kind());
+    } else if let Some(creates) = procedure.creates()
+        && creates.tracked
+        && !store.has_statuses()
+        && !has_status_resolver
+    {
+        let (procedure, resource_type) = (path.to_owned(), creates.resource_type.clone());
+        return Err(ProcedureError::NoStatus { procedure, resource_type });
     }
     if policies.mode == Mode::Transactional && !store.has_transactions() {
         return Err(ProcedureError::NoTransactions { procedure: path.to_owned() });

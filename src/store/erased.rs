@@ -33,6 +33,8 @@ pub(crate) trait DynStore: Send + Sync {
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
 
+    fn has_statuses(&self) -> bool;
+
     fn has_transactions(&self) -> bool;
 
     fn begin<'a>(&'a self, claim: &'a Claim, options: TransactionOptions) -> BoxFuture<'a, BeginOutcome>;
@@ -80,6 +82,10 @@ impl<S: Store> DynStore for S {
 
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Store::resource_types(self)
+    }
+
+    fn has_statuses(&self) -> bool {
+        Store::has_statuses(self)
     }
 
     fn has_transactions(&self) -> bool {

@@ -133,6 +133,19 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Returns whether the store knows the status of the work behind the resources that it records. Defaults to `true`. If it does not,
+    /// [`status`](Self::status) is always `None`, and a layer with a procedure that creates a tracked resource needs a
+    /// [`status_resolver`](crate::layer::IdempotencyLayerBuilder::status_resolver).
+    fn has_statuses(&self) -> bool {
+        true
+    }
+
+    /// Returns whether an expired record is gone by itself, so that there is nothing to [`sweep`](Self::sweep), and a look-up never
+    /// finds [`Expired`](super::KeyState::Expired). Defaults to `false`.
+    fn forgets_expired(&self) -> bool {
+        false
+    }
+
     /// Returns whether the store supports [`begin`](Self::begin). Defaults to `false`: a layer with a transactional
     /// procedure cannot be built then.
     fn has_transactions(&self) -> bool {

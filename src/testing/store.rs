@@ -133,6 +133,14 @@ impl<S: Store> Store for HarnessStore<S> {
         self.0.store.resource_types()
     }
 
+    fn has_statuses(&self) -> bool {
+        self.0.store.has_statuses()
+    }
+
+    fn forgets_expired(&self) -> bool {
+        self.0.store.forgets_expired()
+    }
+
     fn has_transactions(&self) -> bool {
         self.0.store.has_transactions()
     }

@@ -168,7 +168,8 @@ impl<'a> Case<'a> {
                 return self.broken(Promise::NoWrongReplay, format!("it got the response of operation {other}: {id}"));
             }
             None => {
-                return self.broken(Promise::NothingLost, format!("{id} was acknowledged, and has no row"));
+                let excused = self.evidence.rules.excuse_lost_effect(&self.evidence.entries.faults);
+                return self.note(excused, Promise::NothingLost, format!("{id} was acknowledged, and has no row"));
             }
         }
         let Some(first) = first else { return };
@@ -197,7 +198,7 @@ impl<'a> Case<'a> {
             let what = format!("the store failed after {:.3?}: {}", attempt.begun, Outcome::Failed(failure.clone()));
             return self.broken(Promise::NothingElse, what);
         }
-        if failure.is_transient() {
+        if failure.is_transient() || self.is_displaced(failure.reason) {
             return;
         }
         let unknown = failure.reason == Some(Reason::OutcomeUnknown) && failure.code == Code::FailedPrecondition;
@@ -242,6 +243,7 @@ impl<'a> Case<'a> {
                 self.verdict.unknown += 1;
                 self.verdict.refused_after_acknowledgement += usize::from(first.is_some());
             }
+            Some(outcome) if self.is_displaced(outcome.reason()) => {}
             Some(outcome) => self.broken(Promise::NothingStuck, format!("its last retry got: {outcome}")),
             None => self.broken(Promise::NothingStuck, "its last retry got no answer".to_owned()),
         }
@@ -264,9 +266,18 @@ impl<'a> Case<'a> {
         self.unprotected.iter().filter(during).any(|run| run.server == attempt.server)
     }
 
+    /// Whether it was refused because another request with its key was executed, which is a broken promise itself.
+    fn is_displaced(&self, reason: Option<Reason>) -> bool {
+        reason == Some(Reason::KeyReused) && !self.evidence.rows.of(self.number, Variant::Changed).is_empty()
+    }
+
     fn broken(&mut self, promise: Promise, what: String) {
-        let lost = self.evidence.rules.excuse_loss(promise, &self.evidence.entries.faults);
-        let list = if lost { &mut self.verdict.losses } else { &mut self.verdict.violations };
+        let excused = self.evidence.rules.excuse_loss(promise, &self.evidence.entries.faults);
+        self.note(excused, promise, what);
+    }
+
+    fn note(&mut self, excused: bool, promise: Promise, what: String) {
+        let list = if excused { &mut self.verdict.losses } else { &mut self.verdict.violations };
         list.push(Violation { operation: Some(self.number), promise, what });
     }
 }

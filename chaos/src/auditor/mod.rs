@@ -12,8 +12,8 @@
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
 //! | nothing unexpected | an answer is one that no client of this service can expect |
 //!
-//! With asynchronous replication, a failover may lose what was acknowledged. What would break one of the promises but the last four is
-//! counted apart then.
+//! With asynchronous replication, a failover may lose what was acknowledged; with records on Redis, records alone. What would break one
+//! of the promises but the last four is counted apart then. An effect that is gone breaks a promise with records on Redis, too.
 
 mod judge;
 mod rows;
@@ -27,7 +27,12 @@ use std::{
 
 use crate::{journal::Entries, operation::Operation};
 
-pub(crate) use self::{judge::judge, rows::Rows, rules::Rules, tally::Tally};
+pub(crate) use self::{
+    judge::judge,
+    rows::Rows,
+    rules::{Losses, Rules},
+    tally::Tally,
+};
 
 /// The evidence that the auditor judges.
 #[derive(Debug)]

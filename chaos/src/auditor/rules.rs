@@ -18,12 +18,21 @@ const CUTS: usize = 2;
 /// How much of its timeout a claim may have had without a stall, if it got no answer for a stall.
 const SLACK: Duration = Duration::from_secs(1);
 
+/// What a failover may lose of what was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Losses {
+    Nothing,
+    /// The records, which are on Redis.
+    Records,
+    /// Both: the replication is asynchronous.
+    RecordsAndEffects,
+}
+
 /// The mode and the policy that decide what the service promises.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) lease: Duration,
-    /// Whether a failover may lose what was acknowledged: the replication is asynchronous.
-    pub(crate) may_lose: bool,
+    pub(crate) may_lose: Losses,
     pub(crate) mode: Mode,
     pub(crate) on_lease_ended: LeasePolicy,
     pub(crate) on_store_unavailable: StorePolicy,
@@ -45,9 +54,16 @@ impl Rules {
         }
     }
 
-    /// Whether this promise is not made: a failover has happened, which may have lost records and effects that it rests upon.
+    /// Whether this promise is not made: a failover has happened, which may have lost records that it rests upon.
     pub(super) fn excuse_loss(self, promise: Promise, faults: &[Fault]) -> bool {
-        self.may_lose && promise.rests_upon_records() && faults.iter().any(|fault| fault.kind.is_failover())
+        self.may_lose != Losses::Nothing
+            && promise.rests_upon_records()
+            && faults.iter().any(|fault| fault.kind.is_failover())
+    }
+
+    /// Whether a failover may have lost an effect.
+    pub(super) fn excuse_lost_effect(self, faults: &[Fault]) -> bool {
+        self.may_lose == Losses::RecordsAndEffects && self.excuse_loss(Promise::NothingLost, faults)
     }
 
     /// Whether the service may answer that the outcome of an operation is unknown.

@@ -50,7 +50,7 @@ impl Scene {
             rows: Rows::default(),
             rules: Rules {
                 lease: Duration::from_secs(2),
-                may_lose: false,
+                may_lose: Losses::Nothing,
                 mode: Mode::Transactional,
                 on_lease_ended: LeasePolicy::Refuse,
                 on_store_unavailable: StorePolicy::Reject,
@@ -481,17 +481,50 @@ fn counts_what_a_failover_has_lost_only_if_the_replication_is_asynchronous_and_t
         scene
     };
     let fail_over = |may_lose| scene(may_lose).lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
-    scene(true).breaks(&[Promise::NothingLost]);
-    fail_over(false).breaks(&[Promise::NothingLost]);
-    fail_over(true).breaks(&[]);
-    assert_eq!(fail_over(true).verdict().lost()[&Promise::NothingLost], 1);
-    assert_eq!(scene(true).verdict().losses, []);
+    scene(Losses::RecordsAndEffects).breaks(&[Promise::NothingLost]);
+    fail_over(Losses::Nothing).breaks(&[Promise::NothingLost]);
+    fail_over(Losses::RecordsAndEffects).breaks(&[]);
+    assert_eq!(fail_over(Losses::RecordsAndEffects).verdict().lost()[&Promise::NothingLost], 1);
+    assert_eq!(scene(Losses::RecordsAndEffects).verdict().losses, []);
 }
 
 #[test]
 fn finds_what_no_failover_excuses_with_asynchronous_replication_too() {
     let mut scene = Scene::good().lasting(FaultKind::PrimaryKilled, Whom::All, 2, 4);
-    scene.rules.may_lose = true;
+    scene.rules.may_lose = Losses::RecordsAndEffects;
     scene.asked(0, 5, Purpose::LookBack, refused(Code::Internal, "IDEMPOTENCY_STORE_FAILED"));
     scene.breaks(&[Promise::NothingElse]);
+}
+
+/// With the records on Redis, the effects are in PostgreSQL, which loses none.
+#[test]
+fn finds_an_effect_that_is_gone_with_records_on_redis_too() {
+    let mut scene = Scene::good().lasting(FaultKind::RedisKilled, Whom::All, 2, 4);
+    scene.rules.may_lose = Losses::Records;
+    scene.rows = Rows::default();
+    scene.row(0, Variant::Asked, id(0));
+    scene.breaks(&[Promise::NothingLost]);
+}
+
+#[test]
+fn counts_the_duplicates_of_records_that_redis_has_lost_and_excuses_none_without_a_fault_of_redis() {
+    let scene = || {
+        let mut scene = Scene::good();
+        scene.rules.may_lose = Losses::Records;
+        scene.row(1, Variant::Asked, id(10));
+        scene
+    };
+    scene().breaks(&[Promise::NothingTwice]);
+    let hung = || scene().lasting(FaultKind::RedisHung, Whom::All, 2, 4);
+    hung().breaks(&[]);
+    assert_eq!(hung().verdict().lost()[&Promise::NothingTwice], 1);
+}
+
+/// The retries of a request whose key another request has taken are refused, which is no finding of its own.
+#[test]
+fn counts_a_request_that_was_executed_in_the_place_of_another_once() {
+    let mut scene = Scene::good();
+    scene.row(1, Variant::Changed, id(10));
+    scene.asked(1, 8, Purpose::Final, refused(Code::InvalidArgument, "IDEMPOTENCY_KEY_REUSED"));
+    scene.breaks(&[Promise::NothingThoughRefused]);
 }

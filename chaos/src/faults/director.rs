@@ -12,7 +12,7 @@ use super::{batch, bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox
 use crate::{
     error::Error,
     schedule::{Break, Due, Planned, Slowness, Stall, Trouble},
-    topology::Failover,
+    topology::{Failover, RedisFault},
 };
 
 /// The time that the faults may take that are due when the clients are done.
@@ -41,6 +41,7 @@ pub(super) enum Outage {
     Failover { how: Failover },
     FullPool { hold: Duration },
     Hog { operations: Range<u32> },
+    Redis { slot: u16, how: RedisFault },
     Silence { slot: usize, hold: Duration },
     SlowOutbox { how: Slowness, hold: Duration },
     Stall { slot: usize, stall: Stall },
@@ -124,6 +125,7 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
             Planned::Failover { how } => Outage::Failover { how },
             Planned::FullPool { hold } => Outage::FullPool { hold },
             Planned::Hog { operations } => Outage::Hog { operations },
+            Planned::Redis { slot, how } => Outage::Redis { slot, how },
             Planned::Silence { slot, hold } => Outage::Silence { slot, hold },
             Planned::SlowOutbox { how, hold } => Outage::SlowOutbox { how, hold },
             Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
@@ -145,6 +147,7 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
             Outage::Failover { how } => outage::fail_over(&stage, how).await?,
             Outage::FullPool { hold } => full_pool.happen(hold).await,
             Outage::Hog { operations } => hog::happen(&stage, operations).await,
+            Outage::Redis { slot, how } => outage::break_redis(&stage, slot, how).await?,
             Outage::Silence { slot, hold } => outage::silence(&stage, slot, hold).await,
             Outage::SlowOutbox { how, hold } => slow_outbox::happen(&stage, how, hold).await?,
             Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,

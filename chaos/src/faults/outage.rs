@@ -11,7 +11,7 @@ use crate::{
     fault::FaultKind,
     journal::Whom,
     schedule::{Manner, Stall},
-    topology::Failover,
+    topology::{Failover, RedisFault},
 };
 
 /// While the database is away, a server gets this many calls at each interval: there may be no other ones just then.
@@ -33,6 +33,19 @@ pub(super) async fn fail_over(stage: &Stage, how: Failover) -> Result<(), Error>
     patroni.can_fail_over().await?;
     let begun = stage.journal.now();
     with_calls(stage, patroni.fail_over(how)).await?;
+    stage.journal.fault(how.into(), Whom::All, begun);
+    Ok(())
+}
+
+/// Breaks a primary of the Redis Cluster, and waits until each primary has a replica again. Calls go on meanwhile.
+pub(super) async fn break_redis(stage: &Stage, slot: u16, how: RedisFault) -> Result<(), Error> {
+    let Some(redis) = stage.database.redis() else { return Ok(()) };
+    let begun = stage.journal.now();
+    let breaking = async {
+        redis.break_primary(slot, how).await?;
+        redis.is_whole().await
+    };
+    with_calls(stage, breaking).await?;
     stage.journal.fault(how.into(), Whom::All, begun);
     Ok(())
 }

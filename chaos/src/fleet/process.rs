@@ -20,8 +20,8 @@ use super::Setting;
 use crate::{
     error::Error,
     journal::{Journal, ServerId, UnprotectedRun},
-    server::{Instruction, Ready, Saying, Unprotected},
-    urls::Urls,
+    server::{Instruction, REDIS_REPLICAS, REDIS_URLS, Ready, Saying, Unprotected},
+    urls::{Redis, Urls},
 };
 
 /// The time in which a server must serve, or log why it cannot.
@@ -49,11 +49,17 @@ impl Process {
     ///
     /// The process ends, or takes too long. Its log is in the journal.
     pub(crate) async fn start(server: ServerId, setting: &Setting, urls: &Urls) -> Result<(Self, Ready), Error> {
+        let (redis, replicas) = match &urls.redis {
+            Some(Redis { replicas, urls }) => (urls.join(","), replicas.to_string()),
+            None => (String::new(), String::new()),
+        };
         let mut child = Command::new(env::current_exe()?)
             .arg("serve")
             .args(&setting.arguments)
             .env("DATABASE_URL", &urls.database)
             .env("API_DATABASE_URL", urls.api.as_deref().unwrap_or_default())
+            .env(REDIS_URLS, redis)
+            .env(REDIS_REPLICAS, replicas)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -18,7 +18,7 @@ use diesel_async::{
         deadpool::{Object, Pool},
     },
 };
-use organization::{API_ROLE, ApiDatabase, Call, Driver, Guard, LOGIN_ROLE, resource_types};
+use organization::{API_ROLE, ApiDatabase, Call, Driver, Guard, LOGIN_ROLE, resource_types, set_up};
 use tokio_postgres::{Config, NoTls};
 use tonic::{Status, service::Routes};
 use tonic_idempotency_diesel::{DieselStore, Transaction, TransactionConnection, TransactionError};
@@ -76,7 +76,7 @@ pub(crate) struct Diesel {
 }
 
 impl Driver for Diesel {
-    type Store = tonic_idempotency_diesel::Diesel;
+    type Store = DieselStore;
     type InvitesReconciler = Handlers<Handler>;
 
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, error::Error> {
@@ -86,8 +86,8 @@ impl Driver for Diesel {
         Ok(Self { handlers: Handlers::new(Handler { pool: handler_pool }, commit_delay), pools, store })
     }
 
-    fn store(&self) -> DieselStore {
-        self.store.clone()
+    async fn store(&self, max_batch: Option<u16>) -> Result<DieselStore, error::Error> {
+        set_up(self.store.clone(), max_batch).await
     }
 
     fn invites_reconciler(&self) -> Handlers<Handler> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use organization::{ApiDatabase, Call, Driver, Guard, resource_types, sqlx_pool};
+use organization::{ApiDatabase, Call, Driver, Guard, resource_types, set_up, sqlx_pool};
 use sea_orm::{
     ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, QueryResult, SqlxPostgresConnector,
     Statement, TransactionTrait as _, Value,
@@ -37,7 +37,7 @@ pub(crate) struct SeaOrm {
 }
 
 impl Driver for SeaOrm {
-    type Store = tonic_idempotency_sea_orm::SeaOrm;
+    type Store = SeaOrmStore;
     type InvitesReconciler = Handlers<Handler>;
 
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error> {
@@ -48,8 +48,8 @@ impl Driver for SeaOrm {
         Ok(Self { handlers: Handlers::new(Handler { database: handler_pool }, commit_delay), pools, store })
     }
 
-    fn store(&self) -> SeaOrmStore {
-        self.store.clone()
+    async fn store(&self, max_batch: Option<u16>) -> Result<SeaOrmStore, Error> {
+        set_up(self.store.clone(), max_batch).await
     }
 
     fn invites_reconciler(&self) -> Handlers<Handler> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{args::LeasePolicy, mode::Mode, plan::Plan, topology::Topology, trial::Trial};
+use crate::{args::LeasePolicy, auditor::Losses, mode::Mode, plan::Plan, topology::Topology, trial::Trial};
 
 /// Explains the numbers in the tables.
 pub(crate) const LEGEND: &str = "\
@@ -14,8 +14,9 @@ With `--on-store-unavailable proceed`, a call in reserved mode runs unprotected 
 a duplicate. The store could be asked if a witness, which asks the database all the time over the way of the same server, got
 an answer, and the database was not being killed, nor its connections held for as long as the store's timeout.
 
-With `--replication asynchronous`, a failover may lose what the primary has acknowledged and no standby has got. The rows 'after
-failovers that lost records' count operations, and break no promise.
+With `--replication asynchronous`, a failover may lose what the primary has acknowledged and no standby has got; with
+`--topology redis-cluster`, what a primary of Redis has. The rows 'after failovers that lost records' count operations, and break no
+promise.
 
 In reserved mode an operation may be executed again: with `rerun`, if a fault may have kept its outcome from being
 recorded; with `reconcile`, only if a fault may have held up its handler for a lease, so that the handler went on after
@@ -40,6 +41,13 @@ impl Table<'_> {
         let topology = match self.plan.topology {
             Topology::Patroni => format!(", Patroni with {}, {} replication", self.plan.front, self.plan.replication),
             Topology::Pgbouncer => ", behind PgBouncer".to_owned(),
+            Topology::RedisCluster => {
+                let waits = match self.plan.replicas {
+                    0 => String::new(),
+                    replicas => format!(", `Durability::replicas({replicas})`"),
+                };
+                format!(", records on a Redis Cluster with {}{waits}", self.plan.persistence)
+            }
             Topology::Partitioned | Topology::Single => String::new(),
         };
         let serializable = if self.plan.serializable { ", serializable" } else { "" };
@@ -108,7 +116,7 @@ impl Table<'_> {
         row("**unprotected runs**", &format_args!("**{}**", verdict.unprotected));
         row("of these, while the store could not be asked", &verdict.unprotected_with_need);
         row("duplicates that the policy allows", &verdict.unprotected_duplicates);
-        let may_lose = self.plan.rules(self.trial.mode).may_lose;
+        let may_lose = self.plan.rules(self.trial.mode).may_lose != Losses::Nothing;
         for (promise, count) in
             verdict.lost().into_iter().filter(|(promise, _)| may_lose && promise.rests_upon_records())
         {

@@ -1,6 +1,7 @@
 //! The code of a server process: the sample, and the hook that kills or stops the process at a step. The harness
 //! controls it with lines on its standard input, and reads lines from its standard output.
 
+mod on_redis;
 mod points;
 mod ready;
 mod shared;
@@ -16,6 +17,7 @@ use tracing_subscriber::{
 };
 
 pub(crate) use self::{
+    on_redis::{REDIS_REPLICAS, REDIS_URLS},
     ready::Ready,
     unprotected::Unprotected,
     wire::{Action, Arm, Instruction, Saying},
@@ -25,6 +27,7 @@ use crate::{
     error::Error,
     step::{ENGINE_TARGET, SAMPLE_TARGET, UNPROTECTED_TARGET},
 };
+use on_redis::OnRedis;
 use points::Points;
 use shared::Shared;
 use unprotected::Unprotectedness;
@@ -32,7 +35,8 @@ use unprotected::Unprotectedness;
 /// The default log filter, if `RUST_LOG` is not set. The pools log a lot about connections that were cut.
 const LOG: &str = "warn,deadpool=error,sqlx=error";
 
-/// Runs the sample on a driver with these flags, on the database of `DATABASE_URL`. Returns when the sample is stopped; the process
+/// Runs the sample on a driver with these flags, on the database of `DATABASE_URL`, and with its records on the Redis Cluster of
+/// `REDIS_URLS`, if there are any. Returns when the sample is stopped; the process
 /// dies if its standard input ends, or at the step at which it was told to die.
 ///
 /// # Errors
@@ -49,9 +53,16 @@ pub async fn serve(driver: Driver, flags: &[String]) -> Result<(), Error> {
     let flags = ["organization"].into_iter().chain(flags.iter().map(String::as_str)).chain(["--ready-file"]);
     let args = organization::Args::try_parse_from(flags.map(Into::into).chain([file.clone().into_os_string()]))?;
     tokio::select! {
-        served = driver.run(args) => served,
+        served = run(driver, args) => served,
         // It returns only if it fails; otherwise it waits for ever.
         error = ready::announce(&file) => Err(error),
+    }
+}
+
+async fn run(driver: Driver, args: organization::Args) -> Result<(), Error> {
+    match on_redis::is_wanted() {
+        true => organization::run_on::<OnRedis>(args).await,
+        false => driver.run(args).await,
     }
 }
 

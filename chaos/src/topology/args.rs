@@ -4,6 +4,8 @@ use std::fmt;
 
 use clap::ValueEnum;
 
+use crate::{args::Modes, error::Error, mode::Mode};
+
 /// The database that the servers use, and what is in front of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Topology {
@@ -14,9 +16,30 @@ pub(crate) enum Topology {
     Partitioned,
     /// One PostgreSQL server behind a PgBouncer in transaction mode, which has to be installed.
     Pgbouncer,
+    /// One PostgreSQL server for the effects, and a Redis Cluster of three primaries with a replica each for the records. In reserved
+    /// mode alone. What failovers lose is counted, and breaks no promise. Redis has to be installed.
+    RedisCluster,
     /// One PostgreSQL server.
     #[default]
     Single,
+}
+
+impl Topology {
+    /// The modes that it has.
+    ///
+    /// # Errors
+    ///
+    /// It has none of these.
+    pub(crate) fn modes(self, modes: Modes) -> Result<&'static [Mode], Error> {
+        match (self, modes) {
+            (Self::RedisCluster, Modes::Both) => Ok(Modes::Reserved.each()),
+            (Self::RedisCluster, Modes::Transactional) => {
+                Err("no transaction spans Redis and PostgreSQL: there is no transactional mode with records on Redis"
+                    .into())
+            }
+            _ => Ok(modes.each()),
+        }
+    }
 }
 
 /// How servers find the primary of several PostgreSQL servers.
@@ -39,6 +62,39 @@ pub(crate) enum Replication {
     Synchronous,
 }
 
+/// What the servers of Redis write to their disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Persistence {
+    /// Each write, with `appendfsync always`.
+    Always,
+    /// Each write, flushed once a second: `appendfsync everysec`.
+    #[default]
+    Everysec,
+    /// Nothing: `appendonly no`.
+    Nothing,
+}
+
+impl Persistence {
+    /// The lines of a server's configuration.
+    pub(super) fn lines(self) -> &'static [&'static str] {
+        match self {
+            Self::Always => &["appendonly yes", "appendfsync always"],
+            Self::Everysec => &["appendonly yes", "appendfsync everysec"],
+            Self::Nothing => &["appendonly no"],
+        }
+    }
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Always => "`appendfsync always`",
+            Self::Everysec => "`appendfsync everysec`",
+            Self::Nothing => "`appendonly no`",
+        })
+    }
+}
+
 impl fmt::Display for Front {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -54,5 +110,20 @@ impl fmt::Display for Replication {
             Self::Asynchronous => "asynchronous",
             Self::Synchronous => "synchronous",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_transactional_mode_unless_the_records_are_on_redis() {
+        for topology in Topology::value_variants() {
+            let is_on_redis = *topology == Topology::RedisCluster;
+            assert_eq!(topology.modes(Modes::Transactional).is_err(), is_on_redis);
+            assert_eq!(topology.modes(Modes::Reserved).ok(), Some(&[Mode::Reserved][..]));
+            assert_eq!(topology.modes(Modes::Both).is_ok_and(|modes| modes.len() == 1), is_on_redis);
+        }
     }
 }

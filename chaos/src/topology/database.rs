@@ -6,7 +6,7 @@ use tcp_proxy::Proxy;
 use tokio::time::{self, Instant};
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::{Topology, bouncer::Bouncer, patroni::Patroni, single::Single};
+use super::{Topology, bouncer::Bouncer, patroni::Patroni, redis_cluster::RedisCluster, single::Single};
 use crate::{error::Error, plan::Plan, urls::Urls};
 
 /// The time that a connection of the harness itself may take, and how long it is tried for: a failover takes a while.
@@ -27,6 +27,8 @@ const SERIALIZABLE: &str = "ALTER DATABASE postgres SET default_transaction_isol
 pub(crate) struct Database {
     bouncer: Option<Bouncer>,
     engine: Engine,
+    /// Where the records are, if not in PostgreSQL.
+    redis: Option<RedisCluster>,
     url: String,
 }
 
@@ -46,13 +48,19 @@ impl Database {
     pub(crate) async fn start(plan: &Plan) -> Result<Self, Error> {
         let engine = match plan.topology {
             Topology::Patroni => Engine::Patroni(Patroni::start(plan.front, plan.replication).await?),
-            Topology::Partitioned | Topology::Pgbouncer | Topology::Single => Engine::Single(Single::start().await?),
+            Topology::Partitioned | Topology::Pgbouncer | Topology::RedisCluster | Topology::Single => {
+                Engine::Single(Single::start().await?)
+            }
         };
         let url = match &engine {
             Engine::Patroni(patroni) => patroni.url(),
             Engine::Single(single) => single.url.clone(),
         };
-        let mut database = Self { bouncer: None, engine, url };
+        let redis = match plan.topology {
+            Topology::RedisCluster => Some(RedisCluster::start(plan.persistence, plan.replicas).await?),
+            Topology::Partitioned | Topology::Patroni | Topology::Pgbouncer | Topology::Single => None,
+        };
+        let mut database = Self { bouncer: None, engine, redis, url };
         let mut owner = database.connect().await?;
         if plan.serializable {
             owner.batch_execute(SERIALIZABLE).await?;
@@ -93,13 +101,19 @@ impl Database {
         if let Engine::Patroni(patroni) = &self.engine { Some(patroni) } else { None }
     }
 
-    /// The superuser's URL.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// The Redis Cluster of the records; `None` if they are in PostgreSQL.
+    pub(crate) fn redis(&self) -> Option<&RedisCluster> {
+        self.redis.as_ref()
+    }
+
+    /// The URLs of a server that sees no fault.
+    pub(crate) fn direct_urls(&self) -> Urls {
+        Urls { api: None, database: self.url.clone(), redis: self.redis.as_ref().map(RedisCluster::urls) }
     }
 
     /// The URLs of a server, through proxies of the [entrances](Self::entrances), in their order. Behind PgBouncer these are the API's
-    /// own connections alone: what a server does at its start, and its worker, go directly to the database, as people configure it.
+    /// own connections alone: what a server does at its start, and its worker, go directly to the database, as people configure it. A
+    /// Redis Cluster tells its clients the addresses of its servers, so there are no proxies on the way to it.
     pub(crate) fn urls_through(&self, proxies: &[SocketAddr]) -> Urls {
         let through = |url: &str| {
             let ways = self.entrances().into_iter().zip(proxies);
@@ -107,10 +121,11 @@ impl Database {
                 url.replacen(&entrance.to_string(), &proxy.to_string(), 1)
             })
         };
+        let direct = self.direct_urls();
         match (&self.engine, &self.bouncer) {
-            (_, Some(bouncer)) => Urls { api: Some(through(bouncer.url())), database: self.url.clone() },
-            (Engine::Patroni(patroni), None) => Urls { api: None, database: patroni.url_of(proxies) },
-            (Engine::Single(_), None) => Urls { api: None, database: through(&self.url) },
+            (_, Some(bouncer)) => Urls { api: Some(through(bouncer.url())), ..direct },
+            (Engine::Patroni(patroni), None) => Urls { database: patroni.url_of(proxies), ..direct },
+            (Engine::Single(_), None) => Urls { database: through(&self.url), ..direct },
         }
     }
 
@@ -152,6 +167,9 @@ impl Database {
     ///
     /// They are not there in time.
     pub(crate) async fn is_whole(&self) -> Result<(), Error> {
+        if let Some(redis) = &self.redis {
+            redis.is_whole().await?;
+        }
         match &self.engine {
             Engine::Patroni(patroni) => patroni.is_whole().await,
             Engine::Single(_) => Ok(()),
@@ -175,6 +193,9 @@ impl Database {
     /// Stops all servers, and waits until all of it is gone.
     pub(crate) async fn stop(self) {
         drop(self.bouncer);
+        if let Some(redis) = self.redis {
+            redis.stop().await;
+        }
         match self.engine {
             Engine::Patroni(patroni) => patroni.stop().await,
             Engine::Single(single) => single.stop().await,

@@ -6,6 +6,7 @@
 //! | `partitioned` | one, whose table of keys has partitions, or is moved to them (`--moving`) | nothing | the same |
 //! | `pgbouncer` | one | a PgBouncer in transaction mode | the same, and those of PgBouncer's connections |
 //! | `patroni` | three, one of which Patroni makes the primary | HAProxy, or connection strings with all hosts | failovers |
+//! | `redis-cluster` | one, and the records are on a Redis Cluster | nothing | the same as of `single`, and primaries of Redis are lost |
 //!
 //! Another topology is a variant of [`Topology`], a file that starts it, and a variant of the engine in `database.rs`.
 
@@ -13,13 +14,15 @@ mod args;
 mod bouncer;
 mod database;
 mod patroni;
+mod redis_cluster;
 mod single;
 mod way;
 
 pub(crate) use self::{
-    args::{Front, Replication, Topology},
+    args::{Front, Persistence, Replication, Topology},
     bouncer::TERMINATE,
     database::Database,
     patroni::Failover,
+    redis_cluster::RedisFault,
     way::Way,
 };

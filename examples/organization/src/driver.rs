@@ -4,16 +4,17 @@ use std::{fmt, time::Duration};
 
 use tonic::service::Routes;
 use tonic_idempotency::{
+    layer::IdempotencyLayerBuilder,
     policy::Reconciler,
-    store::{SqlStore, driver},
+    store::{SqlStore, Store, driver},
 };
 
 use crate::{run::Error, server::Guard};
 
 /// The part of the sample that there is once for each client library of PostgreSQL: the pools, the store and the handlers.
 pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
-    /// The store's driver.
-    type Store: driver::Driver;
+    /// The store of the idempotency layer.
+    type Store: Store + Clone;
 
     /// Finds out what became of an `InviteMember` call whose process died.
     type InvitesReconciler: Reconciler;
@@ -25,8 +26,17 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
     /// The URL is invalid.
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error>;
 
-    /// The store of the idempotency layer.
-    fn store(&self) -> SqlStore<Self::Store>;
+    /// The store of the idempotency layer. At most `max_batch` calls share a statement, if it has statements.
+    ///
+    /// # Errors
+    ///
+    /// It is not set up as it has to be.
+    fn store(&self, max_batch: Option<u16>) -> impl Future<Output = Result<Self::Store, Error>> + Send;
+
+    /// Adds to the layer what it has not got from the store: nothing, for a store in the database of the handlers.
+    fn complete(&self, builder: IdempotencyLayerBuilder) -> IdempotencyLayerBuilder {
+        builder
+    }
 
     /// The reconciler of `InviteMember`.
     fn invites_reconciler(&self) -> Self::InvitesReconciler;
@@ -36,6 +46,20 @@ pub trait Driver: fmt::Debug + Send + Sized + Sync + 'static {
 
     /// Closes the pools.
     fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Returns a store on PostgreSQL with this setting, if its database is set up as it has to be.
+///
+/// # Errors
+///
+/// Its database is not.
+pub async fn set_up<D: driver::Driver>(store: SqlStore<D>, max_batch: Option<u16>) -> Result<SqlStore<D>, Error> {
+    let store = match max_batch {
+        Some(calls) => store.max_batch(calls.into()),
+        None => store,
+    };
+    store.verify().await?;
+    Ok(store)
 }
 
 /// The database of the API's own connections.

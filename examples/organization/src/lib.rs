@@ -52,13 +52,14 @@ pub use auth::Caller;
 pub use bootstrap::{ALICE, BOB, CLUSTER, EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION, bootstrap};
 pub use call::{Call, step, wait};
 pub use database::{API_ROLE, Database, LOGIN_ROLE, pool};
-pub use driver::{ApiDatabase, Driver};
+pub use driver::{ApiDatabase, Driver, set_up};
 #[cfg(feature = "sqlx")]
 pub use on_sqlx::sqlx_pool;
+pub use on_tokio_postgres::TokioPostgres;
 pub use resource_types::resource_types;
 pub use run::{Error, run, run_on};
 pub use server::Guard;
-pub use services::Projects;
+pub use services::{InvitesReconciler, Projects};
 
 /// The package `organization.v1`.
 #[allow(missing_docs, reason = "generated code")]

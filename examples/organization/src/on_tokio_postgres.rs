@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use tonic::service::Routes;
-use tonic_idempotency::store::{Deadpool, PostgresStore};
+use tonic_idempotency::store::PostgresStore;
 
 use crate::{
     database::{self, Database},
-    driver::{ApiDatabase, Driver},
+    driver::{ApiDatabase, Driver, set_up},
     proto::{
         api_key_service_server::ApiKeyServiceServer, cluster_service_server::ClusterServiceServer,
         invite_service_server::InviteServiceServer, namespace_service_server::NamespaceServiceServer,
@@ -22,14 +22,14 @@ use crate::{
 
 /// tokio-postgres with deadpool.
 #[derive(Debug)]
-pub(crate) struct TokioPostgres {
+pub struct TokioPostgres {
     database: Database,
     pools: [Pool; 2],
     store: PostgresStore,
 }
 
 impl Driver for TokioPostgres {
-    type Store = Deadpool;
+    type Store = PostgresStore;
     type InvitesReconciler = InvitesReconciler;
 
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error> {
@@ -40,8 +40,8 @@ impl Driver for TokioPostgres {
         Ok(Self { database: Database::new(handler_pool, commit_delay).pooled(database.is_pooled), pools, store })
     }
 
-    fn store(&self) -> PostgresStore {
-        self.store.clone()
+    async fn store(&self, max_batch: Option<u16>) -> Result<PostgresStore, Error> {
+        set_up(self.store.clone(), max_batch).await
     }
 
     fn invites_reconciler(&self) -> InvitesReconciler {

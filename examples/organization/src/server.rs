@@ -57,14 +57,9 @@ impl<D: Driver> Service<D> {
         authentication: Authentication,
         site: Router,
     ) -> Result<Self, Error> {
-        let store = driver.store();
-        let store = match args.max_batch {
-            Some(calls) => store.max_batch(calls.into()),
-            None => store,
-        };
-        store.verify().await?;
+        let store = driver.store(args.max_batch).await?;
         let overrides = Overrides::of(args);
-        let idempotency = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+        let builder = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
             .store(store.clone())
             // As the Go service does. A payment would rather be refused.
             .degrade_gracefully()
@@ -73,8 +68,8 @@ impl<D: Driver> Service<D> {
                 SessionSettings::new().set("app.current_user_id", caller.owner().as_uuid().to_string())
             })
             .reconciler(RECONCILED, driver.invites_reconciler())
-            .adjust_procedures(move |procedure| overrides.apply(procedure))
-            .build()?;
+            .adjust_procedures(move |procedure| overrides.apply(procedure));
+        let idempotency = driver.complete(builder).build()?;
         let sweeping = Sweeper::new(store).spawn();
         let recovering = idempotency.recovery().spawn();
 

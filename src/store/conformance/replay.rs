@@ -74,7 +74,7 @@ pub async fn completes_with_a_resource_and_its_status(harness: &impl Harness) {
         complete(&store, &first, &Completion { resource: Some(resource.clone()), ..completion(b"a") }).await;
         let replay = replay(&store, &again(&first)).await;
         assert_eq!(replay.resource, Some(resource.id));
-        assert_eq!(replay.status.expect("a status"), status);
+        assert_eq!(replay.status.expect("a status"), status.filter(|_| store.has_statuses()));
     }
 }
 
@@ -100,7 +100,8 @@ pub async fn knows_the_status_of_a_resource(harness: &impl Harness) {
     let (store, fixture) = harness.store().await;
     let session = CallSession::default();
     let failed = harness.resource(&store, &fixture, Some(OutboxStatus::Failed)).await;
-    assert_eq!(store.status(&session, &failed).await.expect("the store answers"), Some(OutboxStatus::Failed));
+    let known = store.has_statuses().then_some(OutboxStatus::Failed);
+    assert_eq!(store.status(&session, &failed).await.expect("the store answers"), known);
     let unknown = Resource { id: Uuid::new_v4().into(), ..failed };
     assert_eq!(store.status(&session, &unknown).await.expect("the store answers"), None);
 }

@@ -66,6 +66,10 @@ pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
         scratch_postgres::skip("patroni", &ended.stderr);
         return None;
     }
+    if ended.stderr.contains("needs Redis") {
+        scratch_postgres::skip("redis", &ended.stderr);
+        return None;
+    }
     if ended.stderr.contains("needs PgBouncer") {
         scratch_postgres::skip("pgbouncer", &ended.stderr);
         return None;

@@ -9,3 +9,4 @@ mod bouncer_ends;
 mod harness;
 mod kept;
 mod patroni;
+mod redis_cluster;

@@ -27,7 +27,7 @@ use self::{
     projects::Projects,
 };
 use crate::{
-    driver::{ApiDatabase, Driver},
+    driver::{ApiDatabase, Driver, set_up},
     proto::{
         api_key_service_server::ApiKeyServiceServer, cluster_service_server::ClusterServiceServer,
         invite_service_server::InviteServiceServer, namespace_service_server::NamespaceServiceServer,
@@ -47,7 +47,7 @@ pub(crate) struct Sqlx {
 }
 
 impl Driver for Sqlx {
-    type Store = tonic_idempotency_sqlx::Sqlx;
+    type Store = SqlxStore;
     type InvitesReconciler = InvitesReconciler;
 
     fn new(database: &ApiDatabase, commit_delay: Duration) -> Result<Self, Error> {
@@ -58,8 +58,8 @@ impl Driver for Sqlx {
         Ok(Self { database: Database::new(handler_pool, commit_delay, database.is_pooled), pools, store })
     }
 
-    fn store(&self) -> SqlxStore {
-        self.store.clone()
+    async fn store(&self, max_batch: Option<u16>) -> Result<SqlxStore, Error> {
+        set_up(self.store.clone(), max_batch).await
     }
 
     fn invites_reconciler(&self) -> InvitesReconciler {

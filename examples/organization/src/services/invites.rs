@@ -46,7 +46,7 @@ impl Invites {
 
 /// Determines the outcome of an `InviteMember` call whose process died: whether its invitation exists.
 #[derive(Debug)]
-pub(crate) struct InvitesReconciler {
+pub struct InvitesReconciler {
     database: Database,
 }
 

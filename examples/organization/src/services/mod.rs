@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 pub(crate) use api_keys::ApiKeys;
 pub(crate) use clusters::Clusters;
-pub(crate) use invites::{Invites, InvitesReconciler};
+pub(crate) use invites::Invites;
+pub use invites::InvitesReconciler;
 pub(crate) use namespaces::Namespaces;
 pub use projects::Projects;
 

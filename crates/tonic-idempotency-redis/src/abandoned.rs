@@ -1,0 +1,151 @@
+//! The search for reservations whose leases ended without an outcome.
+
+use std::collections::HashMap;
+
+use redis::{FromRedisValue, Pipeline, Value, cmd};
+use tonic_idempotency::store::{AbandonedKey, AbandonedQuery, RequestHash, RequestHashes, StoreError, StoreErrorKind};
+
+use crate::{attempts::Attempts, connection::Primary, error::Failure, prefix::Prefix};
+
+/// The number of names that a server looks at in one step. It does nothing else meanwhile: well under a millisecond.
+const STEP: u32 = 1000;
+
+/// Finds reservations whose leases ended without an outcome, the oldest first.
+pub(crate) async fn abandoned(
+    attempts: &Attempts,
+    prefix: &Prefix,
+    search: &AbandonedQuery,
+) -> Result<Vec<AbandonedKey>, StoreError> {
+    // A server may return a name more than once, and two servers may both have it while a slot moves.
+    let mut found = HashMap::new();
+    for primary in attempts.primaries().await? {
+        let mut cursor = 0;
+        loop {
+            let (next, names) = step(attempts, &primary, prefix, cursor).await?;
+            let names: Vec<_> = names.into_iter().filter(|name| prefix.parse(name).is_some()).collect();
+            for (name, created, key) in read(attempts, &primary, prefix, names, search).await? {
+                found.insert(name, (created, key));
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    let mut found: Vec<_> = found.into_values().collect();
+    found.sort_by_key(|(created, _)| *created);
+    found.truncate(search.batch as usize);
+    Ok(found.into_iter().map(|(_, key)| key).collect())
+}
+
+/// Returns the next names that a server has, and where to go on; 0 at the end.
+async fn step(
+    attempts: &Attempts,
+    primary: &Primary,
+    prefix: &Prefix,
+    cursor: u64,
+) -> Result<(u64, Vec<String>), StoreError> {
+    let mut scan = cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(prefix.pattern()).arg("COUNT").arg(STEP).arg("TYPE").arg("hash");
+    let mut commands = Pipeline::with_capacity(1);
+    commands.add_command(scan);
+    let answer = attempts.read(primary, &commands).await?.into_iter().next();
+    answer.and_then(parsed).ok_or_else(|| corrupt("SCAN"))
+}
+
+/// Reads records, and returns those that the search finds, with the time of their creation.
+async fn read(
+    attempts: &Attempts,
+    primary: &Primary,
+    prefix: &Prefix,
+    names: Vec<String>,
+    search: &AbandonedQuery,
+) -> Result<Vec<(String, u64, AbandonedKey)>, StoreError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut commands = Pipeline::with_capacity(names.len() + 1);
+    commands.add_command(cmd("TIME"));
+    for name in &names {
+        let mut fields = cmd("HMGET");
+        fields.arg(name).arg(&["outcome", "lease", "attempts", "created", "procedure", "canonical", "arrival"]);
+        commands.add_command(fields);
+    }
+    let mut answers = attempts.read(primary, &commands).await?.into_iter();
+    let now = answers.next().and_then(parsed).map(|(seconds, micros): (u64, u64)| seconds * 1_000_000 + micros);
+    let now = now.ok_or_else(|| corrupt("TIME"))?;
+    let mut found = Vec::new();
+    for (name, answer) in names.into_iter().zip(answers) {
+        let fields: Vec<Option<Vec<u8>>> = parsed(answer).ok_or_else(|| corrupt("HMGET"))?;
+        let Ok([outcome, lease, attempts, created, procedure, canonical, arrival]) = <[_; 7]>::try_from(fields) else {
+            return Err(corrupt("HMGET"));
+        };
+        // The record is completed, or gone since its name was read.
+        if outcome.is_some() || created.is_none() {
+            continue;
+        }
+        let record = Reserved { lease, attempts, created, procedure, canonical, arrival };
+        let (created, procedure, request) = match record.look(now, search) {
+            Some(Some(record)) => record,
+            Some(None) => continue,
+            None => return Err(corrupt("a reservation")),
+        };
+        let Some((owner, key)) = prefix.parse(&name) else { continue };
+        found.push((name, created, AbandonedKey { owner, key, procedure, request }));
+    }
+    Ok(found)
+}
+
+/// The fields of a reservation.
+struct Reserved {
+    lease: Option<Vec<u8>>,
+    attempts: Option<Vec<u8>>,
+    created: Option<Vec<u8>>,
+    procedure: Option<Vec<u8>>,
+    canonical: Option<Vec<u8>>,
+    arrival: Option<Vec<u8>>,
+}
+
+impl Reserved {
+    /// Returns what the search wants to know; `Some(None)` if it does not look for such a reservation; `None` if the fields are not those
+    /// of a reservation.
+    #[expect(clippy::option_option, reason = "nothing found, and nothing understood")]
+    fn look(self, now: u64, search: &AbandonedQuery) -> Option<Option<(u64, String, RequestHashes)>> {
+        let created = digits(&self.created?)?;
+        let attempts = digits(&self.attempts?)?;
+        let lease_ends = match self.lease {
+            Some(lease) => digits(&lease)?,
+            None => 0,
+        };
+        let procedure = String::from_utf8(self.procedure?).ok()?;
+        let age = u128::from(now.saturating_sub(created));
+        let is_wanted = lease_ends <= now
+            && attempts < u64::from(search.max_attempts)
+            && search.lookback.is_none_or(|lookback| age <= lookback.as_micros())
+            && search.procedures.contains(&procedure);
+        if !is_wanted {
+            return Some(None);
+        }
+        let arrival = match self.arrival {
+            Some(arrival) => Some(hash(arrival)?),
+            None => None,
+        };
+        Some(Some((created, procedure, RequestHashes::new(hash(self.canonical?)?, arrival))))
+    }
+}
+
+fn hash(bytes: Vec<u8>) -> Option<RequestHash> {
+    Some(RequestHash::from(<[u8; 32]>::try_from(bytes).ok()?))
+}
+
+fn digits(bytes: &[u8]) -> Option<u64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+fn parsed<T: FromRedisValue>(value: Value) -> Option<T> {
+    redis::from_redis_value(value).ok()
+}
+
+fn corrupt(what: &'static str) -> StoreError {
+    Failure::Corrupt(what).into_error(StoreErrorKind::Corrupt, false)
+}

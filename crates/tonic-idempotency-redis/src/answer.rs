@@ -1,0 +1,213 @@
+//! Reads the answers of the scripts.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use redis::Value;
+use tonic_idempotency::{
+    rejection::Mismatch,
+    status::{Resource, ResourceId},
+    store::{
+        AbandonOutcome, ClaimOutcome, CompleteOutcome, ExtendOutcome, KeyRecord, KeyState, ReleaseOutcome, Replay,
+        StoreError, StoreErrorKind, StoredMessage, StoredResponse,
+    },
+};
+
+use crate::error::Failure;
+
+pub(crate) fn abandoned(answer: Value) -> Result<AbandonOutcome, StoreError> {
+    read(answer, |parts| match parts.word()?.as_str() {
+        "abandoned" => Some(AbandonOutcome::Abandoned),
+        "not_held" => Some(AbandonOutcome::NotHeld),
+        _ => None,
+    })
+}
+
+pub(crate) fn claimed(answer: Value) -> Result<ClaimOutcome, StoreError> {
+    read(answer, |parts| match parts.word()?.as_str() {
+        "acquired" => Some(ClaimOutcome::Acquired),
+        "in_flight" => Some(ClaimOutcome::InFlight { lease_left: parts.micros()? }),
+        "mismatch" => match parts.word()?.as_str() {
+            "procedure" => Some(ClaimOutcome::Mismatch(Mismatch::Procedure)),
+            "request" => Some(ClaimOutcome::Mismatch(Mismatch::Request)),
+            _ => None,
+        },
+        "replay" => replay(parts).map(ClaimOutcome::Replay),
+        "taken_over" => Some(ClaimOutcome::TakenOver),
+        "unknown" => Some(ClaimOutcome::OutcomeUnknown),
+        _ => None,
+    })
+}
+
+pub(crate) fn completed(answer: Value) -> Result<CompleteOutcome, StoreError> {
+    read(answer, |parts| match parts.word()?.as_str() {
+        "already_completed" => Some(CompleteOutcome::AlreadyCompleted),
+        "completed" => Some(CompleteOutcome::Completed),
+        "fenced" => Some(CompleteOutcome::Fenced),
+        _ => None,
+    })
+}
+
+pub(crate) fn extended(answer: Value) -> Result<ExtendOutcome, StoreError> {
+    read(answer, |parts| match parts.word()?.as_str() {
+        "extended" => Some(ExtendOutcome::Extended),
+        "not_held" => Some(ExtendOutcome::NotHeld),
+        _ => None,
+    })
+}
+
+pub(crate) fn looked_up(answer: Value) -> Result<KeyRecord, StoreError> {
+    read(answer, |parts| {
+        let state = match parts.word()?.as_str() {
+            "absent" => return Some(KeyRecord::new(KeyState::Absent)),
+            "error" => KeyState::Failed,
+            "message" | "not_stored" => KeyState::Completed,
+            "running" => KeyState::Running,
+            "unknown" => KeyState::Unknown,
+            _ => return None,
+        };
+        let procedure = Some(parts.word()?);
+        let created = Some(after_epoch(Duration::from_micros(parts.digits()?))?);
+        let completed = match parts.text()? {
+            Some(digits) => Some(after_epoch(Duration::from_micros(digits.parse().ok()?))?),
+            None => None,
+        };
+        let expires = Some(after_epoch(Duration::from_millis(parts.number()?))?);
+        let resource = match (parts.text()?, parts.text()?) {
+            (Some(resource_type), Some(id)) if state == KeyState::Completed => {
+                Some(Resource { resource_type, id: ResourceId::from_text(&id).ok()? })
+            }
+            _ => None,
+        };
+        Some(KeyRecord { procedure, created, completed, expires, resource, ..KeyRecord::new(state) })
+    })
+}
+
+pub(crate) fn released(answer: Value) -> Result<ReleaseOutcome, StoreError> {
+    read(answer, |parts| match parts.word()?.as_str() {
+        "not_held" => Some(ReleaseOutcome::NotHeld),
+        "released" => Some(ReleaseOutcome::Released),
+        _ => None,
+    })
+}
+
+/// Returns the names under which a record keeps a response, and the kind of the response. [`claimed`] reads them.
+pub(crate) fn kept(response: &StoredResponse) -> Option<(&'static str, Vec<(&'static str, &Bytes)>)> {
+    match response {
+        StoredResponse::Error(error) => Some(("error", vec![("body", error)])),
+        StoredResponse::Message(StoredMessage { message, metadata }) => {
+            let metadata = metadata.iter().map(|metadata| ("metadata", metadata));
+            Some(("message", [("body", message)].into_iter().chain(metadata).collect()))
+        }
+        StoredResponse::NotStored => Some(("not_stored", Vec::new())),
+        _ => None,
+    }
+}
+
+fn replay(parts: &mut Parts) -> Option<Replay> {
+    let kind = parts.word()?;
+    let (body, metadata) = (parts.bytes()?, parts.bytes()?);
+    let (_resource_type, id) = (parts.text()?, parts.text()?);
+    let response = match (kind.as_str(), body) {
+        ("error", Some(error)) => StoredResponse::Error(error),
+        ("message", Some(message)) => StoredResponse::Message(StoredMessage { message, metadata }),
+        ("not_stored", _) => StoredResponse::NotStored,
+        _ => return None,
+    };
+    let resource = match id {
+        Some(id) => Some(ResourceId::from_text(&id).ok()?),
+        None => None,
+    };
+    Some(Replay { response, resource, status: Ok(None), expires_in: parts.micros()? })
+}
+
+fn after_epoch(time: Duration) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(time)
+}
+
+/// Reads an answer. An answer that is not understood is an error of the kind [`StoreErrorKind::Corrupt`].
+fn read<T>(answer: Value, parse: impl FnOnce(&mut Parts) -> Option<T>) -> Result<T, StoreError> {
+    let parsed = match answer {
+        Value::Array(parts) => parse(&mut Parts(parts.into_iter())),
+        _ => None,
+    };
+    parsed.ok_or_else(|| Failure::Corrupt("a record").into_error(StoreErrorKind::Corrupt, false))
+}
+
+/// The parts of an answer, in their order.
+struct Parts(std::vec::IntoIter<Value>);
+
+impl Parts {
+    /// Returns the next part, which may be nothing.
+    fn bytes(&mut self) -> Option<Option<Bytes>> {
+        match self.0.next()? {
+            Value::BulkString(bytes) => Some(Some(bytes.into())),
+            Value::Nil => Some(None),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> Option<Option<String>> {
+        match self.bytes()? {
+            Some(bytes) => Some(Some(String::from_utf8(bytes.into()).ok()?)),
+            None => Some(None),
+        }
+    }
+
+    fn word(&mut self) -> Option<String> {
+        self.text()?
+    }
+
+    /// Returns a number that the record has as digits.
+    fn digits(&mut self) -> Option<u64> {
+        self.word()?.parse().ok()
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        match self.0.next()? {
+            Value::Int(number) => number.try_into().ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns a number of microseconds. What has just passed is none.
+    fn micros(&mut self) -> Option<Duration> {
+        match self.0.next()? {
+            Value::Int(micros) => Some(Duration::from_micros(micros.try_into().unwrap_or(0))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(parts: &[&str]) -> Value {
+        Value::Array(parts.iter().map(|part| Value::BulkString(part.as_bytes().to_vec())).collect())
+    }
+
+    #[test]
+    fn an_answer_that_no_script_gives_is_corrupt() {
+        for value in
+            [Value::Nil, Value::Okay, answer(&[]), answer(&["won"]), answer(&["mismatch"]), answer(&["replay"])]
+        {
+            let error = claimed(value.clone()).expect_err("an error");
+            assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{value:?}");
+        }
+        assert!(completed(answer(&["acquired"])).is_err());
+        assert!(looked_up(answer(&["completed"])).is_err());
+        assert!(released(answer(&["extended"])).is_err());
+    }
+
+    /// A message is not without a body, and an error neither.
+    #[test]
+    fn a_replay_without_its_response_is_corrupt() {
+        for kind in ["message", "error"] {
+            let mut parts = vec![Value::BulkString(b"replay".to_vec()), Value::BulkString(kind.into())];
+            parts.extend([const { Value::Nil }; 4]);
+            parts.push(Value::Int(1));
+            assert!(claimed(Value::Array(parts)).is_err(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The attempts of an operation, and the time for them.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use redis::{Pipeline, Value};
+use tokio::time::{Instant, sleep, timeout};
+use tonic_idempotency::store::{StoreError, StoreErrorKind};
+
+use crate::{
+    connection::{Connections, Primary, Target, is_spent},
+    error::{Failure, Verdict, kind_after},
+    scripts::{Call, Source},
+};
+
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// The longest time to wait for a connection to one server.
+const LONGEST_CONNECT: Duration = Duration::from_secs(1);
+
+/// The pauses between two attempts: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+
+/// The attempts of an operation get as many parts of the time.
+const PARTS: u32 = 4;
+
+/// Sends scripts, again if an answer is lost or the server may not write at the moment, until the time is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempts {
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) timeout: Duration,
+}
+
+impl Attempts {
+    pub(crate) fn new(connections: Connections) -> Self {
+        Self { connections: Arc::new(connections), timeout: Duration::from_secs(5) }
+    }
+
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: timeout.clamp(Duration::from_millis(1), LONGEST_TIMEOUT), ..self }
+    }
+
+    /// Runs a script, and returns its answer. Repeating it has to be harmless.
+    ///
+    /// # Errors
+    ///
+    /// The kind says whether the server can be asked, and the error whether an attempt may have been carried out.
+    pub(crate) async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
+        let deadline = Instant::now() + self.timeout + call.durability.time();
+        let (mut pause, mut lost) = (PAUSES.0, false);
+        loop {
+            let failure = match self.attempt(call, deadline).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            lost |= failure.may_have_happened();
+            if let Verdict::Final(kind) = failure.verdict() {
+                return Err(failure.into_error(kind, lost));
+            }
+            // An attempt that has too little time would say nothing of the server.
+            if Instant::now() + pause + self.part() / 2 >= deadline {
+                let kind = self.kind_after(&failure, &call.name, lost).await;
+                return Err(failure.into_error(kind, lost));
+            }
+            sleep(pause).await;
+            pause = PAUSES.1.min(pause * 2);
+        }
+    }
+
+    /// Sends commands that change nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) async fn read(&self, primary: &Primary, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        let read = || async {
+            let values = self.send(Target::Primary(primary), commands, self.part()).await?;
+            values.into_iter().map(checked).collect()
+        };
+        self.until_answered(read).await
+    }
+
+    /// Returns all primaries.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub(crate) async fn primaries(&self) -> Result<Vec<Primary>, StoreError> {
+        let find = || async {
+            let found = timeout(self.part(), self.connections.primaries(LONGEST_CONNECT)).await;
+            found.unwrap_or(Err(Failure::NotSentInTime))
+        };
+        self.until_answered(find).await
+    }
+
+    /// Asks again until there is an answer, or the time is up.
+    async fn until_answered<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut pause = PAUSES.0;
+        loop {
+            let failure = match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if failure.verdict() != Verdict::Retry || Instant::now() + pause >= deadline {
+                return Err(self.error_of_read(failure));
+            }
+            sleep(pause).await;
+            pause = PAUSES.1.min(pause * 2);
+        }
+    }
+
+    fn error_of_read(&self, failure: Failure) -> StoreError {
+        let kind = match (failure.verdict(), &failure) {
+            (Verdict::Final(kind), _) => kind,
+            (Verdict::Retry, Failure::Answered(error)) => kind_after(error),
+            (Verdict::Retry, _) => StoreErrorKind::Unreachable,
+        };
+        failure.into_error(kind, false)
+    }
+
+    /// Sends a script by its hash, and with its text if the server does not have it.
+    async fn attempt(&self, call: &Call, deadline: Instant) -> Result<Answer, Failure> {
+        match self.send_call(call, Source::Hash, deadline).await {
+            Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, deadline).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn send_call(&self, call: &Call, source: Source, deadline: Instant) -> Result<Answer, Failure> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let part = self.part() + call.durability.time();
+        let commands = call.commands(source);
+        let values = self.send(Target::Record(&call.name), &commands, part.min(left)).await?;
+        let mut values = values.into_iter();
+        let value = checked(values.next().ok_or(Failure::Corrupt("no answer"))?)?;
+        let reached = values.next().map(checked).transpose()?;
+        let reached = reached.map(|reached| redis::from_redis_value(reached).map_err(|_| Failure::Corrupt("WAIT")));
+        Ok(Answer { value, reached: reached.transpose()? })
+    }
+
+    async fn send(&self, target: Target<'_>, commands: &Pipeline, time: Duration) -> Result<Vec<Value>, Failure> {
+        let sent = OnceLock::new();
+        // A server that does not answer at all must leave time to ask another.
+        let patience = LONGEST_CONNECT.min(time / 3);
+        let outcome = match timeout(time, self.connections.send(target, commands, patience, &sent)).await {
+            Ok(outcome) => outcome,
+            Err(_) if sent.get().is_some() => Err(Failure::Silent),
+            Err(_) => Err(Failure::NotSentInTime),
+        };
+        let spent = match &outcome {
+            Ok(values) => values.iter().any(|value| match value {
+                Value::ServerError(error) => is_spent(&Failure::Answered(error.clone())),
+                _ => false,
+            }),
+            Err(failure) => is_spent(failure),
+        };
+        if let (true, Some(sent)) = (spent, sent.get()) {
+            self.connections.discard(*sent);
+        }
+        outcome
+    }
+
+    /// Returns the time for one attempt.
+    fn part(&self) -> Duration {
+        (self.timeout / PARTS).max(Duration::from_millis(1))
+    }
+
+    /// Returns the kind of the error of an operation whose time is up. A server that did not answer in time is asked whether it can be
+    /// asked at all.
+    async fn kind_after(&self, failure: &Failure, name: &str, lost: bool) -> StoreErrorKind {
+        if let Failure::Answered(error) = failure {
+            return kind_after(error);
+        }
+        if failure.is_silence() && self.answers(name).await {
+            return StoreErrorKind::Overloaded;
+        }
+        if lost { StoreErrorKind::Interrupted } else { StoreErrorKind::Unreachable }
+    }
+
+    /// Returns whether the server that has a record answers, with an error or without.
+    async fn answers(&self, name: &str) -> bool {
+        let mut question = redis::cmd("EXISTS");
+        question.arg(name);
+        let mut commands = Pipeline::with_capacity(1);
+        commands.add_command(question);
+        match self.send(Target::Record(name), &commands, self.part()).await {
+            Ok(values) => values.into_iter().all(|value| match checked(value) {
+                Ok(_) => true,
+                Err(Failure::Answered(error)) => kind_after(&error) == StoreErrorKind::Overloaded,
+                Err(_) => false,
+            }),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The answer of a script.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    /// The number of replicas that have received what the script has written, if they were waited for.
+    reached: Option<i64>,
+}
+
+impl Answer {
+    /// Checks that what the script has written has reached as many replicas as asked for.
+    ///
+    /// # Errors
+    ///
+    /// It has not. The kind is [`StoreErrorKind::Overloaded`], so that no policy lets the call run all the same; and the script was run.
+    pub(crate) fn check_replicas(&self, call: &Call) -> Result<(), StoreError> {
+        let wanted = call.durability.waits_for();
+        match self.reached {
+            Some(reached) if reached < i64::from(wanted) => {
+                let failure = Failure::TooFewReplicas { reached, wanted };
+                Err(failure.into_error(StoreErrorKind::Overloaded, true))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn checked(value: Value) -> Result<Value, Failure> {
+    match value {
+        Value::ServerError(error) => Err(Failure::Answered(error)),
+        value => Ok(value),
+    }
+}

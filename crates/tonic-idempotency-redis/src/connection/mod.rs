@@ -1,0 +1,173 @@
+//! Connections to the server, or to the servers, that keep the records.
+
+mod topology;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{Pipeline, ServerErrorKind, Value};
+use tokio::sync::Mutex as AsyncMutex;
+
+use self::topology::Connection;
+pub(crate) use self::topology::Topology;
+use crate::error::Failure;
+
+/// The default number of connections to each server.
+const DEFAULT_LINES: usize = 4;
+
+/// Some connections to each server, each of which carries many operations at once. A connection is made when it is needed, and
+/// discarded when it breaks, goes silent, or turns out to lead to a server that may no longer write.
+pub(crate) struct Connections {
+    topology: Topology,
+    lines: Box<[Line]>,
+    next: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Line {
+    open: Mutex<Option<Open>>,
+    /// Held by the one that connects.
+    connecting: AsyncMutex<()>,
+}
+
+struct Open {
+    connection: Connection,
+    /// Tells this connection from later ones.
+    generation: u64,
+}
+
+/// The number of connections that have been made.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// The moment at which something was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// The newest connection there was.
+    newest: u64,
+}
+
+/// Where commands go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    /// To the primary that has the record with this name.
+    Record(&'a str),
+    /// To this primary.
+    Primary(&'a Primary),
+}
+
+/// A primary.
+#[derive(Clone, Debug)]
+pub(crate) enum Primary {
+    /// The only one.
+    Only,
+    /// One of a cluster.
+    #[cfg(feature = "cluster")]
+    At { host: String, port: u16 },
+}
+
+impl fmt::Display for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only => f.write_str("the server"),
+            #[cfg(feature = "cluster")]
+            Self::At { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(topology: Topology) -> Self {
+        Self::with_lines(topology, DEFAULT_LINES)
+    }
+
+    fn with_lines(topology: Topology, lines: usize) -> Self {
+        let lines = (0..lines).map(|_| Line::default()).collect();
+        Self { topology, lines, next: AtomicUsize::new(0) }
+    }
+
+    /// Changes the number of connections. None is open afterwards.
+    pub(crate) fn resized(this: Arc<Self>, lines: usize) -> Self {
+        match Arc::try_unwrap(this) {
+            Ok(Self { topology, .. }) => Self::with_lines(topology, lines),
+            Err(shared) => Self::with_lines(shared.topology.clone(), lines),
+        }
+    }
+
+    /// Sends commands, and returns their answers, which may be errors. Fills `sent` just before it sends them. Gives up on a new
+    /// connection after `patience`.
+    pub(crate) async fn send(
+        &self,
+        target: Target<'_>,
+        commands: &Pipeline,
+        patience: Duration,
+        sent: &OnceLock<Sent>,
+    ) -> Result<Vec<Value>, Failure> {
+        let line = self.next.fetch_add(1, Ordering::Relaxed) % self.lines.len();
+        let connection = self.lines[line].get(&self.topology, patience).await?;
+        let _ = sent.set(Sent { newest: GENERATIONS.load(Ordering::Relaxed) });
+        Box::pin(connection.send(target, commands)).await.map_err(Failure::Lost)
+    }
+
+    /// Forgets all connections that there were when something was sent, so that the next operations make others: what has become of one has
+    /// probably become of all. Operations that wait for an answer go on.
+    pub(crate) fn discard(&self, sent: Sent) {
+        for line in &self.lines {
+            let mut open = line.open();
+            if open.as_ref().is_some_and(|open| open.generation <= sent.newest) {
+                *open = None;
+            }
+        }
+    }
+
+    /// Returns all primaries.
+    pub(crate) async fn primaries(&self, patience: Duration) -> Result<Vec<Primary>, Failure> {
+        let connection = self.lines[0].get(&self.topology, patience).await?;
+        Box::pin(connection.primaries()).await
+    }
+}
+
+impl Line {
+    async fn get(&self, topology: &Topology, patience: Duration) -> Result<Connection, Failure> {
+        if let Some(open) = &*self.open() {
+            return Ok(open.connection.clone());
+        }
+        let _connecting = self.connecting.lock().await;
+        if let Some(open) = &*self.open() {
+            return Ok(open.connection.clone());
+        }
+        // Boxed: the client's futures are so deep that the compiler gives up on those around them.
+        let connection = Box::pin(topology.connect(patience)).await.map_err(Failure::NotSent)?;
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        *self.open() = Some(Open { connection: connection.clone(), generation });
+        Ok(connection)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether the connection is of no further use after this failure.
+pub(crate) fn is_spent(failure: &Failure) -> bool {
+    match failure {
+        Failure::Lost(_) | Failure::Silent => true,
+        // A server that was a primary, or is none yet.
+        Failure::Answered(error) => matches!(
+            error.kind(),
+            Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::Moved)
+        ),
+        _ => false,
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("lines", &self.lines.len()).finish_non_exhaustive()
+    }
+}

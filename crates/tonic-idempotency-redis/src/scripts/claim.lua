@@ -1,0 +1,70 @@
+#!lua
+-- Reserves a key, or says why it cannot: the table of `ClaimOutcome`.
+--
+-- KEYS[1]  the record
+-- ARGV     token, procedure, canonical hash, arrival hash or '', lease in µs, lifetime of the reservation in µs,
+--          'reconcile', 'refuse' or 'rerun', and '1' if the answer has to reach the replicas
+--
+-- Returns {'acquired'}, {'taken_over'}, {'in_flight', µs left}, {'mismatch', 'procedure' or 'request'}, {'unknown'}, or
+-- {'replay', kind, body, metadata, resource type, resource id, µs left}.
+local key, token, procedure, canonical, arrival = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, lifetime, on_lease_ended, replicate = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1'
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- A number as Redis reads it. Lua would write 1.7e+15.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+-- Whether a hash of the claim is this recorded one. No recorded hash is empty.
+local function known(recorded)
+  return recorded and (recorded == canonical or recorded == arrival)
+end
+
+local function expire()
+  redis.call('PEXPIREAT', key, digits(math.floor((now + lifetime) / 1000)))
+end
+
+local record = redis.call('HMGET', key, 'token', 'procedure', 'canonical', 'arrival', 'attempts', 'lease', 'unknown', 'outcome')
+local holder, attempts, lease_ends, outcome = record[1], record[5], tonumber(record[6] or 0), record[8]
+
+if not holder then
+  redis.call('HSET', key, 'token', token, 'procedure', procedure, 'canonical', canonical, 'attempts', 1,
+    'created', digits(now), 'lease', digits(now + lease))
+  if arrival ~= '' then
+    redis.call('HSET', key, 'arrival', arrival)
+  end
+  expire()
+  return {'acquired'}
+end
+
+if record[2] ~= procedure then
+  return {'mismatch', 'procedure'}
+end
+if not known(record[3]) and not known(record[4]) then
+  return {'mismatch', 'request'}
+end
+
+if outcome then
+  local found = redis.call('HMGET', key, 'body', 'metadata', 'resource_type', 'resource_id')
+  local left = redis.call('PEXPIRETIME', key) * 1000 - now
+  return {'replay', outcome, found[1], found[2], found[3], found[4], left}
+end
+
+if holder == token then
+  -- An earlier attempt of this claim, whose answer was lost. WAIT counts from the last write of its own connection.
+  if replicate then
+    redis.call('HSET', key, 'token', token)
+  end
+  return {attempts == '1' and 'acquired' or 'taken_over'}
+end
+if lease_ends > now then
+  return {'in_flight', lease_ends - now}
+end
+if on_lease_ended == 'reconcile' or (on_lease_ended == 'rerun' and not record[7]) then
+  redis.call('HSET', key, 'token', token, 'attempts', attempts + 1, 'lease', digits(now + lease))
+  expire()
+  return {'taken_over'}
+end
+return {'unknown'}

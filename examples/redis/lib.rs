@@ -1,0 +1,1 @@
+//! `cargo run -p redis-example --example redis`.

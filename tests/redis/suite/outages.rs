@@ -1,0 +1,268 @@
+//! Servers that are away, silent, full, busy, or refuse: what the store says of each, and that nothing is done twice.
+
+use std::{net::TcpListener, time::Duration};
+
+use scratch_redis::Server;
+use tcp_proxy::{Cut, Direction, Moment, Proxy};
+use tokio::time::Instant;
+use tonic_idempotency::store::{
+    AbandonedQuery, ClaimOutcome, CompleteOutcome, Completion, KeyState, Store as _, StoreErrorKind, StoredResponse,
+};
+use tonic_idempotency_redis::{
+    RedisStore,
+    redis::{self, Client, cluster::ClusterClientBuilder},
+};
+
+use crate::{
+    record::{acquire, again, assert_replayed, claim, complete, completion, state},
+    servers::{PATIENCE, are_missing, at, on, store, watched},
+    until::until,
+};
+
+const SHORT: Duration = Duration::from_secs(1);
+
+/// A store on a server behind a proxy.
+fn through_proxy(server: &Server) -> (Proxy, RedisStore) {
+    let proxy = Proxy::start(server.address()).expect("a proxy");
+    let store = at(&format!("redis://{}/", proxy.address())).connections(1);
+    (proxy, store)
+}
+
+/// The next answer is lost, after the server has done what it answers.
+fn lose_an_answer(proxy: &Proxy) {
+    let moment = Moment::Bytes { direction: Direction::Answers, left: 0 };
+    proxy.cut_later(Cut { all: true, moment }, || {});
+}
+
+#[tokio::test]
+async fn nothing_was_done_if_there_is_no_connection() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port").local_addr().expect("an address");
+    let url = format!("redis://{taken}/");
+    let began = Instant::now();
+    let error = at(&url).timeout(SHORT).claim(&claim()).await.expect_err("no server");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+
+    let cluster = RedisStore::cluster(ClusterClientBuilder::new([url])).expect("an address");
+    let error = cluster.timeout(SHORT).claim(&claim()).await.expect_err("no server");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn goes_on_when_the_server_is_back() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&["appendonly yes", "appendfsync always"]).expect("a server");
+    let store = on(&server);
+    let first = claim();
+    acquire(&store, &first).await;
+    complete(&store, &first, "first").await;
+    server.kill();
+    assert!(store.clone().timeout(SHORT).claim(&again(&first)).await.is_err());
+    server.restart().expect("the server starts again");
+    assert_replayed(&store, &first, "first").await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_made_once() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    acquire(&store, &claim()).await;
+    let first = claim();
+    lose_an_answer(&proxy);
+    acquire(&store, &first).await;
+    let outcome = store.claim(&again(&first)).await.expect("an answer");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn an_outcome_whose_answer_was_lost_is_recorded_once() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    let [first, before] = [claim(), claim()];
+    acquire(&store, &first).await;
+    // The server has the script, so that the next answer is that of the script.
+    acquire(&store, &before).await;
+    complete(&store, &before, "before").await;
+    lose_an_answer(&proxy);
+    let outcome = store.complete(&first.reservation, &completion("first")).await.expect("an answer");
+    assert_eq!(outcome, CompleteOutcome::AlreadyCompleted);
+    assert_replayed(&store, &first, "first").await;
+}
+
+#[tokio::test]
+async fn a_question_whose_answer_was_lost_is_asked_again() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    acquire(&store, &claim()).await;
+    let search = AbandonedQuery { procedures: Vec::new(), lookback: None, max_attempts: 1, batch: 1 };
+    lose_an_answer(&proxy);
+    assert_eq!(store.abandoned(&search).await.expect("an answer"), []);
+    lose_an_answer(&proxy);
+    store.verify().await.expect("the server is set up");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_silent_is_replaced() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    let store = store.timeout(Duration::from_secs(4));
+    let first = claim();
+    acquire(&store, &first).await;
+    proxy.silence_connections();
+    complete(&store, &first, "first").await;
+    assert_replayed(&store, &first, "first").await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_cannot_be_asked() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    // Its only connection is open.
+    let store = on(&server).connections(1).timeout(SHORT);
+    let first = claim();
+    acquire(&store, &first).await;
+    server.pause();
+    let second = claim();
+    let error = store.claim(&second).await.expect_err("no answer");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Interrupted, true), "{error:?}");
+    server.resume();
+    let store = store.timeout(PATIENCE);
+    complete(&store, &first, "first").await;
+    // It may have carried out the claim, whose token it knows then.
+    acquire(&store, &second).await;
+}
+
+/// A slow server can be asked: no policy lets a call run unprotected beside it.
+#[tokio::test]
+async fn a_server_that_is_busy_is_overloaded() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&["busy-reply-threshold 50"]).expect("a server");
+    let store = on(&server).timeout(SHORT);
+    acquire(&store, &claim()).await;
+    let client = Client::open(server.url()).expect("an address");
+    let busy = tokio::task::spawn_blocking(move || {
+        let mut connection = client.get_connection().expect("a connection");
+        let _: Result<(), _> = redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
+    });
+    until("the script runs", async || server.ask(&["PING"]).contains("BUSY")).await;
+    let error = store.claim(&claim()).await.expect_err("busy");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
+    assert!(server.ask(&["SCRIPT", "KILL"]).contains("OK"));
+    busy.await.expect("the script was killed");
+    acquire(&store.timeout(PATIENCE), &claim()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_full_takes_no_claim_and_loses_no_record() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&["maxmemory-policy noeviction"]).expect("a server");
+    let store = on(&server);
+    let [done, running, left] = [claim(), claim(), claim()];
+    for claim in [&done, &running, &left] {
+        acquire(&store, claim).await;
+    }
+    complete(&store, &done, "done").await;
+    assert!(server.ask(&["CONFIG", "SET", "maxmemory", "1"]).contains("OK"));
+    let error = store.claim(&claim()).await.expect_err("full");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
+    assert!(store.complete(&running.reservation, &completion("running")).await.is_err());
+    // What makes room, or keeps a promise, is done all the same.
+    assert_eq!(state(&store, &done).await, KeyState::Completed);
+    store.extend(&running.reservation, PATIENCE).await.expect("a renewal");
+    store.abandon(&left.reservation).await.expect("an abandonment");
+    store.release(&running.reservation).await.expect("a release");
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_replayed(&store, &done, "done").await;
+    assert_eq!(state(&store, &left).await, KeyState::Unknown);
+}
+
+/// A store that may not log in is set up wrongly: its calls are refused, and never run unprotected.
+#[tokio::test]
+async fn a_server_that_wants_another_password_refuses() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&["requirepass right"]).expect("a server");
+    let address = server.address();
+    for login in ["", ":wrong@"] {
+        let url = format!("redis://{login}{address}/");
+        let error = at(&url).timeout(SHORT).claim(&claim()).await.expect_err("refused");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Refused, false), "{login}: {error:?}");
+        let cluster = RedisStore::cluster(ClusterClientBuilder::new([url])).expect("an address");
+        let error = cluster.timeout(SHORT).claim(&claim()).await.expect_err("refused");
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{login}: {error:?}");
+    }
+    acquire(&at(&format!("redis://:right@{address}/")), &claim()).await;
+}
+
+#[tokio::test]
+async fn a_replica_takes_no_claim() {
+    if are_missing() {
+        return;
+    }
+    let watched = watched();
+    let [_, replica] = watched.servers();
+    let error = on(replica).timeout(SHORT).claim(&claim()).await.expect_err("a replica");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_record_that_is_not_one_is_corrupt() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let store = on(&server).prefix("x").expect("a prefix");
+    let [other_type, other_fields] = [claim(), claim()];
+    let name = |claim: &tonic_idempotency::store::Claim| {
+        format!("x:{{{}:{}}}", claim.reservation.owner.as_uuid(), claim.reservation.key.as_uuid())
+    };
+    server.ask(&["SET", &name(&other_type), "1"]);
+    let error = store.claim(&other_type).await.expect_err("not a record");
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
+
+    acquire(&store, &other_fields).await;
+    complete(&store, &other_fields, "first").await;
+    server.ask(&["HSET", &name(&other_fields), "outcome", "perhaps"]);
+    let error = store.claim(&again(&other_fields)).await.expect_err("not an outcome");
+    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error:?}");
+}
+
+/// Bytes of every value come back as they were.
+#[tokio::test]
+async fn a_response_of_any_bytes_is_kept() {
+    if are_missing() {
+        return;
+    }
+    let store = store();
+    let every_byte: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let first = claim();
+    acquire(&store, &first).await;
+    let response = StoredResponse::message(every_byte.clone());
+    let completion = Completion { response: response.clone(), ..completion("") };
+    store.complete(&first.reservation, &completion).await.expect("a completion");
+    match store.claim(&again(&first)).await.expect("an answer") {
+        ClaimOutcome::Replay(replay) => assert!(replay.response == response, "other bytes"),
+        other => panic!("no replay but {other:?}"),
+    }
+}

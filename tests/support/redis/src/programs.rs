@@ -1,0 +1,55 @@
+//! The programs of Redis on this machine.
+
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::error::StartError;
+
+pub(crate) const SERVER: &str = "redis-server";
+const CLIENT: &str = "redis-cli";
+
+/// Servers of a busy machine answer within this time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns why servers cannot be started here; `None` if they can.
+pub fn missing() -> Option<String> {
+    let lacks = |program: &&&str| {
+        let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        !run.is_ok_and(|status| status.success())
+    };
+    let program = [&SERVER, &CLIENT].iter().copied().find(|program| lacks(program))?;
+    Some(format!("there is no program {program} on PATH (Debian: redis-server, redis-tools)"))
+}
+
+/// Sends a server one command, and returns its answer as `redis-cli` prints it; an error as an empty one.
+pub(crate) fn ask(port: u16, command: &[&str]) -> String {
+    let output = Command::new(CLIENT).args(["-h", "127.0.0.1", "-p", &port.to_string()]).args(command).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+/// Runs `redis-cli --cluster create`.
+pub(crate) fn create_cluster(ports: &[u16], replicas: u16) -> Result<(), StartError> {
+    let output = Command::new(CLIENT)
+        .args(["--cluster", "create"])
+        .args(ports.iter().map(|port| format!("127.0.0.1:{port}")))
+        .args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"])
+        .output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(StartError::new(String::from_utf8_lossy(&output.stdout))),
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) -> Result<(), StartError> {
+    let began = Instant::now();
+    while !condition() {
+        if began.elapsed() > PATIENCE {
+            return Err(StartError::new(format_args!("not within {PATIENCE:?}: {what}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
