@@ -38,7 +38,11 @@ pub(crate) struct Figures {
 impl Load {
     /// Calls for this time.
     pub(crate) async fn run_for(&self, time: Duration) -> Result<Figures, Error> {
-        Ok(self.run_during(async { Ok(time::sleep(time).await) }).await?.0)
+        let wait = async {
+            time::sleep(time).await;
+            Ok(())
+        };
+        Ok(self.run_during(wait).await?.0)
     }
 
     /// Calls until the work has ended.

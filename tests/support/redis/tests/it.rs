@@ -74,6 +74,7 @@ fn directory(server: &Server) -> String {
 
 /// Not a test of its own: starts a server, tells where, and waits to be killed.
 #[test]
+#[expect(clippy::print_stdout, reason = "the parent reads it")]
 fn owner() {
     if env::var_os(OWNER).is_none() {
         return;
