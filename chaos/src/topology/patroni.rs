@@ -24,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Patroni {
     front: Front,
+    replication: Replication,
     servers: Servers,
 }
 
@@ -56,7 +57,7 @@ impl Patroni {
             Replication::Asynchronous => Commits::Asynchronous,
             Replication::Synchronous => Commits::Synchronous,
         };
-        Ok(Self { front, servers: Servers::start(commits).await? })
+        Ok(Self { front, replication, servers: Servers::start(commits).await? })
     }
 
     /// The addresses that connections have to know.
@@ -81,13 +82,19 @@ impl Patroni {
         self.servers.ended()
     }
 
-    /// Waits until a standby may take over from the primary. Others may still be on their way back.
+    /// Waits until a standby may take over from the primary. If commits wait for it, others may still be on their way back. If they
+    /// do not, a former primary that was not rewound may be ahead of all others, and as long as it is, Patroni promotes nobody.
     ///
     /// # Errors
     ///
     /// There is none in time.
     pub(crate) async fn can_fail_over(&self) -> Result<(), Error> {
-        self.repair("no standby follows the primary", || self.servers.can_fail_over()).await
+        match self.replication {
+            Replication::Asynchronous => self.is_whole().await,
+            Replication::Synchronous => {
+                self.repair("no standby follows the primary", || self.servers.can_fail_over()).await
+            }
+        }
     }
 
     /// Waits until all servers are there and follow the primary.
