@@ -1054,6 +1054,8 @@ END
 $usage$;
 
 -- The sweep and the recovery ask all nodes, as the table's owner. Each setting that gives them sight is sent to the nodes.
+--
+-- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $sweep_rows$
@@ -1065,6 +1067,9 @@ DECLARE
     v_ids uuid[];
     v_rows bigint := 0;
 BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('the sweep of tenant.idempotency_keys', 0)) THEN
+        RETURN 0;
+    END IF;
     PERFORM tenant.idempotency_set(ARRAY[
         'idempotency.owner', '00000000-0000-0000-0000-000000000000',
         'app.current_user_id', '00000000-0000-0000-0000-000000000000',

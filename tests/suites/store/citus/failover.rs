@@ -77,11 +77,18 @@ async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
     }
 }
 
-/// A cluster whose workers wait for a synchronous standby that does not exist, once a role [waits](wait_for_standbys).
+/// A cluster whose workers have a synchronous standby, which does not answer. Connections wait for it from
+/// [`wait_for_standbys`] on.
 async fn synchronous() -> Option<(Cluster, Distributed)> {
-    let settings = ["synchronous_standby_names=nobody", "synchronous_commit=local"];
-    let cluster = Cluster::start(2, &settings).await?;
+    let mut cluster = Cluster::start(2, &["synchronous_commit=local"]).await?;
     let distributed = Distributed::new(&cluster).await;
+    for (worker, place) in cluster.workers.iter_mut().zip(&distributed.workers) {
+        let client = distributed.connect(place, SUPERUSER).await;
+        let alter = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
+        client.batch_execute(alter).await.expect("the setting");
+        worker.kill().await.expect("it is killed");
+        worker.restart().await.expect("it is back");
+    }
     Some((cluster, distributed))
 }
 
@@ -171,7 +178,7 @@ async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
     let (worker, pid) = until_one_waits(&distributed).await;
 
     let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
-    client.execute("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("the connection is ended");
+    client.execute("SELECT pg_terminate_backend($1::integer)", &[&pid]).await.expect("the connection is ended");
 
     let committed = commit.await.expect("no panic").expect("it is committed");
     assert_eq!(committed, CommitOutcome::Committed);
