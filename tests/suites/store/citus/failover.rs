@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     call::{insert, of, open},
-    cluster::{Cluster, SUPERUSER},
+    cluster::SUPERUSER,
     distributed::{API, Distributed},
 };
 use crate::record::{acquire, again, complete, completion};
@@ -53,7 +53,7 @@ async fn a_coordinator_that_is_read_only_decides_on_no_key() {
 /// The coordinator can be written to, and the node of the user cannot.
 #[tokio::test]
 async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
-    let Some((_cluster, distributed)) = synchronous().await else { return };
+    let Some(distributed) = Distributed::make().await else { return };
     let writable = distributed.store();
     let done = on_worker(&distributed, 0).await;
     let elsewhere = on_worker(&distributed, 1).await;
@@ -75,21 +75,6 @@ async fn a_node_that_is_read_only_decides_on_no_key_of_its_users() {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.response, StoredResponse::message("done")),
         other => panic!("{other:?}"),
     }
-}
-
-/// A cluster whose workers have a synchronous standby, which does not answer. Connections wait for it from
-/// [`wait_for_standbys`] on.
-async fn synchronous() -> Option<(Cluster, Distributed)> {
-    let mut cluster = Cluster::start(2, &["synchronous_commit=local"]).await?;
-    let distributed = Distributed::new(&cluster).await;
-    for (worker, place) in cluster.workers.iter_mut().zip(&distributed.workers) {
-        let client = distributed.connect(place, SUPERUSER).await;
-        let alter = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
-        client.batch_execute(alter).await.expect("the setting");
-        worker.kill().await.expect("it is killed");
-        worker.restart().await.expect("it is back");
-    }
-    Some((cluster, distributed))
 }
 
 /// A call of a user whose records are on this worker.
@@ -135,20 +120,17 @@ async fn until_one_waits(distributed: &Distributed) -> (usize, i32) {
     waiting(distributed).await[0]
 }
 
-/// The workers have all that they wait for.
-async fn let_standbys_answer(distributed: &Distributed) {
-    for worker in &distributed.workers {
-        let client = distributed.connect(worker, SUPERUSER).await;
-        for statement in ["ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()"] {
-            client.batch_execute(statement).await.expect("the setting");
-        }
-    }
+/// Ends the wait of a connection: the server says that it has committed if the wait is cancelled, and says nothing if the connection is ended.
+async fn end_wait(distributed: &Distributed, (worker, pid): (usize, i32), function: &str) {
+    let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
+    let end = format!("SELECT {function}({pid})");
+    client.batch_execute(&end).await.expect("the wait ends");
 }
 
 /// An earlier attempt may not have waited.
 #[tokio::test]
 async fn a_repeated_claim_waits_for_the_standby_of_its_node() {
-    let Some((_cluster, distributed)) = synchronous().await else { return };
+    let Some(distributed) = Distributed::make().await else { return };
     let call = of(Uuid::new_v4());
     acquire(&distributed.store(), &call).await;
     wait_for_standbys(&distributed).await;
@@ -157,8 +139,8 @@ async fn a_repeated_claim_waits_for_the_standby_of_its_node() {
         let call = call.clone();
         async move { store.claim(&call).await }
     });
-    until_one_waits(&distributed).await;
-    let_standbys_answer(&distributed).await;
+    let waiting = until_one_waits(&distributed).await;
+    end_wait(&distributed, waiting, "pg_cancel_backend").await;
     let outcome = repeated.await.expect("no panic").expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
 }
@@ -166,7 +148,7 @@ async fn a_repeated_claim_waits_for_the_standby_of_its_node() {
 /// The node has committed, and ends the connection before it says so.
 #[tokio::test]
 async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
-    let Some((_cluster, distributed)) = synchronous().await else { return };
+    let Some(distributed) = Distributed::make().await else { return };
     let user = Uuid::new_v4();
     let call = of(user);
     wait_for_standbys(&distributed).await;
@@ -175,10 +157,9 @@ async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
     insert(&handle, user, Uuid::new_v4()).await.expect("an order");
     drop(handle);
     let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
-    let (worker, pid) = until_one_waits(&distributed).await;
+    let waiting = until_one_waits(&distributed).await;
 
-    let client = distributed.connect(&distributed.workers[worker], SUPERUSER).await;
-    client.execute("SELECT pg_terminate_backend($1::integer)", &[&pid]).await.expect("the connection is ended");
+    end_wait(&distributed, waiting, "pg_terminate_backend").await;
 
     let committed = commit.await.expect("no panic").expect("it is committed");
     assert_eq!(committed, CommitOutcome::Committed);
@@ -188,7 +169,7 @@ async fn a_commit_is_found_if_its_node_was_lost_before_it_answered() {
 /// An old primary that nobody has fenced has neither the lock nor the record of a transaction at the new one.
 #[tokio::test]
 async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_agrees() {
-    let Some((_cluster, distributed)) = synchronous().await else { return };
+    let Some(distributed) = Distributed::make().await else { return };
     let user = Uuid::new_v4();
     let call = of(user);
     let (key, token) = (*call.reservation.key.as_uuid(), call.reservation.token);
@@ -203,8 +184,8 @@ async fn a_transaction_is_called_rolled_back_only_when_the_standby_of_its_node_a
     transaction.roll_back().await;
 
     let (answer, ()) = tokio::join!(ask(), async {
-        until_one_waits(&distributed).await;
-        let_standbys_answer(&distributed).await;
+        let waiting = until_one_waits(&distributed).await;
+        end_wait(&distributed, waiting, "pg_cancel_backend").await;
     });
     assert_eq!(answer, Some(false));
     let found = distributed.store().look_up(&look_up(&call)).await.expect("the store answers");
