@@ -1056,6 +1056,9 @@ $usage$;
 -- The sweep and the recovery ask all nodes, as the table's owner. Each setting that gives them sight is sent to the nodes.
 --
 -- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it.
+--
+-- Citus sends the settings with the transaction that it begins on the nodes. It begins none for a single query of a function, but does for one
+-- whose results it keeps: so the recovery's queries are materialized.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $sweep_rows$
@@ -1123,17 +1126,20 @@ BEGIN
     ]);
 
     RETURN QUERY
-    SELECT k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
-    FROM tenant.idempotency_keys k
-    WHERE k.id >= v_first
-      AND k.response_bytes IS NULL
-      AND k.error_bytes IS NULL
-      AND k.lease_expires <= now()
-      AND k.expires > now()
-      AND k.attempts < p_attempts
-      AND k.procedure = ANY (p_procedures)
-    ORDER BY k.id
-    LIMIT p_batch;
+    WITH found AS MATERIALIZED (
+        SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
+        FROM tenant.idempotency_keys k
+        WHERE k.id >= v_first
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.lease_expires <= now()
+          AND k.expires > now()
+          AND k.attempts < p_attempts
+          AND k.procedure = ANY (p_procedures)
+        ORDER BY k.id
+        LIMIT p_batch
+    )
+    SELECT f.user_id, f.idempotency_key, f.procedure, f.request_hash, f.arrival_hash FROM found f ORDER BY f.id;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner
@@ -1171,16 +1177,20 @@ BEGIN
     ]);
 
     RETURN QUERY
-    SELECT CASE WHEN k.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, k.idempotency_key, k.user_id, k.procedure, k.token,
-           k.attempts, k.created, k.expires
-    FROM tenant.idempotency_keys k
-    WHERE k.id >= v_first
-      AND k.response_bytes IS NULL
-      AND k.error_bytes IS NULL
-      AND k.lease_expires <= now()
-      AND k.expires > now()
-    ORDER BY k.id
-    LIMIT p_limit;
+    WITH found AS MATERIALIZED (
+        SELECT k.id, k.outcome_unknown, k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts, k.created, k.expires
+        FROM tenant.idempotency_keys k
+        WHERE k.id >= v_first
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.lease_expires <= now()
+          AND k.expires > now()
+        ORDER BY k.id
+        LIMIT p_limit
+    )
+    SELECT CASE WHEN f.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, f.idempotency_key, f.user_id, f.procedure, f.token,
+           f.attempts, f.created, f.expires
+    FROM found f ORDER BY f.id;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner
