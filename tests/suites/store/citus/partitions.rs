@@ -27,7 +27,7 @@ async fn a_distributed_table_is_not_partitioned() {
 
 /// A table of the coordinator alone.
 async fn local(distributed: &Distributed) -> (Client, Schema) {
-    let schema = Schema::new(&format!("local_{}", Uuid::new_v4().simple())).expect("a name");
+    let schema = Schema::new(format!("local_{}", Uuid::new_v4().simple())).expect("a name");
     let mut owner = distributed.connect(&distributed.coordinator, OWNER).await;
     migrations::run(&mut owner, &schema).await.expect("the migrations run");
     (owner, schema)
