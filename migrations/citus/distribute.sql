@@ -18,6 +18,24 @@
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
+DO $check$
+DECLARE
+    v_partitions CONSTANT integer := tenant.idempotency_partitions();
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'citus') THEN
+        RAISE EXCEPTION 'this database has no Citus' USING HINT = 'CREATE EXTENSION citus; then add the nodes.';
+    END IF;
+    IF v_partitions > 0 THEN
+        RAISE EXCEPTION 'tenant.idempotency_keys has % partitions, and is not distributed', v_partitions
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'A table is either partitioned or distributed: begin with a table without partitions.';
+    ELSIF to_regclass('tenant.idempotency_keys_next') IS NOT NULL THEN
+        RAISE EXCEPTION 'tenant.idempotency_keys is being moved to partitions, and is not distributed'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Call tenant.idempotency_stop_moving() before.';
+    END IF;
+END
+$check$;
+
 -- Changes of all parts of the table and of functions, in one transaction.
 SET citus.multi_shard_modify_mode = 'sequential';
 
@@ -58,9 +76,6 @@ DECLARE
     v_forced CONSTANT boolean := (SELECT c.relforcerowsecurity FROM pg_class c WHERE c.oid = v_table);
     v_key name;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'citus') THEN
-        RAISE EXCEPTION 'this database has no Citus' USING HINT = 'CREATE EXTENSION citus; then add the nodes.';
-    END IF;
     IF EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = v_table) THEN
         RETURN;
     END IF;
@@ -123,10 +138,14 @@ BEGIN
 END
 $act_as$;
 
--- The same for a function that runs on the node of this owner's rows, for that node alone.
+-- The same for a function that runs on the node of this owner's rows, for that node alone. Fails if the node is a standby
+-- (tenant.idempotency_needs_primary).
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_on_node(p_owner uuid) RETURNS text
 LANGUAGE sql VOLATILE
-RETURN set_config('idempotency.owner', p_owner::text, true) || set_config('app.current_user_id', p_owner::text, true);
+RETURN CASE
+    WHEN current_setting('transaction_read_only') = 'on' THEN tenant.idempotency_needs_primary()
+    ELSE set_config('idempotency.owner', p_owner::text, true) || set_config('app.current_user_id', p_owner::text, true)
+END;
 
 -- claim, on the node: tenant.idempotency_claim (V2) says what each step is for.
 CREATE OR REPLACE FUNCTION tenant.idempotency_claim_on_node(
@@ -198,7 +217,17 @@ BEGIN
         v_policy := CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END;
         v_foreign_before := v_now - v_foreign_lease;
 
-        IF state = 'expired' THEN
+        IF state IN ('acquired', 'taken_over') THEN
+            -- Of an earlier attempt, which may not have waited for a synchronous standby of this node.
+            UPDATE tenant.idempotency_keys x
+            SET lease_expires = v_lease_expires
+            WHERE x.idempotency_key = p_key
+              AND x.user_id = p_user
+              AND x.token = p_token
+              AND x.response_bytes IS NULL
+              AND x.error_bytes IS NULL
+              AND x.lease_expires > 'epoch';
+        ELSIF state = 'expired' THEN
             state := NULL;
             DELETE FROM tenant.idempotency_keys x
             WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.id = k.id AND x.expires <= v_now;
@@ -272,6 +301,9 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     SELECT n.state, n.recorded_procedure, n.recorded_hash, n.recorded_arrival, n.response, n.metadata, n.error, n.resource,
            n.lease_left_ms, n.expires_in_ms
     INTO state, recorded_procedure, recorded_hash, recorded_arrival, response, metadata, error, resource, lease_left_ms,
@@ -426,8 +458,12 @@ DECLARE
     v_requests CONSTANT integer[] := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
     v_policy text;
     v_told boolean;
+    v_set text;
     k tenant.idempotency_keys;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
     IF k.id IS NOT NULL THEN
         state := tenant.idempotency_state(k, p_token, v_foreign_lease);
@@ -506,6 +542,9 @@ DECLARE
     v_seen text;
     v_status record;
 BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     PERFORM tenant.idempotency_set(
         ARRAY['idempotency.owner', p_user::text, 'app.current_user_id', coalesce(p_app_user::text, '')] || p_settings
     );
@@ -767,22 +806,8 @@ BEGIN
 END
 $write$;
 
-CREATE OR REPLACE FUNCTION tenant.idempotency_settled_on_node(p_user uuid, p_key uuid, OUT settled boolean)
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $settled$
-BEGIN
-    settled := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
-END
-$settled$;
-
-CREATE OR REPLACE PROCEDURE tenant.idempotency_settled(p_user uuid, p_key uuid, OUT settled boolean)
-LANGUAGE plpgsql AS $settled$
-BEGIN
-    COMMIT;
-    SELECT n.settled INTO settled FROM tenant.idempotency_settled_on_node(p_user, p_key) n (settled);
-END
-$settled$;
-
+-- One call to the node, for the reason that tenant.idempotency_committed (V4) gives. The record is looked for by a statement of its own,
+-- after the lock, which sees what was committed before: the procedure chooses the isolation level for that.
 CREATE OR REPLACE FUNCTION tenant.idempotency_committed_on_node(
     p_user uuid, p_key uuid, p_token uuid, OUT committed boolean
 )
@@ -790,18 +815,33 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $committed$
 DECLARE
     v_set CONSTANT text := tenant.idempotency_act_on_node(p_user);
+    v_ended CONSTANT boolean := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
     k tenant.idempotency_keys;
 BEGIN
     SELECT x.* INTO k FROM tenant.idempotency_keys x
     WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.token = p_token;
     committed := num_nonnulls(k.response_bytes, k.error_bytes) = 1;
+    IF NOT committed THEN
+        IF v_ended THEN
+            PERFORM pg_logical_emit_message(true, 'idempotency', '');
+        ELSE
+            committed := NULL;
+        END IF;
+    END IF;
 END
 $committed$;
 
 CREATE OR REPLACE PROCEDURE tenant.idempotency_committed(p_user uuid, p_key uuid, p_token uuid, OUT committed boolean)
 LANGUAGE plpgsql AS $committed$
+DECLARE
+    v_set pg_catalog.text;
 BEGIN
     COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    v_set := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     SELECT n.committed INTO committed FROM tenant.idempotency_committed_on_node(p_user, p_key, p_token) n (committed);
 END
 $committed$;
@@ -878,6 +918,9 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_app_user);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
     SELECT n.* INTO v_found FROM tenant.idempotency_look_up_on_node(p_user, p_key) n;
     state := v_found.state;
     procedure := v_found.procedure;
@@ -967,7 +1010,55 @@ BEGIN
 END
 $release_many$;
 
+-- usage (V11), on the node.
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage_on_node(
+    p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off AS $usage$
+DECLARE
+    v_set CONSTANT text := tenant.idempotency_act_on_node(p_user);
+    v_now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    bytes := 0;
+    SELECT count(*) INTO records
+    FROM (SELECT 1 FROM tenant.idempotency_keys k WHERE k.user_id = p_user LIMIT p_most) e;
+    IF p_with_bytes OR records >= p_most THEN
+        SELECT count(*), coalesce(sum(r.size), 0) INTO records, bytes
+        FROM (
+            SELECT coalesce(octet_length(k.response_bytes), 0) + coalesce(octet_length(k.response_metadata), 0)
+                   + coalesce(octet_length(k.error_bytes), 0) AS size
+            FROM tenant.idempotency_keys k
+            WHERE k.user_id = p_user AND k.expires > v_now
+            LIMIT p_most
+        ) r;
+    END IF;
+END
+$usage$;
+
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage(
+    p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $usage$
+BEGIN
+    IF NOT tenant.idempotency_finds_users() THEN
+        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Make such an index.';
+    END IF;
+    SELECT n.records, n.bytes INTO records, bytes
+    FROM tenant.idempotency_usage_on_node(p_user, p_most, p_with_bytes) n;
+END
+$usage$;
+
 -- The sweep and the recovery ask all nodes, as the table's owner. Each setting that gives them sight is sent to the nodes.
+--
+-- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it.
+--
+-- Citus sends the settings with the transaction that it begins on the nodes. It begins none for a single query of a function, but does for one
+-- whose results it keeps: so the recovery's queries are materialized.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $sweep_rows$
@@ -979,6 +1070,9 @@ DECLARE
     v_ids uuid[];
     v_rows bigint := 0;
 BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('the sweep of tenant.idempotency_keys', 0)) THEN
+        RETURN 0;
+    END IF;
     PERFORM tenant.idempotency_set(ARRAY[
         'idempotency.owner', '00000000-0000-0000-0000-000000000000',
         'app.current_user_id', '00000000-0000-0000-0000-000000000000',
@@ -1032,17 +1126,20 @@ BEGIN
     ]);
 
     RETURN QUERY
-    SELECT k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
-    FROM tenant.idempotency_keys k
-    WHERE k.id >= v_first
-      AND k.response_bytes IS NULL
-      AND k.error_bytes IS NULL
-      AND k.lease_expires <= now()
-      AND k.expires > now()
-      AND k.attempts < p_attempts
-      AND k.procedure = ANY (p_procedures)
-    ORDER BY k.id
-    LIMIT p_batch;
+    WITH found AS MATERIALIZED (
+        SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
+        FROM tenant.idempotency_keys k
+        WHERE k.id >= v_first
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.lease_expires <= now()
+          AND k.expires > now()
+          AND k.attempts < p_attempts
+          AND k.procedure = ANY (p_procedures)
+        ORDER BY k.id
+        LIMIT p_batch
+    )
+    SELECT f.user_id, f.idempotency_key, f.procedure, f.request_hash, f.arrival_hash FROM found f ORDER BY f.id;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner
@@ -1080,16 +1177,20 @@ BEGIN
     ]);
 
     RETURN QUERY
-    SELECT CASE WHEN k.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, k.idempotency_key, k.user_id, k.procedure, k.token,
-           k.attempts, k.created, k.expires
-    FROM tenant.idempotency_keys k
-    WHERE k.id >= v_first
-      AND k.response_bytes IS NULL
-      AND k.error_bytes IS NULL
-      AND k.lease_expires <= now()
-      AND k.expires > now()
-    ORDER BY k.id
-    LIMIT p_limit;
+    WITH found AS MATERIALIZED (
+        SELECT k.id, k.outcome_unknown, k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts, k.created, k.expires
+        FROM tenant.idempotency_keys k
+        WHERE k.id >= v_first
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.lease_expires <= now()
+          AND k.expires > now()
+        ORDER BY k.id
+        LIMIT p_limit
+    )
+    SELECT CASE WHEN f.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, f.idempotency_key, f.user_id, f.procedure, f.token,
+           f.attempts, f.created, f.expires
+    FROM found f ORDER BY f.id;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner
@@ -1264,7 +1365,7 @@ BEGIN
         WHERE p.pronamespace = v_schema
           AND p.proname IN (
               'idempotency_act_on_node', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_lock_id',
-              'idempotency_milliseconds_until', 'idempotency_request_id', 'idempotency_request_ids', 'idempotency_resource_id',
+              'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_request_id', 'idempotency_request_ids', 'idempotency_resource_id',
               'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed', 'idempotency_state'
           )
     LOOP

@@ -69,8 +69,7 @@ pub fn grant_sql(schema: &Schema, role: &str) -> String {
 
 /// Returns the SQL that distributes the table of keys by user over the nodes of a Citus cluster, and moves the store's functions to the
 /// node that holds the row. Run it on the coordinator, as the owner of the table, after the migrations and all registrations, and
-/// again after each further one. `docs/citus.md` has
-/// the rest of the set-up.
+/// again after each further one. It refuses a partitioned table. `docs/citus.md` has the rest of the set-up.
 ///
 /// ```
 /// use tonic_idempotency::{migrations, store::Schema};

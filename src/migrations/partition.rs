@@ -20,7 +20,8 @@ const ATTEMPTS: u32 = 20;
 /// # Errors
 ///
 /// [`MigrationError`] if the database refuses: the number is out of range, the table has another number of partitions, it is not empty
-/// ([`move_to_partitions`]), or something depends on it that partitions do not allow, such as a view.
+/// ([`move_to_partitions`]), it is distributed over the nodes of a Citus cluster, or something depends on it that partitions do not allow, such
+/// as a view.
 ///
 /// # Cancel safety
 ///

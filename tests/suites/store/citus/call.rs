@@ -33,7 +33,16 @@ pub(super) async fn open(
     store: &PostgresStore,
     claim: &Claim,
 ) -> Result<(Box<dyn StoreTransaction>, Transaction), ClaimOutcome> {
-    match store.begin(claim, TransactionOptions::default()).await.expect("the store answers") {
+    open_with(store, claim, TransactionOptions::default()).await
+}
+
+/// The same with other options.
+pub(super) async fn open_with(
+    store: &PostgresStore,
+    claim: &Claim,
+    options: TransactionOptions,
+) -> Result<(Box<dyn StoreTransaction>, Transaction), ClaimOutcome> {
+    match store.begin(claim, options).await.expect("the store answers") {
         BeginOutcome::Open { transaction, .. } => Ok(with_handle(transaction)),
         BeginOutcome::Refused(outcome) => Err(outcome),
         other => panic!("{other:?}"),

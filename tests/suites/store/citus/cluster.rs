@@ -4,14 +4,17 @@ use scratch_postgres::{Server, skip};
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, Config, NoTls, config::Host};
 
-/// The settings of each node. Few shards, because each is several files in every database.
-const SETTINGS: [&str; 6] = [
+/// The settings of each node. Few shards, because each is several files in every database. Each has a synchronous standby, which does not
+/// answer; connections that set `synchronous_commit` wait for it.
+const SETTINGS: [&str; 8] = [
     "shared_preload_libraries=citus",
     "max_prepared_transactions=100",
     "max_worker_processes=50",
     "citus.node_conninfo=sslmode=disable",
     "citus.recover_2pc_interval=1s",
     "citus.shard_count=8",
+    "synchronous_commit=local",
+    "synchronous_standby_names=nobody",
 ];
 
 /// The role of the page that sets the nodes up. All nodes know it by the same password.

@@ -47,23 +47,29 @@ impl Distributed {
     pub(super) async fn take() -> Option<Self> {
         static TURNS: Semaphore = Semaphore::const_new(DATABASES);
         static IDLE: Mutex<Vec<String>> = Mutex::new(Vec::new());
-        // One after the other, because they have roles in common.
-        static MAKE: sync::Mutex<()> = sync::Mutex::const_new(());
-
         let cluster = Cluster::shared().await?;
         let turn = (TURNS.acquire().await.expect("it is never closed"), &IDLE);
         let idle = IDLE.lock().expect("no panic").pop();
         let mut distributed = match idle {
             Some(name) => Self::named(cluster, name),
-            None => {
-                let _making = MAKE.lock().await;
-                Self::new(cluster).await
-            }
+            None => Self::new_on_shared(cluster).await,
         };
         distributed.turn = Some(turn);
         let empty = "TRUNCATE tenant.idempotency_keys, app.orders, app.projects";
         distributed.superuser().await.batch_execute(empty).await.expect("the tables are empty");
         Some(distributed)
+    }
+
+    /// Makes a database of the shared cluster for a test that sets something in it.
+    pub(super) async fn make() -> Option<Self> {
+        Some(Self::new_on_shared(Cluster::shared().await?).await)
+    }
+
+    async fn new_on_shared(cluster: &Cluster) -> Self {
+        // One after the other, because they have roles in common.
+        static MAKE: sync::Mutex<()> = sync::Mutex::const_new(());
+        let _making = MAKE.lock().await;
+        Self::new(cluster).await
     }
 }
 

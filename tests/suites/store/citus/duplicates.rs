@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Ended, of, order},
-    distributed::Distributed,
+    distributed::{API, Distributed},
 };
 use crate::record::{acquire, again, completion, take_over};
 
@@ -123,4 +123,22 @@ async fn a_sweep_deletes_expired_records_on_all_nodes() {
     assert_eq!(distributed.orders_and_records().await, (0, 1));
     let outcome = store.claim(&again(&kept)).await.expect("the store answers");
     assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+}
+
+/// Its statements would wait for those of the other, on all nodes.
+#[tokio::test]
+async fn a_sweep_leaves_the_work_to_another_one_that_runs() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    for _ in 0..USERS {
+        acquire(&store, &Claim { lease: Duration::ZERO, retention: Duration::ZERO, ..of(Uuid::new_v4()) }).await;
+    }
+    let mut api = distributed.connect(&distributed.coordinator, API).await;
+    let other = api.transaction().await.expect("a transaction");
+    let swept = other.query_one("SELECT tenant.idempotency_sweep_rows(4)", &[]).await.expect("another sweep");
+    assert_eq!(swept.get::<_, i64>(0), 4);
+    assert_eq!(store.sweep(1000).await.expect("the store answers"), 0);
+    acquire(&store, &of(Uuid::new_v4())).await;
+    other.commit().await.expect("it is committed");
+    assert_eq!(store.sweep(1000).await.expect("the store answers"), USERS as u64 - 4);
 }

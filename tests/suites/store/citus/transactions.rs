@@ -3,12 +3,13 @@
 use tokio_postgres::{error::SqlState, types::Type};
 use tonic_idempotency::{
     Transaction,
-    store::{CallSession, ClaimOutcome, CommitOutcome, StoredResponse},
+    policy::Isolation,
+    store::{CallSession, ClaimOutcome, CommitOutcome, StoreErrorKind, StoredResponse, TransactionOptions},
 };
 use uuid::Uuid;
 
 use super::{
-    call::{Ended, insert, of, open, order},
+    call::{Ended, insert, of, open, open_with, order},
     distributed::{API, Distributed, OWNER},
 };
 use crate::record::{HASH, PROCEDURE, again, completion};
@@ -107,6 +108,32 @@ async fn orders_on_all_nodes_are_committed_with_the_record_or_not_at_all() {
             assert_eq!(distributed.orders_and_records().await, (0, 0));
         }
     }
+}
+
+/// Both have read what the other one writes. The node says so to the statement that writes the record.
+#[tokio::test]
+async fn one_of_two_transactions_on_a_node_that_are_not_serializable_is_committed() {
+    let Some(distributed) = Distributed::take().await else { return };
+    let store = distributed.store();
+    let user = Uuid::new_v4();
+    let options = || TransactionOptions { isolation: Isolation::Serializable, ..TransactionOptions::default() };
+    let mut opened = Vec::new();
+    for _ in 0..2 {
+        let (transaction, handle) = open_with(&store, &of(user), options()).await.expect("the key is free");
+        handle.query_one("SELECT count(*) FROM app.orders", &[]).await.expect("the orders");
+        opened.push((transaction, handle));
+    }
+    let mut ended = Vec::new();
+    for (_, handle) in &opened {
+        insert(handle, user, Uuid::new_v4()).await.expect("an order");
+    }
+    for (transaction, handle) in opened {
+        drop(handle);
+        ended.push(transaction.commit(Some(completion("ordered"))).await);
+    }
+    assert!(matches!(ended[0], Ok(CommitOutcome::Committed)), "{ended:?}");
+    assert_eq!(ended[1].as_ref().expect_err("a conflict").kind(), StoreErrorKind::Conflict, "{ended:?}");
+    assert_eq!(distributed.orders_and_records().await, (1, 1));
 }
 
 /// A call without a key has its user on all nodes, too.
