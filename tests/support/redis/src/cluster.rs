@@ -11,6 +11,10 @@ use crate::{
 /// The number of primaries.
 const PRIMARIES: usize = 3;
 
+/// How long a node has for joining, in milliseconds, of which Redis makes one with the time after which a node counts as failed: its
+/// default.
+const JOINING: u32 = 15_000;
+
 /// A cluster of three primaries, each with one replica. Dropping it kills and removes all of them.
 #[derive(Debug)]
 pub struct Cluster {
@@ -36,9 +40,17 @@ impl Cluster {
         });
         let cluster = Self { nodes: nodes? };
         let ports: Vec<_> = cluster.nodes.iter().map(|node| node.address().port()).collect();
+        cluster.set_node_timeout(JOINING);
         create_cluster(&ports, 1)?;
         cluster.settle()?;
+        cluster.set_node_timeout(node_timeout);
         Ok(cluster)
+    }
+
+    fn set_node_timeout(&self, milliseconds: u32) {
+        for node in &self.nodes {
+            node.ask(&["CONFIG", "SET", "cluster-node-timeout", &milliseconds.to_string()]);
+        }
     }
 
     /// The addresses of all nodes, as clients write them.

@@ -29,16 +29,21 @@ pub(crate) fn ask(port: u16, command: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Runs `redis-cli --cluster create`.
+/// Runs `redis-cli --cluster create`, which waits without end for a node that has missed its invitation.
 pub(crate) fn create_cluster(ports: &[u16], replicas: u16) -> Result<(), StartError> {
-    let output = Command::new(CLIENT)
+    let mut creation = Command::new(CLIENT)
         .args(["--cluster", "create"])
         .args(ports.iter().map(|port| format!("127.0.0.1:{port}")))
         .args(["--cluster-replicas", &replicas.to_string(), "--cluster-yes"])
-        .output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(StartError::new(String::from_utf8_lossy(&output.stdout))),
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let ended = until("redis-cli has made the cluster", || !matches!(creation.try_wait(), Ok(None)));
+    creation.kill()?;
+    let output = creation.wait_with_output()?;
+    match ended {
+        Ok(()) if output.status.success() => Ok(()),
+        Ok(()) => Err(StartError::new(String::from_utf8_lossy(&output.stdout))),
+        Err(error) => Err(error),
     }
 }
 
