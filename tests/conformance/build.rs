@@ -17,6 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&native)?;
     connectrpc_build::Config::new()
         .descriptor_set(descriptors)
+        // It would name the descriptors, which each run of this script writes anew, and so cause the next one.
+        .emit_rerun_directives(false)
         .files(&[SERVICE, "connectrpc/conformance/v1/config.proto"])
         .include_file("conformance.rs")
         .out_dir(native)
