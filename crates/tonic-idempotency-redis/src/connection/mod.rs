@@ -54,6 +54,7 @@ pub(crate) struct Sent {
 
 /// Where commands go.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "without a cluster there is one place"))]
 pub(crate) enum Target<'a> {
     /// To the primary that has the record with this name.
     Record(&'a str),
