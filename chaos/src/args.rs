@@ -22,8 +22,8 @@ The runs of docs/guarantees.md, in an optimised build; each takes minutes:
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
-  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000
-  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --replicas 1
+  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis
+  cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis --replicas 1
   cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";
 
 /// Runs a seeded workload on the sample service while its servers, its database and their connections fail. Then counts

@@ -16,7 +16,7 @@ const INTERRUPTIONS: u32 = 1_000;
 pub(crate) struct Mover(AbortOnDropHandle<Result<u32, Error>>);
 
 impl Mover {
-    /// Moves the table to this many partitions, row by row, as soon as so many operations have begun.
+    /// Moves the table to this many partitions, row by row, once that many operations have begun.
     pub(crate) fn start(database: Arc<Database>, pace: Arc<Pace>, partitions: u16, operations: u32) -> Self {
         Self(AbortOnDropHandle::new(tokio::spawn(async move {
             pace.reached(operations).await;

@@ -82,8 +82,9 @@ impl Patroni {
         self.servers.ended()
     }
 
-    /// Waits until a standby may take over from the primary. If commits wait for it, others may still be on their way back. If they
-    /// do not, a former primary that was not rewound may be ahead of all others, and as long as it is, Patroni promotes nobody.
+    /// Waits until a standby may take over from the primary. With synchronous replication the others may still be on their way back. With
+    /// asynchronous replication all servers have to be there: Patroni promotes none while a former primary has more log than the
+    /// others and is not rewound.
     ///
     /// # Errors
     ///
