@@ -84,14 +84,15 @@ pub async fn leave_clean_connections_whatever_they_interrupt<S: Stack>() {
     let started = Instant::now();
     without_key.create("shop").await.expect("a call");
     let takes = started.elapsed().max(Duration::from_millis(1));
-    for reset in 0..100 {
-        let name = if reset % 2 == 0 { "shop" } else { "fail" };
-        drop(timeout(takes * reset / 50, without_key.create(name)).await);
+    for name in ["fail", "shop"] {
+        for reset in 0..100 {
+            drop(timeout(takes * reset / 50, without_key.create(name)).await);
+        }
+        all_have_ended(&owner).await;
+        assert_clean::<S>(&pool).await;
+        // While a COMMIT is under way, its connection is closed.
+        assert!(name == "shop" || opened(&owner).await == 1, "{} connections", opened(&owner).await);
     }
-    all_have_ended(&owner).await;
-    assert_clean::<S>(&pool).await;
-    // On a busy machine a few are not reset in time.
-    assert!(opened(&owner).await <= 10, "{} connections", opened(&owner).await);
 }
 
 /// By default a call goes on without its client.
