@@ -92,11 +92,21 @@ async fn a_pool_with_both_hosts_finds_the_new_primary_and_the_records_are_there(
     // The token of before holds the key at the new primary, too.
     let completed = store.complete(&reserved.reservation, &completion("done")).await.expect("the store answers");
     assert_eq!(completed, CompleteOutcome::Completed);
+}
 
-    // And back again.
+/// There and back again.
+#[tokio::test]
+async fn an_old_primary_that_rejoins_takes_over_with_the_records_of_the_new_one() {
+    let Some(mut scene) = Scene::new().await else { return };
+    let (_, store) = scene.at(&scene.pair.both(), 4);
+    scene.pair.fail_over().await.expect("a failover");
+    let claim = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &claim, &completion("done")).await;
+
     scene.pair.rejoin().await.expect("the old primary is a standby");
     scene.pair.fail_over().await.expect("a failover");
-    assert_replays(store.claim(&again(&reserved)).await);
+
+    assert_replays(store.claim(&again(&claim)).await);
 }
 
 #[tokio::test]

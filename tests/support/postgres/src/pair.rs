@@ -123,7 +123,7 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// It was not killed, or does not start.
+    /// It was not killed, or does not start; or the binaries come without `pg_rewind` or `psql`.
     pub async fn rejoin(&self) -> Result<(), CrashError> {
         let (primary, standby) = (self.primary, 1 - self.primary);
         self.order(format!("rewind {standby} {primary}")).await?;
@@ -171,11 +171,10 @@ async fn start() -> Result<Pair, Cause> {
     let password = Uuid::new_v4().simple().to_string();
     supervisor.tell(&password)?;
     let pair = Pair { password, ports, primary: 0, supervisor: Arc::new(Mutex::new(supervisor)) };
-    pair.order("make 0".to_owned()).await?;
-    pair.order("start 0".to_owned()).await?;
+    for order in ["make 0", "copy 1 0", "start 0", "start 1"] {
+        pair.order(order.to_owned()).await?;
+    }
     connection::answers(&pair.primary(), PATIENCE, || false).await?;
-    pair.order("copy 1 0".to_owned()).await?;
-    pair.order("start 1".to_owned()).await?;
     follow(&pair.standby(), &pair.primary()).await?;
     Ok(pair)
 }

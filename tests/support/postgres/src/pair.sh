@@ -9,7 +9,7 @@
 #   make N      creates the data of server N
 #   start N     starts it
 #   kill N      ends all its processes at once
-#   copy N M    makes N a standby, with a copy of M
+#   copy N M    makes N a standby of M, with a copy of its data; M has not been started yet
 #   promote N   makes a standby a primary
 #   rewind N M  makes N, which was killed, a standby of M, and undoes what M has not got from it
 #
@@ -84,8 +84,11 @@ kill_server() {
   done
 }
 
+# Not with pg_basebackup: some packages of PostgreSQL come without it.
 copy_server() {
-  "$binaries/pg_basebackup" -h 127.0.0.1 -p "$(port "$2")" -U postgres -D "$directory/node$1" -X stream -c fast -R --no-sync
+  cp -R "node$2" "node$1" &&
+    echo "primary_conninfo = 'host=127.0.0.1 port=$(port "$2") user=postgres password=$PGPASSWORD'" >>"node$1/postgresql.conf" &&
+    : >"node$1/standby.signal"
 }
 
 promote_server() {
