@@ -91,7 +91,7 @@ impl Limits {
         let in_flight = user.known().in_flight;
         let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
         let row = connections
-            .query_one(
+            .read_one(
                 &connections.sql().usage,
                 &[
                     (*owner.as_uuid()).into(),

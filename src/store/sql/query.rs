@@ -20,6 +20,12 @@ impl<D: Driver> Connections<D> {
         self.query_one_until(self.deadline(), sql, parameters).await
     }
 
+    /// As [`query_one`](Self::query_one), of a statement that only reads: nothing has happened if its answer is lost.
+    pub(super) async fn read_one(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
+        let operation = &Operation::new(self).leaving_nothing();
+        operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
+    }
+
     /// As [`query_one`](Self::query_one), with a deadline of its own.
     pub(super) async fn query_one_until(
         &self,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tcp_proxy::{Cut, Moment};
 use tokio::task::JoinSet;
 use tonic_idempotency::{
     migrations,
@@ -172,6 +173,30 @@ async fn are_of_bytes_too() {
     assert_full(begin(&store, &of(user)).await);
 }
 
+#[tokio::test]
+async fn count_the_bytes_of_commits_whose_answer_was_lost() {
+    let database = partitioned().await;
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = PostgresStore::new(pool, ResourceTypes::none()).timeout(Duration::from_secs(30));
+    let store = store.max_bytes_per_user(100_000);
+    let user = Uuid::new_v4();
+    for bytes in (0..200_000).step_by(10_000) {
+        let transaction = match begin(&store, &of(user)).await {
+            Ok(BeginOutcome::Open { transaction, .. }) => transaction,
+            refused => {
+                assert_full(refused);
+                assert!((100_000..=110_000).contains(&bytes), "{bytes}");
+                return;
+            }
+        };
+        let completion = Completion { response: StoredResponse::message(vec![7; 10_000]), ..completion("") };
+        proxy.cut_later(Cut { all: false, moment: Moment::AfterCommit }, || ());
+        let committed = transaction.commit(Some(completion)).await.expect("it is looked up");
+        assert_eq!(committed, CommitOutcome::Committed);
+    }
+    panic!("no limit");
+}
+
 /// A hostile user calls ten servers at once, as fast as it can.
 #[tokio::test]
 async fn are_exceeded_by_five_percent_at_most_whatever_a_user_does() {
@@ -201,7 +226,7 @@ async fn are_exceeded_by_five_percent_at_most_whatever_a_user_does() {
 async fn answer_in_time_while_records_cannot_be_counted() {
     let database = partitioned().await;
     let mut owner = database.owner().await;
-    let store = store(&database).max_records_per_user(10).timeout(Duration::from_secs(1));
+    let store = store(&database).max_records_per_user(10).timeout(Duration::from_secs(3));
     let lock = owner.transaction().await.expect("a transaction");
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys").await.expect("the lock");
     let user = Uuid::new_v4();
@@ -210,10 +235,26 @@ async fn answer_in_time_while_records_cannot_be_counted() {
         let store = store.clone();
         calls.spawn(async move { store.claim(&of(user)).await.map(|_| ()).map_err(|error| error.kind()) });
     }
-    let answers = tokio::time::timeout(Duration::from_secs(10), calls.join_all()).await;
+    let answers = tokio::time::timeout(Duration::from_secs(30), calls.join_all()).await;
     assert_eq!(answers.expect("not one after the other"), vec![Err(StoreErrorKind::Overloaded); 20]);
     lock.rollback().await.expect("the end");
     assert_eq!(fill(&store.timeout(Duration::from_secs(30)), user, 20).await.len(), 10);
+}
+
+/// A count that is lost has claimed nothing.
+#[tokio::test]
+async fn refuse_calls_that_cannot_be_counted_as_not_claimed() {
+    let database = partitioned().await;
+    let (proxy, pool) = database.pool_through_proxy(1).await;
+    let store = PostgresStore::new(pool, ResourceTypes::none()).timeout(Duration::from_secs(2));
+    let store = store.max_records_per_user(10);
+    store.claim(&of(Uuid::new_v4())).await.expect("a new key");
+    proxy.hold();
+    for claim in [(); 2].map(|()| of(Uuid::new_v4())) {
+        let error = store.claim(&claim).await.expect_err("no answer");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+    }
+    proxy.release();
 }
 
 #[tokio::test]

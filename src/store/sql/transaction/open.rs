@@ -169,9 +169,7 @@ impl<D: Driver> Open<D> {
             Ok(Ok(())) => {
                 connection.set_committing(false);
                 connection.give_back();
-                if let Some((claimed, completion)) = self.claimed.as_ref().zip(completion.as_ref()) {
-                    self.transactions.limits.recorded(claimed.claim.reservation.owner, completion);
-                }
+                self.count(completion.as_ref());
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
@@ -198,9 +196,20 @@ impl<D: Driver> Open<D> {
         match &self.claimed {
             Some(claimed) => {
                 let look_ups = &self.transactions.look_ups;
-                look_up(look_ups, &claimed.claim.reservation, look_ups.deadline(), rolled_back, lost).await
+                let reservation = &claimed.claim.reservation;
+                let outcome = look_up(look_ups, reservation, look_ups.deadline(), rolled_back, lost).await;
+                // A record that is not there after all is noticed when the user's are counted again.
+                self.count(completion.as_ref());
+                outcome
             }
             None => Err(StoreError::new(StoreErrorKind::Interrupted, lost)),
+        }
+    }
+
+    /// Counts the record towards the limits of its user.
+    fn count(&self, completion: Option<&Completion>) {
+        if let Some((claimed, completion)) = self.claimed.as_ref().zip(completion) {
+            self.transactions.limits.recorded(claimed.claim.reservation.owner, completion);
         }
     }
 
