@@ -326,6 +326,15 @@ async fn a_lost_commit_is_looked_up_at_one_server_at_a_time() {
     pause_replay(&scene.pair.standby()).await;
     let commit = tokio::spawn(transaction.commit(Some(completion("done"))));
     until("the COMMIT waits", async || waiting(&scene.database).await == 1).await;
+    let received = "SELECT (pg_last_wal_receive_lsn() - '0/0')::int8";
+    let written = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8";
+    let written: i64 = owner.query_one(written, &[]).await.expect("a position").get(0);
+    let standby = Database::of(&scene.pair.standby()).owner().await;
+    let has_it = async || standby.query_one(received, &[]).await.expect("a position").get::<_, i64>(0) >= written;
+    until("the standby has it", has_it).await;
+    // Otherwise it might say that it shows it now, just before it is promoted.
+    let part = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication";
+    owner.execute(part, &[]).await.expect("the standby receives nothing any more");
 
     scene.pair.split().await.expect("the standby is promoted");
     scene.proxy.lead_to(scene.pair.address_of_primary());
