@@ -71,18 +71,29 @@ impl Trial {
 
         database.is_whole().await?;
         time::sleep(plan.lease + SLACK).await;
-        let client = database.connect().await?;
         let acknowledged = journal.entries().acknowledged();
-        sabotage(&plan.sabotage, &client, &journal, &acknowledged, &plan.operations).await?;
+        sabotage(&plan.sabotage, &database.connect().await?, &journal, &acknowledged, &plan.operations).await?;
         Last { database, journal: &journal, mode, plan }.retries().await?;
-        let rows = Rows::read(&client).await?;
-        drop(client);
+        let rows = rows(database).await?;
 
         let entries = std::mem::take(&mut *journal.entries());
         let evidence =
             Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
         let verdict = judge(&evidence);
         Ok(Self { mode, tally: Tally::new(&entries, mode), interruptions, took, verdict, entries })
+    }
+}
+
+/// Reads the rows. A primary that has hung may replace its successor once more when it wakes up.
+async fn rows(database: &Database) -> Result<Rows, Error> {
+    let deadline = time::Instant::now() + STANDSTILL;
+    loop {
+        database.is_whole().await?;
+        let read = async { Rows::read(&database.connect().await?).await };
+        match read.await {
+            Err(_) if time::Instant::now() < deadline => time::sleep(LOOK).await,
+            read => return read,
+        }
     }
 }
 
