@@ -140,6 +140,10 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
 async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<(), Error> {
     let full_pool = FullPool::new(&stage);
     while let Some(outage) = queue.recv().await {
+        // They have a connection of their own all the time. A primary that has hung may replace its successor once more when it wakes up.
+        if matches!(outage, Outage::Batch { .. } | Outage::SlowOutbox { .. }) {
+            stage.database.is_whole().await?;
+        }
         match outage {
             Outage::Batch { how, operations } => batch::happen(&stage, how, operations).await?,
             Outage::Bouncer { how, hold } => bouncer::break_connections(&stage, how, hold).await?,

@@ -161,7 +161,7 @@ impl Database {
         }
     }
 
-    /// Waits until all servers are there again, after the faults.
+    /// Waits until all servers are there again.
     ///
     /// # Errors
     ///
