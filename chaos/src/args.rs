@@ -21,7 +21,10 @@ The runs of docs/guarantees.md, in an optimised build; each takes minutes:
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer --mode reserved --on-store-unavailable proceed
   cargo run --release -p chaos -- --seed 1 --topology pgbouncer --max-batch 1
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000
+  cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --front hosts
   cargo run --release -p chaos -- --seed 1 --topology patroni --operations 5000 --replication asynchronous
+  cargo run --release -p chaos -- --seed 1 --topology partitioned --operations 5000
+  cargo run --release -p chaos -- --seed 1 --moving --operations 5000
   cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis
   cargo run --release -p chaos -- --seed 1 --topology redis-cluster --operations 5000 --faults redis --replicas 1
   cargo run --release -p chaos -- --seed 1 --clients-die --mode transactional";

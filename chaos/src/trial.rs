@@ -74,26 +74,15 @@ impl Trial {
         let acknowledged = journal.entries().acknowledged();
         sabotage(&plan.sabotage, &database.connect().await?, &journal, &acknowledged, &plan.operations).await?;
         Last { database, journal: &journal, mode, plan }.retries().await?;
-        let rows = rows(database).await?;
+        // A primary that has hung may have replaced its successor once more.
+        database.is_whole().await?;
+        let rows = Rows::read(&database.connect().await?).await?;
 
         let entries = std::mem::take(&mut *journal.entries());
         let evidence =
             Evidence { entries: &entries, operations: &plan.operations, rows: &rows, rules: plan.rules(mode) };
         let verdict = judge(&evidence);
         Ok(Self { mode, tally: Tally::new(&entries, mode), interruptions, took, verdict, entries })
-    }
-}
-
-/// Reads the rows. A primary that has hung may replace its successor once more when it wakes up.
-async fn rows(database: &Database) -> Result<Rows, Error> {
-    let deadline = time::Instant::now() + STANDSTILL;
-    loop {
-        database.is_whole().await?;
-        let read = async { Rows::read(&database.connect().await?).await };
-        match read.await {
-            Err(_) if time::Instant::now() < deadline => time::sleep(LOOK).await,
-            read => return read,
-        }
     }
 }
 
