@@ -85,13 +85,16 @@ pub async fn leave_clean_connections_whatever_they_interrupt<S: Stack>() {
     without_key.create("shop").await.expect("a call");
     let takes = started.elapsed().max(Duration::from_millis(1));
     for name in ["fail", "shop"] {
+        let mut hung_up = 0;
         for reset in 0..100 {
-            drop(timeout(takes * reset / 50, without_key.create(name)).await);
+            hung_up += i64::from(timeout(takes * reset / 50, without_key.create(name)).await.is_err());
         }
         all_have_ended(&owner).await;
         assert_clean::<S>(&pool).await;
-        // While a COMMIT is under way, its connection is closed.
-        assert!(name == "shop" || opened(&owner).await == 1, "{} connections", opened(&owner).await);
+        // A connection is closed only if its client leaves while a COMMIT is under way.
+        let closed = if name == "shop" { hung_up } else { 0 };
+        let opened = opened(&owner).await;
+        assert!(opened <= 1 + closed, "{name}: {opened} connections, {hung_up} clients that left");
     }
 }
 
