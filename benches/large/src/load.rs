@@ -29,7 +29,7 @@ pub(crate) struct Load {
 }
 
 /// The times of the claims of a load, in microseconds.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Figures {
     claims: Histogram<u64>,
     took: Duration,
@@ -53,8 +53,8 @@ impl Load {
         let stop = CancellationToken::new();
         let started = Instant::now();
         let mut callers = JoinSet::new();
-        for _ in 0..self.callers {
-            callers.spawn(self.clone().call_until(stop.clone()));
+        for caller in 0..self.callers {
+            callers.spawn(self.clone().call_until(stop.clone(), caller));
         }
         // A caller that fails ends the measurement.
         let done = tokio::select! {
@@ -72,10 +72,12 @@ impl Load {
         Ok((figures, done?))
     }
 
-    async fn call_until(self, stop: CancellationToken) -> Result<Histogram<u64>, Error> {
+    async fn call_until(self, stop: CancellationToken, caller: usize) -> Result<Histogram<u64>, Error> {
         let mut claims = histogram()?;
         let mut pace = self.rate.map(|rate| {
-            let mut pace = time::interval(Duration::from_secs_f64(self.callers as f64 / rate));
+            // The callers take turns.
+            let first = time::Instant::now() + Duration::from_secs_f64(caller as f64 / rate);
+            let mut pace = time::interval_at(first, Duration::from_secs_f64(self.callers as f64 / rate));
             pace.set_missed_tick_behavior(time::MissedTickBehavior::Burst);
             pace
         });
@@ -136,12 +138,6 @@ impl Figures {
 
     pub(crate) fn per_second(&self) -> f64 {
         self.claims.len() as f64 / self.took.as_secs_f64()
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) -> Result<(), Error> {
-        self.claims.add(&other.claims)?;
-        self.took += other.took;
-        Ok(())
     }
 
     /// The cells of a row of the report: p50, p99, the longest, calls per second.
