@@ -20,7 +20,7 @@ use crate::{
 /// use tonic_idempotency::{store::MemoryStore, maintenance::Sweeper};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// // Default: once an hour, in batches of a thousand records, with pauses as long as the batches.
+/// // Default: once an hour, in batches of 250 records, with pauses as long as the batches.
 /// let sweeper = Sweeper::new(MemoryStore::new()).spawn();
 /// sweeper.stop().await;
 ///
@@ -41,7 +41,7 @@ pub struct Sweeper<S> {
 impl<S: Store> Sweeper<S> {
     /// Creates a sweeper for this store.
     pub fn new(store: S) -> Self {
-        Self { store, interval: Duration::from_secs(60 * 60), batch: 1000, rest: 1.0 }
+        Self { store, interval: Duration::from_secs(60 * 60), batch: 250, rest: 1.0 }
     }
 
     /// Sets the time between two sweeps, from 1 millisecond to 10 years. Defaults to 1 hour.
@@ -50,8 +50,8 @@ impl<S: Store> Sweeper<S> {
         self
     }
 
-    /// Sets the maximum number of records that one batch deletes, at least 1. Larger batches hold their locks for
-    /// longer. Defaults to 1,000.
+    /// Sets the maximum number of records that one batch deletes, at least 1. With larger batches a sweep is faster, and calls
+    /// beside it wait longer: one batch occupies a processor of the server, and the disk that commits wait for. Defaults to 250.
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch.max(1);
         self
