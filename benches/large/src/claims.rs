@@ -26,8 +26,8 @@ const P99: f64 = 1.5;
 
 /// Claims in both tables in turn.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
-    let small = Table::start(Some(args.partitions)).await?;
-    let large = Table::start(Some(args.partitions)).await?;
+    let small = Table::start(Some(args.partitions), &[]).await?;
+    let large = Table::start(Some(args.partitions), &[]).await?;
     let room = disk::rows_that_fit(&large.directory().await?)?;
     let rows = match args.rows(LARGE) {
         rows if args.has_default_rows() && rows > room => LESS,

@@ -31,12 +31,10 @@ const COPY: &str = "
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
     let rows = args.rows(2_000_000);
     let day = args.time(1_200);
-    let table = Table::start(Some(args.partitions)).await?;
+    let table = Table::start(Some(args.partitions), &[]).await?;
     // The day is short, and so is the pause between two looks of autovacuum: once in a minute of the day's time.
     let naptime = (day.as_secs_f64() / 1440.0).ceil();
-    let naptime = format!("ALTER SYSTEM SET autovacuum_naptime = {naptime}");
-    table.owner().batch_execute(&naptime).await?;
-    table.owner().batch_execute("SELECT pg_reload_conf()").await?;
+    table.set("autovacuum_naptime", &naptime.to_string()).await?;
     table.fill(rows, Expiry { from: 0.0, spread: day.as_secs_f64() }, progress).await?;
     let first = table.number(SIZE).await?;
 

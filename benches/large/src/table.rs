@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use deadpool_postgres::{Manager, Pool, QueueMode};
-use scratch_postgres::{Server, Source};
+use scratch_postgres::Server;
 use tokio_postgres::{Client, Config, NoTls, types::Type};
 use tonic_idempotency::{
     migrations,
@@ -58,9 +58,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Starts a server as people deploy one, and runs the migrations.
-    pub(crate) async fn start(partitions: Option<u16>) -> Result<Self, Error> {
-        let server = Server::start_as_deployed(&[Source::Installed]).await?;
+    /// Starts a server as people deploy one, with further settings (`name=value`), and runs the migrations.
+    pub(crate) async fn start(partitions: Option<u16>, settings: &[&str]) -> Result<Self, Error> {
+        let server = Server::start_as_deployed_with(settings).await?;
         let mut owner = connect(server.url()).await?;
         let schema = Schema::default();
         migrations::run(&mut owner, &schema).await?;
@@ -136,6 +136,21 @@ impl Table {
         Ok(())
     }
 
+    /// Makes as many log files as the server keeps for use again (`min_wal_size`). One that has run for a while has them; a new one makes
+    /// each when its log gets there, and commits wait.
+    pub(crate) async fn make_log_files(&self) -> Result<(), Error> {
+        const MAKE: &str = "
+            DO $$
+            BEGIN
+                FOR file IN 1..(SELECT setting::int8 / 16 FROM pg_settings WHERE name = 'min_wal_size') LOOP
+                    PERFORM pg_logical_emit_message(false, '', ''), pg_switch_wal();
+                END LOOP;
+            END $$";
+        self.owner.batch_execute(MAKE).await?;
+        self.owner.batch_execute("CHECKPOINT").await?;
+        Ok(())
+    }
+
     /// Drops the indexes, and returns the statements that make them again.
     async fn drop_indexes(&self) -> Result<String, Error> {
         const STATEMENTS: &str = "
@@ -152,6 +167,12 @@ impl Table {
             again.push_str("; ");
         }
         Ok(again + "RESET maintenance_work_mem")
+    }
+
+    /// Changes a setting of the server.
+    pub(crate) async fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.owner.batch_execute(&format!("ALTER SYSTEM SET {name} = '{value}'")).await?;
+        Ok(self.owner.batch_execute("SELECT pg_reload_conf()").await?)
     }
 
     /// Returns a number.

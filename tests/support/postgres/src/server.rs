@@ -70,6 +70,20 @@ impl Server {
         Self::start_in_background(sources, Durability::Disk, &[]).await
     }
 
+    /// Does the same as [`start_as_deployed`](Self::start_as_deployed), from installed binaries alone, with further settings: each
+    /// is `name=value`, and takes the place of an own one.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), also for a setting that the server does not know.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_as_deployed_with(settings: &[&str]) -> Result<Self, StartError> {
+        Self::start_in_background(&[Source::Installed], Durability::Disk, settings).await
+    }
+
     /// Does the same as [`start_durable`](Self::start_durable), from installed binaries alone, with further settings: each is
     /// `name=value`.
     ///
