@@ -1059,7 +1059,7 @@ $usage$;
 --
 -- Citus sends the settings with the transaction that it begins on the nodes. It begins none for a single query of a function, but does for one
 -- whose results it keeps: so the recovery's queries are materialized.
-CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $sweep_rows$
 DECLARE
@@ -1068,10 +1068,11 @@ DECLARE
     v_now CONSTANT timestamptz := now();
     v_users uuid[];
     v_ids uuid[];
-    v_rows bigint := 0;
 BEGIN
+    deleted := 0;
+    reached := NULL;
     IF NOT pg_try_advisory_xact_lock(hashtextextended('the sweep of tenant.idempotency_keys', 0)) THEN
-        RETURN 0;
+        RETURN;
     END IF;
     PERFORM tenant.idempotency_set(ARRAY[
         'idempotency.owner', '00000000-0000-0000-0000-000000000000',
@@ -1088,13 +1089,12 @@ BEGIN
     IF v_ids IS NOT NULL THEN
         DELETE FROM tenant.idempotency_keys k
         WHERE k.user_id = ANY (v_users) AND k.id = ANY (v_ids) AND k.expires <= v_now;
-        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        GET DIAGNOSTICS deleted = ROW_COUNT;
     END IF;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner
     ]);
-    RETURN v_rows;
 END
 $sweep_rows$;
 

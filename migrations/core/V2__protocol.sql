@@ -364,10 +364,15 @@ $abandon$;
 -- that another has locked. Runs as the owner, with the sight of the sweep. It is nobody's transaction: the nil owner. It sets the nil user only because
 -- authn.current_user_id() of some applications raises an error if no user is set.
 --
+-- `reached` is where the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The next batch takes it
+-- and begins there. Without it, it would pass over the index entries of all rows that are gone, because they stay until the next vacuum, and so each
+-- batch would take longer than the one before. What this passes over, rows that were locked, is found before the sweep ends: a
+-- batch that is not full has looked at everything from the beginning.
+--
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
 -- only as far as needed; with enable_seqscan off, a small partition is not read as a whole to delete rows whose places are known.
-CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
@@ -376,53 +381,69 @@ SET jit = off AS $sweep_rows$
 DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_reached CONSTANT bigint[] := string_to_array(reached, ' ');
     v_part regclass;
-    v_deleted bigint;
-    v_rows bigint := 0;
+    v_from timestamptz;
+    v_rows bigint;
+    v_last timestamptz;
 BEGIN
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'sweep', true);
+    deleted := 0;
+    reached := NULL;
 
     -- The rows are locked, so their ctid does not change.
-    FOR v_part IN
-        SELECT t.id::regclass
-        FROM (
+    FOR v_part, v_from IN
+        WITH parts AS MATERIALIZED (
             SELECT c.oid AS id FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass AND c.relkind = 'r'
             UNION ALL
             SELECT i.inhrelid FROM pg_inherits i
             JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
             WHERE i.inhparent = 'tenant.idempotency_keys'::regclass
+        )
+        SELECT t.id, t.since
+        FROM (
+            SELECT 1 AS turn, p.id, to_timestamp(0) + v_reached[2] * interval '1 microsecond' AS since
+            FROM parts p WHERE p.id = v_reached[1]
+            UNION ALL
+            SELECT 2, p.id, '-infinity' FROM parts p
         ) t
-        ORDER BY random()
+        ORDER BY t.turn, random()
     LOOP
         EXECUTE format(
+            'WITH gone AS ('
             'DELETE FROM ONLY %1$s WHERE ctid = ANY (ARRAY('
-            'SELECT k.ctid FROM ONLY %1$s k WHERE k.expires <= now() ORDER BY k.expires LIMIT $1 FOR UPDATE SKIP LOCKED))',
+            'SELECT k.ctid FROM ONLY %1$s k WHERE k.expires >= $1 AND k.expires <= now() ORDER BY k.expires LIMIT $2 FOR UPDATE SKIP LOCKED'
+            ')) RETURNING expires) SELECT count(*), max(expires) FROM gone',
             v_part
-        ) USING p_batch - v_rows;
-        GET DIAGNOSTICS v_deleted = ROW_COUNT;
-        v_rows := v_rows + v_deleted;
-        EXIT WHEN v_rows >= p_batch;
+        ) INTO v_rows, v_last USING v_from, p_batch - deleted;
+        deleted := deleted + v_rows;
+        IF deleted >= p_batch THEN
+            reached := v_part::oid || ' ' || floor(1000000 * date_part('epoch', v_last))::bigint;
+            EXIT;
+        END IF;
     END LOOP;
 
     PERFORM set_config('app.idempotency_sight', '', true),
             set_config('app.current_user_id', v_user, true),
             set_config('idempotency.owner', v_owner, true);
-    RETURN v_rows;
 END
 $sweep_rows$;
 
--- sweep: deletes at most `p_batch` expired rows of all users, and returns their number. Does not wait for the disk: what a crash takes
--- back is swept again.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint)
+-- sweep: deletes at most `p_batch` expired rows of all users, and returns their number and where it has ended, for the next batch. Does not wait
+-- for the disk: what a crash takes back is swept again.
+CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
 LANGUAGE plpgsql AS $sweep$
 DECLARE
     v_set pg_catalog.text;
+    v_swept record;
 BEGIN
     COMMIT;
     v_set := pg_catalog.set_config('synchronous_commit', 'off', true);
-    deleted := tenant.idempotency_sweep_rows(p_batch);
+    v_swept := tenant.idempotency_sweep_rows(p_batch, reached);
+    deleted := v_swept.deleted;
+    reached := v_swept.reached;
 END
 $sweep$;
 

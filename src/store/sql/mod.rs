@@ -19,6 +19,7 @@ mod row;
 #[expect(clippy::module_inception, reason = "the statements themselves")]
 mod sql;
 mod store;
+mod sweep;
 mod transaction;
 mod transaction_error;
 mod verify;

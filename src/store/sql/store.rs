@@ -14,6 +14,7 @@ use super::{
     permits::Permits,
     query::RowOf,
     row::{abandoned_key, column, corrupt, parse_status},
+    sweep::Reached,
     transaction::{Open, Transactions},
     verify::{VerifyError, verify},
 };
@@ -71,6 +72,7 @@ pub struct SqlStore<D: Driver> {
     lanes: Lanes<D>,
     limits: Limits,
     permits: Permits,
+    reached: Reached,
     resource_types: Arc<ResourceTypes>,
     /// `None`: transactions use the same pool.
     transaction_pool: Option<D>,
@@ -92,6 +94,7 @@ impl<D: Driver> SqlStore<D> {
             connections,
             limits: Limits::default(),
             permits,
+            reached: Reached::default(),
             resource_types: Arc::new(resource_types),
             transaction_pool: None,
         }
@@ -398,7 +401,10 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
         let batch = i32::try_from(batch).unwrap_or(i32::MAX);
-        let row = self.connections.query_one_long(&self.connections.sql().sweep, &[batch.into()]).await?;
+        let reached = self.reached.take();
+        let parameters = [batch.into(), reached.as_deref().into()];
+        let row = self.connections.query_one_long(&self.connections.sql().sweep, &parameters).await?;
+        self.reached.set(column::<Option<&str>>(&row, "reached")?.map(str::to_owned));
         let deleted: i64 = column(&row, "deleted")?;
         u64::try_from(deleted).map_err(corrupt)
     }

@@ -1,1 +1,1 @@
-CALL tenant.idempotency_sweep($1, NULL)
+CALL tenant.idempotency_sweep($1, NULL, $2)

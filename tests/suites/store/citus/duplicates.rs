@@ -135,7 +135,8 @@ async fn a_sweep_leaves_the_work_to_another_one_that_runs() {
     }
     let mut api = distributed.connect(&distributed.coordinator, API).await;
     let other = api.transaction().await.expect("a transaction");
-    let swept = other.query_one("SELECT tenant.idempotency_sweep_rows(4)", &[]).await.expect("another sweep");
+    let swept =
+        other.query_one("SELECT deleted FROM tenant.idempotency_sweep_rows(4)", &[]).await.expect("another sweep");
     assert_eq!(swept.get::<_, i64>(0), 4);
     assert_eq!(store.sweep(1000).await.expect("the store answers"), 0);
     acquire(&store, &of(Uuid::new_v4())).await;
