@@ -89,7 +89,8 @@ $partitions$;
 -- The foreign keys and the triggers follow later.
 --
 -- The settings of autovacuum are for partitions of millions of short-lived rows. With PostgreSQL's own, a fifth of a table has to be
--- dead before it is vacuumed. The inserts count, too, so that counts of a user's records need the index alone.
+-- dead before it is vacuumed. The inserts count, too, so that counts of a user's records need the index alone. A vacuum gives no space back to the
+-- file system: new records need it at once, and calls would wait for the lock that it takes for that.
 CREATE OR REPLACE FUNCTION tenant.idempotency_make_next(p_partitions integer) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $make$
@@ -154,8 +155,8 @@ BEGIN
             'FOR VALUES WITH (MODULUS %s, REMAINDER %s) '
             'WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, '
             'autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05, '
-            'autovacuum_vacuum_cost_limit = 2000, toast.autovacuum_vacuum_scale_factor = 0.02, '
-            'toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_limit = 2000)',
+            'autovacuum_vacuum_cost_limit = 2000, vacuum_truncate = false, toast.autovacuum_vacuum_scale_factor = 0.02, '
+            'toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_limit = 2000, toast.vacuum_truncate = false)',
             v_number, p_partitions, v_number
         );
     END LOOP;

@@ -151,6 +151,22 @@ impl Table {
         Ok(())
     }
 
+    /// Reads the index of keys into the memory of the machine, where it is on a server that has run for a while, and returns its bytes.
+    pub(crate) async fn read_keys(&self) -> Result<u64, Error> {
+        const READ: &str = "
+            SET enable_seqscan = off;
+            SET enable_bitmapscan = off;
+            SELECT count(idempotency_key) FROM tenant.idempotency_keys;
+            RESET enable_bitmapscan;
+            RESET enable_seqscan";
+        const BYTES: &str = "
+            SELECT coalesce(sum(pg_relation_size(x.indexrelid)), 0)::int8
+            FROM pg_inherits i JOIN pg_index x ON x.indrelid = i.inhrelid
+            WHERE i.inhparent = 'tenant.idempotency_keys'::regclass AND x.indisunique AND NOT x.indisprimary";
+        self.owner.batch_execute(READ).await?;
+        Ok(self.number(BYTES).await?.unsigned_abs())
+    }
+
     /// Drops the indexes, and returns the statements that make them again.
     async fn drop_indexes(&self) -> Result<String, Error> {
         const STATEMENTS: &str = "
