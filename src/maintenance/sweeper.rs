@@ -20,7 +20,7 @@ use crate::{
 /// use tonic_idempotency::{store::MemoryStore, maintenance::Sweeper};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// // Default: once an hour, in batches of 250 records, with pauses as long as the batches.
+/// // Default: once an hour, in batches of 250 records, with pauses twice as long as the batches.
 /// let sweeper = Sweeper::new(MemoryStore::new()).spawn();
 /// sweeper.stop().await;
 ///
@@ -41,7 +41,7 @@ pub struct Sweeper<S> {
 impl<S: Store> Sweeper<S> {
     /// Creates a sweeper for this store.
     pub fn new(store: S) -> Self {
-        Self { store, interval: Duration::from_secs(60 * 60), batch: 250, rest: 1.0 }
+        Self { store, interval: Duration::from_secs(60 * 60), batch: 250, rest: 2.0 }
     }
 
     /// Sets the time between two sweeps, from 1 millisecond to 10 years. Defaults to 1 hour.
@@ -59,11 +59,11 @@ impl<S: Store> Sweeper<S> {
 
     /// Sets the pause after each batch, as a multiple of the time that the batch took: from 0 (no pause) to 1,000. A
     /// busy store, which takes longer, thus gets longer pauses. With 4.0 the sweeper works at most a fifth of the time.
-    /// Defaults to 1.
+    /// Defaults to 2: at most a third.
     ///
     /// NaN counts as the default.
     pub fn rest(mut self, rest: f64) -> Self {
-        self.rest = if rest.is_nan() { 1.0 } else { rest.clamp(0.0, 1000.0) };
+        self.rest = if rest.is_nan() { 2.0 } else { rest.clamp(0.0, 1000.0) };
         self
     }
 

@@ -50,7 +50,7 @@ impl Pace {
 const PACES: [Pace; 4] = [
     Pace::DEFAULT,
     Pace { name: "the same, without autovacuum", autovacuum: false, ..Pace::DEFAULT },
-    Pace { name: "one process, `batch(1000)`", settings: Some((1_000, 1.0)), ..Pace::DEFAULT },
+    Pace { name: "one process, `batch(1000)`, `rest(1.0)`", settings: Some((1_000, 1.0)), ..Pace::DEFAULT },
     Pace {
         name: "two processes, `batch(5000)`, `rest(0.25)`",
         processes: 2,

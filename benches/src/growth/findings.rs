@@ -31,7 +31,7 @@ calls, replay rows from all over the table (20,000 of them at most, in turn, wit
 `PostgresStore::claim` and nothing else. The smallest table grows while it is measured.
 
 **A sweep.** The table has as many expired rows as live ones. 8 callers at once make first calls, without a sweep and then while \
-`Sweeper::sweep` runs with batches of 1,000 records, in turn; the next round continues the sweep where it was stopped.
+`Sweeper::sweep` runs with batches of 1,000 records and rests as long, in turn; the next round continues the sweep where it was stopped.
 ";
 
 impl Findings {

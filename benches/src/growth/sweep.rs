@@ -43,8 +43,9 @@ impl Sweeps {
         table.world.superuser().batch_execute("ALTER TABLE tenant.idempotency_keys RESET (autovacuum_enabled)").await?;
 
         let address = table.world.address()?;
-        let sweeper =
-            Sweeper::new(PostgresStore::new(table.world.pool(address)?, organization::resource_types())).batch(1_000);
+        let sweeper = Sweeper::new(PostgresStore::new(table.world.pool(address)?, organization::resource_types()))
+            .batch(1_000)
+            .rest(1.0);
         let load = Load { concurrency: CONCURRENCY, keys: Keys::New, payload: PAYLOAD };
         let mut services = Vec::new();
         for contender in CONTENDERS {
