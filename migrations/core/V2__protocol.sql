@@ -437,13 +437,10 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT delete
 LANGUAGE plpgsql AS $sweep$
 DECLARE
     v_set pg_catalog.text;
-    v_swept record;
 BEGIN
     COMMIT;
     v_set := pg_catalog.set_config('synchronous_commit', 'off', true);
-    v_swept := tenant.idempotency_sweep_rows(p_batch, reached);
-    deleted := v_swept.deleted;
-    reached := v_swept.reached;
+    SELECT s.deleted, s.reached INTO deleted, reached FROM tenant.idempotency_sweep_rows(p_batch, reached) s;
 END
 $sweep$;
 
