@@ -1055,7 +1055,8 @@ $usage$;
 
 -- The sweep and the recovery ask all nodes, as the table's owner. Each setting that gives them sight is sent to the nodes.
 --
--- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it.
+-- A statement for all nodes does not pass over rows that another one has locked. So a sweep that meets another one leaves the work to it. Each
+-- batch begins with the longest expired rows: there is no `reached`.
 --
 -- Citus sends the settings with the transaction that it begins on the nodes. It begins none for a single query of a function, but does for one
 -- whose results it keeps: so the recovery's queries are materialized.

@@ -48,6 +48,26 @@ async fn fill(database: &Database, expired: u32) {
     }
 }
 
+/// Adds rows of as many users, which have expired one second after the other.
+async fn expire(owner: &Client, rows: u32) {
+    let insert = format!(
+        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+         SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 second'
+         FROM generate_series(1, {rows}) number;
+         ANALYZE tenant.idempotency_keys"
+    );
+    owner.batch_execute(&insert).await.expect("many rows");
+}
+
+/// Adds ten rows of one user, which have expired one hour after the other.
+async fn expire_hourly(owner: &Client) {
+    let insert = "
+        INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
+        SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', '/a/b', '', now() - number * interval '1 hour'
+        FROM generate_series(1, 10) number";
+    owner.batch_execute(insert).await.expect("rows");
+}
+
 #[tokio::test]
 async fn deletes_the_expired_rows_of_all_users_and_no_others() {
     let database = Database::new().await;
@@ -187,15 +207,7 @@ async fn does_not_read_rows_that_have_not_expired() {
 async fn reads_no_more_than_it_deletes() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 second'
-             FROM generate_series(1, 20000) number;
-             ANALYZE tenant.idempotency_keys",
-        )
-        .await
-        .expect("many rows");
+    expire(&owner, 2_0000).await;
     let api = database.api().await;
     api.batch_execute("BEGIN").await.expect("a transaction");
     let before = rows_read(&api, "tenant.idempotency_keys").await;
@@ -216,14 +228,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
               SELECT inhrelid FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass) r (t)";
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-             SELECT gen_random_uuid(), gen_random_uuid(), '/a/b', '', now() - number * interval '1 second'
-             FROM generate_series(1, 5000) number",
-        )
-        .await
-        .expect("many rows");
+    expire(&owner, 5_000).await;
     let old = database.owner().await;
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM pg_class LIMIT 1")
         .await
@@ -247,10 +252,7 @@ async fn a_batch_does_not_pass_over_what_earlier_ones_have_deleted() {
 async fn ends_when_nothing_is_left_behind_it() {
     let database = Database::new().await;
     let mut owner = database.owner().await;
-    let insert = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-                  SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', '/a/b', '', now() - number * interval '1 hour'
-                  FROM generate_series(1, 10) number";
-    owner.batch_execute(insert).await.expect("rows");
+    expire_hourly(&owner).await;
     let store = database.store();
     let locking = owner.transaction().await.expect("a transaction");
     let oldest = "SELECT FROM tenant.idempotency_keys WHERE expires < now() - interval '590 minutes' FOR UPDATE";
@@ -271,14 +273,7 @@ async fn ends_when_nothing_is_left_behind_it() {
 async fn deletes_the_longest_expired_rows_first() {
     let database = Database::new().await;
     let owner = database.owner().await;
-    owner
-        .batch_execute(
-            "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
-             SELECT gen_random_uuid(), '00000000-0000-7000-8000-000000000001', '/a/b', '', now() - number * interval '1 hour'
-             FROM generate_series(1, 10) number",
-        )
-        .await
-        .expect("rows");
+    expire_hourly(&owner).await;
     assert_eq!(database.store().sweep(7).await.expect("the sweep"), 7);
     let left = "SELECT array_agg(extract(hour FROM now() - expires)::int4 ORDER BY expires DESC)
                 FROM tenant.idempotency_keys WHERE expires <= now()";

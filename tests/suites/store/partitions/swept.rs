@@ -24,6 +24,22 @@ async fn leaves_what_has_not_expired() {
     assert_eq!(count(&owner, "SELECT count(*) FROM tenant.idempotency_keys WHERE expires < now()").await, 0);
 }
 
+/// As the table in docs/operations.md has them.
+#[tokio::test]
+async fn are_vacuumed_with_settings_of_their_own() {
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    let settings =
+        "SELECT DISTINCT array_to_string(c.reloptions, ' ') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                    WHERE i.inhparent = 'tenant.idempotency_keys'::regclass";
+    let settings: String = owner.query_one(settings, &[]).await.expect("the same for all").get(0);
+    assert_eq!(
+        settings,
+        "autovacuum_vacuum_scale_factor=0.02 autovacuum_vacuum_threshold=1000 autovacuum_vacuum_insert_scale_factor=0.05 \
+         autovacuum_analyze_scale_factor=0.05 autovacuum_vacuum_cost_limit=2000 vacuum_truncate=false"
+    );
+}
+
 /// Each record is deleted by one of them, and none waits for another.
 #[tokio::test]
 async fn is_shared_by_several_processes() {

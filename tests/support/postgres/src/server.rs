@@ -71,7 +71,7 @@ impl Server {
     }
 
     /// Does the same as [`start_as_deployed`](Self::start_as_deployed), from installed binaries alone, with further settings: each
-    /// is `name=value`, and takes the place of an own one.
+    /// is `name=value`, and comes after its own.
     ///
     /// # Errors
     ///
