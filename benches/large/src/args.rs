@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// The number of partitions.
     #[arg(long, default_value_t = 16)]
     pub(crate) partitions: u16,
+    /// A setting of the server, `name=value`, beside those of the measurement; may be given several times. The report names it.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) settings: Vec<String>,
     /// Write each report into docs/large-tables.md, too, as soon as it is there.
     #[arg(long)]
     pub(crate) write: bool,

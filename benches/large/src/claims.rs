@@ -7,6 +7,7 @@ use crate::{
     args::Args,
     disk,
     load::{Figures, Load},
+    logged::Logged,
     progress::Progress,
     report::{Section, count},
     table::{Expiry, Table},
@@ -26,73 +27,99 @@ const P99: f64 = 1.5;
 
 /// Claims in both tables in turn.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
-    let small = Table::start(Some(args.partitions), &[]).await?;
-    let large = Table::start(Some(args.partitions), &[]).await?;
+    let small = Table::start(Some(args.partitions), &[], args).await?;
+    let large = Table::start(Some(args.partitions), &[], args).await?;
     let room = disk::rows_that_fit(&large.directory().await?)?;
-    let rows = match args.rows(LARGE) {
-        rows if args.has_default_rows() && rows > room => LESS,
-        rows => rows,
+    let records = match args.rows(LARGE) {
+        records if args.has_default_rows() && records > room => LESS,
+        records => records,
     };
-    if rows > room {
+    if records > room {
         return Err(format!("the disk holds {} records; say --rows", count(room)).into());
     }
-    small.fill(SMALL.min(rows), Expiry::LIVE, progress).await?;
-    large.fill(rows, Expiry::LIVE, progress).await?;
+    small.fill(SMALL.min(records), Expiry::LIVE, progress).await?;
+    large.fill(records, Expiry::LIVE, progress).await?;
     progress.say("reading the index of keys");
     let index = large.read_keys().await?;
 
+    let tables = [&small, &large];
     let mut loads = Vec::new();
-    for table in [&small, &large] {
+    for table in tables {
         let retention = Duration::from_secs(86_400);
         let load = Load { store: table.store(args.callers)?, callers: args.callers, retention, rate: None };
         progress.say("warming up");
         load.run_for(args.time(10)).await?;
         loads.push(load);
     }
-    let mut figures: [Vec<Figures>; 2] = Default::default();
-    for round in 0..ROUNDS {
-        progress.say(&format!("round {} of {ROUNDS}", round + 1));
-        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for index in order {
-            figures[index].push(loads[index].run_for(args.time(5)).await?);
+    let compression = large.compression().await?;
+    let mut said = Vec::new();
+    let mut rows = Vec::new();
+    for value in ["off", &compression] {
+        for table in tables {
+            table.set("wal_compression", value).await?;
         }
+        progress.say(&format!("wal_compression = {value}"));
+        let figures = rounds(args, progress, tables, &loads).await?;
+        let [p50, p99] = [ratio(&figures, Figures::p50, P50), ratio(&figures, Figures::p99, P99)];
+        said.push(format!("with `wal_compression = {value}` in both servers **p50 {p50}, p99 {p99}**"));
+        rows.extend([SMALL.min(records), records].into_iter().zip(&figures).map(|(size, figures)| {
+            let of = |figure: fn(&Figures) -> f64| {
+                format!("{:.2}", median(figures.iter().map(|logged| figure(&logged.figures))))
+            };
+            let log = median(figures.iter().map(Logged::kilobytes_per_call));
+            let [p50, p99, rate] = [Figures::p50, Figures::p99, Figures::per_second].map(of);
+            vec![count(size), value.to_owned(), p50, p99, rate, format!("{log:.1}")]
+        }));
     }
     let text = format!(
         "{} callers claim and complete new keys in a table of {} records and in one of {}, in turn, in {ROUNDS} rounds; each has {} \
          partitions and a server of its own with 512 MB of shared buffers, and every commit is flushed to the disk. The index of keys of the large \
          table, {:.1} GB, was read once before, so that it is in the machine's memory, as on a server that has run for a while.{} Times of claims in \
-         milliseconds, the median of the rounds. **p50: {}. p99: {}.** {}.",
+         milliseconds, the median of the rounds. The large table compared with the small one: {}. {}.",
         args.callers,
-        count(SMALL.min(rows)),
-        count(rows),
+        count(SMALL.min(records)),
+        count(records),
         args.partitions,
         index as f64 / 1e9,
-        if rows < LARGE { " The goal is for 100,000,000 records; this run had fewer." } else { "" },
-        ratio(&figures, Figures::p50, P50),
-        ratio(&figures, Figures::p99, P99),
+        if records < LARGE { " The goal is for 100,000,000 records; this run had fewer." } else { "" },
+        said.join("; "),
         large.describe(),
     );
-    let sizes = [SMALL.min(rows), rows].into_iter().zip(&figures);
-    let rows = sizes.map(|(size, figures)| {
-        let of = |figure: fn(&Figures) -> f64| format!("{:.2}", median(figures.iter().map(figure)));
-        vec![count(size), of(Figures::p50), of(Figures::p99), of(Figures::per_second)]
-    });
-    let rows = rows.collect();
     small.stop().await;
     large.stop().await;
     Ok(Section {
         name: "claims",
         title: "Claims in a large table",
         text,
-        columns: ["records", "p50", "p99", "calls/s"].map(str::to_owned).to_vec(),
+        columns: ["records", "`wal_compression`", "p50", "p99", "calls/s", "log, KB per call"]
+            .map(str::to_owned)
+            .to_vec(),
         rows,
     })
 }
 
+/// The calls in the small table and in the large one, in turn.
+async fn rounds(
+    args: &Args,
+    progress: &Progress,
+    tables: [&Table; 2],
+    loads: &[Load],
+) -> Result<[Vec<Logged>; 2], Error> {
+    let mut figures: [Vec<Logged>; 2] = Default::default();
+    for round in 0..ROUNDS {
+        progress.say(&format!("round {} of {ROUNDS}", round + 1));
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for index in order {
+            figures[index].push(Logged::run_for(tables[index], &loads[index], args.time(5)).await?);
+        }
+    }
+    Ok(figures)
+}
+
 /// Says the median of the rounds' ratios, and whether it is within the bound.
-fn ratio(figures: &[Vec<Figures>; 2], figure: fn(&Figures) -> f64, bound: f64) -> String {
+fn ratio(figures: &[Vec<Logged>; 2], figure: fn(&Figures) -> f64, bound: f64) -> String {
     let [small, large] = figures;
-    let ratio = median(small.iter().zip(large).map(|(small, large)| figure(large) / figure(small)));
+    let ratio = median(small.iter().zip(large).map(|(small, large)| figure(&large.figures) / figure(&small.figures)));
     format!("{ratio:.2} × (goal: ≤ {bound} ×: {})", if ratio <= bound { "met" } else { "missed" })
 }
 

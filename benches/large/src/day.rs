@@ -31,7 +31,7 @@ const COPY: &str = "
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
     let rows = args.rows(2_000_000);
     let day = args.time(1_200);
-    let table = Table::start(Some(args.partitions), &[]).await?;
+    let table = Table::start(Some(args.partitions), &[], args).await?;
     // The day is short, and so is the pause between two looks of autovacuum: once in a minute of the day's time.
     let naptime = (day.as_secs_f64() / 1440.0).ceil();
     table.set("autovacuum_naptime", &naptime.to_string()).await?;

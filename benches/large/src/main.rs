@@ -12,6 +12,7 @@ mod claims;
 mod day;
 mod disk;
 mod load;
+mod logged;
 mod progress;
 mod report;
 mod sweep;

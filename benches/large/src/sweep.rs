@@ -9,6 +9,7 @@ use crate::{
     Error,
     args::Args,
     load::Load,
+    logged::Logged,
     progress::Progress,
     report::{Section, count},
     table::{Expiry, Table},
@@ -38,33 +39,39 @@ struct Pace {
     processes: usize,
     /// The `batch` and the `rest` of a [`Sweeper`]; `None` for its defaults.
     settings: Option<(u32, f64)>,
-    autovacuum: bool,
+    /// Whether the log has compressed images of pages.
+    compressed: bool,
+    /// The part of the expired records that is swept, as its inverse.
+    part: u64,
 }
 
 impl Pace {
     /// What the goals are for.
     const DEFAULT: Self =
-        Self { name: "one process, default settings", processes: 1, settings: None, autovacuum: true };
+        Self { name: "one process, default settings", processes: 1, settings: None, compressed: true, part: 1 };
+    /// What is compared with it.
+    const QUARTER: Self = Self { part: 4, ..Self::DEFAULT };
 }
 
 const PACES: [Pace; 4] = [
     Pace::DEFAULT,
-    Pace { name: "the same, without autovacuum", autovacuum: false, ..Pace::DEFAULT },
-    Pace { name: "one process, `batch(1000)`, `rest(1.0)`", settings: Some((1_000, 1.0)), ..Pace::DEFAULT },
+    Pace { name: "one process, `wal_compression` off", compressed: false, ..Pace::QUARTER },
+    Pace { name: "one process, `rest(8.0)`", settings: Some((250, 8.0)), ..Pace::QUARTER },
     Pace {
         name: "two processes, `batch(5000)`, `rest(0.25)`",
         processes: 2,
         settings: Some((5_000, 0.25)),
-        ..Pace::DEFAULT
+        ..Pace::QUARTER
     },
 ];
 
 /// Sweeps a table that has as many expired records as live ones, at each pace.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
-    let expired = args.rows(10_000_000);
-    let table = Table::start(Some(args.partitions), &LOG).await?;
-    table.fill(expired, Expiry::LIVE, progress).await?;
+    let live = args.rows(10_000_000);
+    let table = Table::start(Some(args.partitions), &LOG, args).await?;
+    table.fill(live, Expiry::LIVE, progress).await?;
     table.make_log_files().await?;
+    let compression = table.compression().await?;
     let retention = Duration::from_secs(86_400);
     let load = Load { store: table.store(args.callers)?, callers: args.callers, retention, rate: Some(CALLS) };
     load.run_for(args.time(20) / 4).await?;
@@ -72,39 +79,38 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
     let mut rows = Vec::new();
     let mut goals = None;
     for pace in PACES {
+        let expired = live / pace.part;
         table.fill(expired, Expiry::EXPIRED, progress).await?;
-        table.set("autovacuum", if pace.autovacuum { "on" } else { "off" }).await?;
+        table.set("wal_compression", if pace.compressed { &compression } else { "off" }).await?;
         progress.say("calls without a sweep");
         load.run_for(args.time(20) / 4).await?;
-        let without = load.run_for(args.time(20)).await?;
+        let without = Logged::run_for(&table, &load, args.time(20)).await?;
         progress.say(&format!("calls during the sweep: {}", pace.name));
         let before = table.number(SWEPT).await?.unsigned_abs();
         let watch =
             progress.watch(table.connect().await?, SWEPT, before + expired, "swept, with those of earlier sweeps");
         let begun = Instant::now();
         let sweeping = async { Ok((pace.sweep(&table).await?, begun.elapsed())) };
-        let (during, (deleted, took)) = load.run_during(sweeping).await?;
+        let (during, (deleted, took)) = Logged::run_during(&table, &load, sweeping).await?;
         drop(watch);
         if deleted != expired {
             return Err(format!("{deleted} records were swept, not {expired}").into());
         }
-        let (rate, ratio) = (deleted as f64 / took.as_secs_f64(), during.p99() / without.p99());
+        let (rate, ratio) = (deleted as f64 / took.as_secs_f64(), during.figures.p99() / without.figures.p99());
         goals.get_or_insert((rate, ratio));
         progress.say(&format!("{rate:.0} records per second, p99 of claims {ratio:.2} × that without a sweep"));
-        let [p50, p99, longest, _] = without.cells();
-        rows.push(vec!["no sweep".to_owned(), String::new(), p50, p99, longest, String::new()]);
-        let [p50, p99, longest, _] = during.cells();
-        rows.push(vec![pace.name.to_owned(), format!("{rate:.0}"), p50, p99, longest, format!("{ratio:.2} ×")]);
+        rows.push(row("no sweep", "", &without, ""));
+        rows.push(row(pace.name, &format!("{rate:.0}"), &during, &format!("{ratio:.2} ×")));
     }
     let (rate, ratio) = goals.ok_or("no pace")?;
     let met = |met: bool| if met { "met" } else { "missed" };
     let text = format!(
         "{} expired records are swept out of a table that has as many live ones, in {} partitions, while {} callers make {CALLS} calls per \
-         second, one after the other; then again with other settings. One process with the default settings: **{rate:.0} records per second** \
+         second, one after the other; then a quarter as many, with other settings. One process with the default settings: **{rate:.0} records per second** \
          (goal: ≥ {RATE:.0}: {}); **p99 of claims {ratio:.2} ×** that without a sweep just before (goal: ≤ {P99} ×: {}). Autovacuum works \
-         beside the sweep, too, and all of it on this machine's {} cores. The server has room for their log ({}). \
+         beside the sweep, too, and all of it on this machine's {} cores. The server has room for their log ({}), and compresses it (`wal_compression={compression}`). \
          Times of claims in milliseconds. {}.",
-        count(expired),
+        count(live),
         args.partitions,
         args.callers,
         met(rate >= RATE),
@@ -118,11 +124,18 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
         name: "sweep",
         title: "A sweep of many records",
         text,
-        columns: ["claims during", "records swept/s", "p50", "p99", "longest", "p99 / without"]
+        columns: ["claims during", "records swept/s", "log, MB/s", "p50", "p99", "longest", "p99 / without"]
             .map(str::to_owned)
             .to_vec(),
         rows,
     })
+}
+
+/// A row of the report.
+fn row(name: &str, rate: &str, calls: &Logged, ratio: &str) -> Vec<String> {
+    let [p50, p99, longest, _] = calls.figures.cells();
+    let log = format!("{:.1}", calls.megabytes_per_second());
+    vec![name.to_owned(), rate.to_owned(), log, p50, p99, longest, ratio.to_owned()]
 }
 
 impl Pace {

@@ -10,7 +10,7 @@ use tonic_idempotency::{
     store::{PostgresStore, ResourceTypes, Schema},
 };
 
-use crate::{Error, progress::Progress, report::count};
+use crate::{Error, args::Args, progress::Progress, report::count};
 
 /// The role of the API.
 const API: &str = "large_tables_api";
@@ -55,12 +55,17 @@ impl Expiry {
 pub(crate) struct Table {
     server: Server,
     owner: Client,
+    description: String,
 }
 
 impl Table {
-    /// Starts a server as people deploy one, with further settings (`name=value`), and runs the migrations.
-    pub(crate) async fn start(partitions: Option<u16>, settings: &[&str]) -> Result<Self, Error> {
-        let server = Server::start_as_deployed_with(settings).await?;
+    /// Starts a server as people deploy one, with the measurement's settings (`name=value`) and those of the command line, and runs
+    /// the migrations.
+    pub(crate) async fn start(partitions: Option<u16>, settings: &[&str], args: &Args) -> Result<Self, Error> {
+        let all: Vec<_> = settings.iter().copied().chain(args.settings.iter().map(String::as_str)).collect();
+        let server = Server::start_as_deployed_with(&all).await?;
+        let asked: String = args.settings.iter().map(|setting| format!(", with `{setting}`")).collect();
+        let description = format!("{}{asked}", server.describe());
         let mut owner = connect(server.url()).await?;
         let schema = Schema::default();
         migrations::run(&mut owner, &schema).await?;
@@ -70,11 +75,11 @@ impl Table {
         let password = password(server.url())?;
         owner.batch_execute(&format!("CREATE ROLE {API} LOGIN PASSWORD '{password}'")).await?;
         migrations::grant(&owner, &schema, API).await?;
-        Ok(Self { server, owner })
+        Ok(Self { server, owner, description })
     }
 
     pub(crate) fn describe(&self) -> &str {
-        self.server.describe()
+        &self.description
     }
 
     /// A connection of the superuser.
@@ -194,6 +199,14 @@ impl Table {
     /// Returns a number.
     pub(crate) async fn number(&self, select: &str) -> Result<i64, Error> {
         Ok(self.owner.query_typed_one(select, &[]).await?.try_get(0)?)
+    }
+
+    /// Returns the best value of `wal_compression` that the server has: `lz4`, or `on` if it has no lz4.
+    pub(crate) async fn compression(&self) -> Result<String, Error> {
+        const BEST: &str = "
+            SELECT CASE WHEN 'lz4' = ANY (enumvals) THEN 'lz4' ELSE 'on' END
+            FROM pg_settings WHERE name = 'wal_compression'";
+        Ok(self.owner.query_typed_one(BEST, &[]).await?.try_get(0)?)
     }
 
     pub(crate) async fn stop(self) {

@@ -34,7 +34,7 @@ const MOVED: &str = "
 /// Moves a table while calls go on.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
     let rows = args.rows(10_000_000);
-    let table = Table::start(None, &[]).await?;
+    let table = Table::start(None, &[], args).await?;
     table.fill(rows, Expiry::LIVE, progress).await?;
     let day = Duration::from_secs(86_400);
     let load = Load { store: table.store(args.callers)?, callers: args.callers, retention: day, rate: None };
