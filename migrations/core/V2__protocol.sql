@@ -372,11 +372,15 @@ $abandon$;
 -- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
 -- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
 -- only as far as needed; with enable_seqscan off, a small partition is not read as a whole to delete rows whose places are known.
+--
+-- The sweep changes more pages than the cache holds, and has to write those that leave it. With backend_flush_after they go to the disk at
+-- once. Otherwise the system keeps them for half a minute and then writes hundreds of megabytes in one go, which each COMMIT waits behind.
 CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
 SET enable_seqscan = off
+SET backend_flush_after = '512kB'
 SET jit = off AS $sweep_rows$
 DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');

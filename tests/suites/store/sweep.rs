@@ -217,6 +217,34 @@ async fn reads_no_more_than_it_deletes() {
     assert!(read < 1000, "{read} rows read to delete 100");
 }
 
+/// What leaves the cache because of the sweep goes to the disk at once. The system would keep it, and make commits wait later.
+#[tokio::test]
+async fn lets_the_server_write_its_pages_to_the_disk_at_once() {
+    let database = Database::new().await;
+    fill(&database, 4).await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE TABLE public.seen (setting text);
+             CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 INSERT INTO public.seen VALUES (current_setting('backend_flush_after'));
+                 RETURN OLD;
+             END $$;
+             CREATE TRIGGER see BEFORE DELETE ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.see()",
+        )
+        .await
+        .expect("a trigger");
+    let api = database.api().await;
+    api.execute("SELECT FROM tenant.idempotency_sweep_rows(100)", &[]).await.expect("the sweep");
+    let seen = owner.query("SELECT setting FROM public.seen", &[]).await.expect("what the trigger saw");
+    let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
+    assert_eq!(seen, ["512kB"; 4]);
+    // It is the sweep's own.
+    let after = api.query_one("SHOW backend_flush_after", &[]).await.expect("the setting");
+    assert_eq!(after.get::<_, String>(0), "0");
+}
+
 /// The index entries of deleted rows stay until a vacuum removes them, and nothing marks them as dead while an old transaction could see the
 /// rows. If each batch passed over those of all batches before it, these would read 127,500.
 #[tokio::test]
