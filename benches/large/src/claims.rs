@@ -19,6 +19,9 @@ const LARGE: u64 = 100_000_000;
 /// What is measured if the disk does not hold that.
 const LESS: u64 = 30_000_000;
 
+/// What a server with 16 GB of memory has, as PostgreSQL's documentation advises.
+const MEMORY: &str = "shared_buffers=4GB";
+
 const ROUNDS: usize = 7;
 
 /// The most that a claim in the large table may take, as a multiple of one in the small table.
@@ -27,8 +30,8 @@ const P99: f64 = 1.5;
 
 /// Claims in both tables in turn.
 pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section, Error> {
-    let small = Table::start(Some(args.partitions), &[], args).await?;
-    let large = Table::start(Some(args.partitions), &[], args).await?;
+    let small = Table::start(Some(args.partitions), &[MEMORY], args).await?;
+    let large = Table::start(Some(args.partitions), &[MEMORY], args).await?;
     let room = disk::rows_that_fit(&large.directory().await?)?;
     let records = match args.rows(LARGE) {
         records if args.has_default_rows() && records > room => LESS,
@@ -73,7 +76,7 @@ pub(crate) async fn measure(args: &Args, progress: &Progress) -> Result<Section,
     }
     let text = format!(
         "{} callers claim and complete new keys in a table of {} records and in one of {}, in turn, in {ROUNDS} rounds; each has {} \
-         partitions and a server of its own with 512 MB of shared buffers, and every commit is flushed to the disk. The index of keys of the large \
+         partitions and a server of its own (`{MEMORY}`), and every commit is flushed to the disk. The index of keys of the large \
          table, {:.1} GB, was read once before, so that it is in the machine's memory, as on a server that has run for a while.{} Times of claims in \
          milliseconds, the median of the rounds. The large table compared with the small one: {}. {}.",
         args.callers,
