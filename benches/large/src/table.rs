@@ -55,7 +55,8 @@ impl Expiry {
 pub(crate) struct Table {
     server: Server,
     owner: Client,
-    description: String,
+    /// The settings of the command line.
+    asked: Vec<String>,
 }
 
 impl Table {
@@ -64,8 +65,6 @@ impl Table {
     pub(crate) async fn start(partitions: Option<u16>, settings: &[&str], args: &Args) -> Result<Self, Error> {
         let all: Vec<_> = settings.iter().copied().chain(args.settings.iter().map(String::as_str)).collect();
         let server = Server::start_as_deployed_with(&all).await?;
-        let asked: String = args.settings.iter().map(|setting| format!(", with `{setting}`")).collect();
-        let description = format!("{}{asked}", server.describe());
         let mut owner = connect(server.url()).await?;
         let schema = Schema::default();
         migrations::run(&mut owner, &schema).await?;
@@ -75,11 +74,12 @@ impl Table {
         let password = password(server.url())?;
         owner.batch_execute(&format!("CREATE ROLE {API} LOGIN PASSWORD '{password}'")).await?;
         migrations::grant(&owner, &schema, API).await?;
-        Ok(Self { server, owner, description })
+        Ok(Self { server, owner, asked: args.settings.clone() })
     }
 
-    pub(crate) fn describe(&self) -> &str {
-        &self.description
+    pub(crate) fn describe(&self) -> String {
+        let asked: String = self.asked.iter().map(|setting| format!(", with `{setting}`")).collect();
+        format!("{}{asked}", self.server.describe())
     }
 
     /// A connection of the superuser.
@@ -190,8 +190,11 @@ impl Table {
         Ok(again + "RESET maintenance_work_mem")
     }
 
-    /// Changes a setting of the server.
+    /// Changes a setting of the server. Fails for one of the command line, which would stay as it is.
     pub(crate) async fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+        if self.asked.iter().any(|asked| asked.split('=').next().is_some_and(|asked| asked.trim() == name)) {
+            return Err(format!("this measurement sets {name} itself; leave it out of --set").into());
+        }
         self.owner.batch_execute(&format!("ALTER SYSTEM SET {name} = '{value}'")).await?;
         Ok(self.owner.batch_execute("SELECT pg_reload_conf()").await?)
     }
