@@ -1,4 +1,4 @@
-//! Runs the fault harness with the other drivers, and in further settings: the promises hold.
+//! Runs the fault harness with the other drivers: the promises hold.
 
 /// The features that the harness is built with.
 const FEATURES: &str = "drivers";
@@ -7,4 +7,3 @@ mod bouncer;
 mod drivers;
 mod harness;
 mod kept;
-mod settings;

@@ -8,7 +8,7 @@ use tonic_idempotency_client::{Delivery, Reason};
 use tonic_idempotency_tests::shop::proto::CreateOrderReply;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::foreign::{Answer, Foreign, GET_ORDER, order};
+use super::foreign::{Answer, Foreign, GET_ORDER, order};
 
 fn rejected(code: Code, reason: Reason) -> Status {
     Status::with_error_details(code, "", ErrorDetails::with_error_info(reason.as_str(), "tonic-idempotency", []))

@@ -25,7 +25,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     foreign::{Answer, Client, Foreign, order},
     process::Process,
 };

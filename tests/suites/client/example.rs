@@ -13,7 +13,7 @@ use tonic_idempotency_client::journal::Journal;
 use tonic_idempotency_tests::example;
 use uuid::Uuid;
 
-use crate::process::Process;
+use super::process::Process;
 
 /// A path for a journal, whose file is removed at the end.
 struct File(PathBuf);

@@ -12,7 +12,7 @@ use tonic_idempotency_tests::{
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::foreign::{Foreign, Seen, order};
+use super::foreign::{Foreign, Seen, order};
 
 /// The number of operations in each direction of the cuts.
 const OPERATIONS: usize = 20;

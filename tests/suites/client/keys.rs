@@ -7,7 +7,7 @@ use tonic_idempotency_client::{
 use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET, proto::Client};
 use uuid::Uuid;
 
-use crate::foreign::{CREATE_ORDER, Foreign, GET_ORDER, order};
+use super::foreign::{CREATE_ORDER, Foreign, GET_ORDER, order};
 
 #[tokio::test(start_paused = true)]
 async fn are_new_for_each_operation_and_the_same_in_all_its_attempts() {

@@ -21,7 +21,7 @@ use tonic_idempotency_tests::{
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::foreign::order;
+use super::foreign::order;
 
 /// Our server behind a proxy, and a client with the layer.
 async fn service() -> (Counting, Proxy, ShopClient<IdempotencyClient<Channel>>) {

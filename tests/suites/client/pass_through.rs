@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::foreign::{CREATE_ORDER, Foreign, order};
+use super::foreign::{CREATE_ORDER, Foreign, order};
 
 #[tokio::test(start_paused = true)]
 async fn without_an_option_are_unchanged() {

@@ -16,7 +16,7 @@ use tonic_idempotency_tests::shop::proto::{CreateOrderRequest, shop_client::Shop
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     foreign::Foreign,
     harness::{Setup, keyed, layer},
 };
@@ -33,7 +33,7 @@ const SAYS: &str = "says: ";
 /// The command of a process with this role and journal.
 pub(crate) fn command(role: &str, file: &Path) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program"));
-    command.args(["--exact", "child::plays_its_role", "--nocapture"]).env(ROLE, role).env(FILE, file);
+    command.args(["--exact", "journal::child::plays_its_role", "--nocapture"]).env(ROLE, role).env(FILE, file);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }
@@ -145,7 +145,7 @@ async fn call(file: &str) {
     let journal = mortal(file);
     let mut client = ShopClient::new(layer(&journal, |layer| layer).layer(service()));
     let name = if env::var(STEP).is_ok_and(|step| step == "in_handler") { "hold" } else { "shop" };
-    client.create_order(crate::foreign::order(name)).await.expect("an order");
+    client.create_order(super::foreign::order(name)).await.expect("an order");
     drop((client, journal));
     say("answered");
 }

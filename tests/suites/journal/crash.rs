@@ -13,7 +13,7 @@ use tonic_idempotency_tests::{
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     child::{client, said},
     harness::{Directory, keys},
 };

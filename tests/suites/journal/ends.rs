@@ -6,7 +6,7 @@ use tonic::{Code, Response, Status, metadata::MetadataMap};
 use tonic_idempotency_client::journal::{EntryState, Journal, Outcome};
 use tonic_idempotency_tests::until;
 
-use crate::{
+use super::{
     foreign::{Answer, Foreign},
     harness::{Setup, in_memory, key, keyed},
 };

@@ -9,7 +9,7 @@ use std::{
 
 use tonic_idempotency_client::journal::{Journal, JournalError};
 
-use crate::{
+use super::{
     child::{beside, command, said},
     harness::{Directory, keys},
 };

@@ -19,7 +19,7 @@ use tonic_idempotency_tests::shop::{
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::foreign::{Foreign, order};
+use super::foreign::{Foreign, order};
 
 pub(crate) type Service = IdempotencyClient<Channel>;
 

@@ -6,7 +6,7 @@ use tonic::{Code, Request, Status};
 use tonic_idempotency_client::journal::{Journal, Lane, Outcome};
 use tonic_idempotency_tests::{shop::proto::CreateOrderRequest, until};
 
-use crate::{
+use super::{
     foreign::Answer,
     harness::{Setup, in_memory, key, keyed},
 };

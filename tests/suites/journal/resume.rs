@@ -7,7 +7,7 @@ use tonic::Status;
 use tonic_idempotency_client::journal::{Journal, Outcome, Resumed};
 use tonic_idempotency_tests::shop::proto::{CreateOrderReply, CreateOrderRequest};
 
-use crate::{
+use super::{
     foreign::{CREATE_ORDER, Foreign, order},
     harness::{Directory, Setup, keyed, keys},
 };

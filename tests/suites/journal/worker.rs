@@ -7,7 +7,7 @@ use tonic::Status;
 use tonic_idempotency_client::journal::Journal;
 use tonic_idempotency_tests::until;
 
-use crate::{
+use super::{
     foreign::{Answer, Foreign},
     harness::{Directory, Setup, in_memory, keyed},
 };

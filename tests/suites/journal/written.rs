@@ -8,7 +8,7 @@ use tonic_idempotency_client::{
 use tonic_idempotency_tests::{shop::proto::shop_client::ShopClient, until};
 use tower_layer::Layer as _;
 
-use crate::{
+use super::{
     foreign::{CREATE_ORDER, GET_ORDER, order},
     harness::{Setup, Watched, key, keyed, layer},
 };

@@ -10,7 +10,7 @@ use scratch_postgres::TestDatabase;
 use tokio::{process::Command, time::timeout};
 use tokio_postgres::Client;
 
-use crate::process::{Process, Ready};
+use super::process::{Process, Ready};
 
 /// The time that a script may take. Its own waits are bounded, too.
 const PATIENCE: Duration = Duration::from_secs(240);

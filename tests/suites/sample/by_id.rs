@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::{Call, Reply},
     sample::Sample,
 };

@@ -6,7 +6,7 @@ use organization::proto::{CreateProjectRequest, project_service_client::ProjectS
 use tonic::{Code, Request, transport::Channel};
 use uuid::Uuid;
 
-use crate::{
+use super::{
     eventually::eventually,
     sample::{NEVER, Sample},
 };

@@ -1,6 +1,6 @@
 //! A driver that the program was built without.
 
-use crate::process::Process;
+use super::process::Process;
 
 #[tokio::test]
 async fn names_the_feature_if_it_was_built_without_the_driver() {

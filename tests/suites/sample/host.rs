@@ -6,7 +6,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::process::{Process, Ready};
+use super::process::{Process, Ready};
 
 struct Sample {
     _process: Process,

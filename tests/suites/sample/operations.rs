@@ -9,7 +9,7 @@ use tokio::{
 use tonic_idempotency::proto::v1::{GetOperationRequest, Operation, State};
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::{Call, Reply},
     sample::Sample,
 };

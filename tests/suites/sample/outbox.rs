@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::{Call, Reply},
     eventually::eventually,
     sample::Sample,

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::Call,
     eventually::eventually,
     sample::{NEVER, Sample},

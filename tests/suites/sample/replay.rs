@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::sample::Sample;
+use super::sample::Sample;
 
 #[tokio::test]
 async fn replays_the_first_response() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::{Call, Grpcurl, Reply},
     process::{Process, Ready},
 };

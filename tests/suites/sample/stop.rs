@@ -14,7 +14,7 @@ use tokio_postgres::NoTls;
 use tonic::{Code, Request, transport::Channel};
 use uuid::Uuid;
 
-use crate::{
+use super::{
     eventually::eventually,
     process::{Process, Ready},
     sample::NEVER,

@@ -4,7 +4,7 @@ use organization::{EXTERNAL_USER, ORGANIZATION, OTHER_ORGANIZATION};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::{
+use super::{
     call::{Call, Reply},
     eventually::eventually,
     sample::Sample,

@@ -21,7 +21,7 @@ use tonic_idempotency::{
 };
 use uuid::Uuid;
 
-use crate::harness::{Orders, call, create, harness, order};
+use super::harness::{Orders, call, create, harness, order};
 
 #[tokio::test]
 async fn hold_for_a_first_call_its_replay_a_changed_request_and_a_failure() {

@@ -7,7 +7,7 @@ use tonic_idempotency_tests::shop;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::harness::{call, create, harness, order};
+use super::harness::{call, create, harness, order};
 
 #[tokio::test]
 async fn have_keys_of_their_own() {

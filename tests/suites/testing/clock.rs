@@ -15,7 +15,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::until;
 use uuid::{Timestamp, Uuid};
 
-use crate::harness::{call, create, harness, hold};
+use super::harness::{call, create, harness, hold};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
-use crate::harness::{CREATE, call, create, harness};
+use super::harness::{CREATE, call, create, harness};
 
 #[tokio::test]
 async fn replays_in_json_what_a_tonic_client_has_created() {

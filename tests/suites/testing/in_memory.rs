@@ -21,7 +21,7 @@ use tonic_idempotency::{
 use tonic_idempotency_tests::until;
 use uuid::Uuid;
 
-use crate::harness::{CREATE, call, create, harness, hold, order, transactional};
+use super::harness::{CREATE, call, create, harness, hold, order, transactional};
 
 #[tokio::test]
 async fn records_a_call_that_succeeds() {

@@ -10,7 +10,7 @@ use tonic_idempotency::{Transaction, rejection::Reason, testing::Record};
 use tonic_idempotency_tests::{API_ROLE, Database, until};
 use uuid::Uuid;
 
-use crate::harness::{call, create, hold, on, transactional};
+use super::harness::{call, create, hold, on, transactional};
 
 async fn insert(request: Request<CreateOrderRequest>) -> Result<String, Status> {
     let transaction = Transaction::from_request(&request)?;

@@ -7,7 +7,7 @@ use tonic::{Code, Request, Status};
 use tonic_idempotency::{Transaction, store::TransactionErrorKind, testing::Harness};
 use tonic_idempotency_tests::shop::FILE_DESCRIPTOR_SET;
 
-use crate::harness::{Orders, harness, order};
+use super::harness::{Orders, harness, order};
 
 const QUESTION: &str =
     "no Transaction in the request: is the idempotency layer around this service, and the procedure transactional?";
@@ -46,7 +46,7 @@ async fn tells_the_client_of_a_procedure_that_is_not_transactional() {
 /// The descriptors of another service: the layer protects something else.
 #[tokio::test]
 async fn is_not_protected_by_a_layer_for_another_service() {
-    let harness = Harness::new(FILE_DESCRIPTOR_SET, OrderServiceServer::new(Orders(crate::harness::create)));
+    let harness = Harness::new(FILE_DESCRIPTOR_SET, OrderServiceServer::new(Orders(super::harness::create)));
     let mut orders = OrderServiceClient::new(harness.channel());
     let called = harness.call(uuid::Uuid::new_v4(), order("lamp"), |request| orders.create_order(request)).await;
     assert!(called.to_string().contains("the layer did not protect the call"), "{called}");

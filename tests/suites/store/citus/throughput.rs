@@ -96,7 +96,6 @@ fn spread(found: &mut [f64], decimals: usize) -> String {
 }
 
 #[tokio::test]
-#[ignore = "measures for minutes: run it by hand, for docs/citus.md"]
 #[expect(clippy::print_stdout, reason = "the table is the output of the measurement")]
 async fn of_one_server_and_of_workers() {
     let mut subjects = Vec::new();

@@ -6,7 +6,7 @@ mod clock;
 mod connect;
 mod harness;
 mod in_memory;
-mod orders;
+pub(crate) mod orders;
 mod page;
 mod postgres;
 mod records;

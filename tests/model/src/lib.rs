@@ -76,6 +76,8 @@
 //! | how a transaction stores a final error | the handler's writes are undone, and the record is committed |
 //! | the steps within a statement | the database runs all of them or none |
 
+#![cfg(test)]
+
 mod claim;
 mod environment;
 mod explore;

@@ -4,11 +4,10 @@ mod child;
 mod crash;
 mod ends;
 mod file;
-#[path = "../client/foreign.rs"]
-#[expect(dead_code, reason = "the suite `client` uses all of it")]
-mod foreign;
 mod harness;
 mod lanes;
 mod resume;
 mod worker;
 mod written;
+
+use super::client::foreign;

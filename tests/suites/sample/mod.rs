@@ -1,5 +1,5 @@
 //! Tests of the sample service, `cargo run --example organization`, as its users run it: the real program, on a real
-//! PostgreSQL, called with the real grpcurl, and its page in a real browser.
+//! PostgreSQL, called with the real grpcurl. `in_browser.rs` tests its page, and `on_sqlx.rs` another driver.
 
 /// The features that the sample is built with, and the flags that every process of it gets.
 const FEATURES: &str = "";
@@ -7,10 +7,9 @@ const FLAGS: [&str; 0] = [];
 
 mod call;
 mod eventually;
-mod process;
+pub(crate) mod process;
 mod sample;
 
-mod browser;
 mod by_id;
 mod concurrency;
 mod disconnect;

@@ -1,0 +1,12 @@
+//! The client's layer around generated clients, in front of servers that are not ours and of ours.
+
+mod attempts;
+mod completion;
+mod example;
+pub(crate) mod foreign;
+mod interoperability;
+mod keys;
+mod lost_answers;
+mod pass_through;
+
+use super::sample::process;

@@ -1,0 +1,10 @@
+//! The suites that are small, in one program: each program takes seconds to compile and to link.
+
+mod client;
+mod fuzz;
+mod journal;
+mod sample;
+mod testing;
+
+/// Where the tests that `docs/testing.md` shows have it.
+use testing::orders;
