@@ -2,6 +2,7 @@
 
 mod client;
 mod fuzz;
+mod generated;
 mod journal;
 mod sample;
 mod testing;
