@@ -10,6 +10,8 @@ use std::{
 
 use uuid::Uuid;
 
+use crate::traces::wait_until;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_scratch-postgres");
 
 /// A way in which a process can end without stopping its server.
@@ -40,7 +42,7 @@ impl Owner {
         // The build directory may be inaccessible to another user.
         let copy = uid.map(|_| Program::new());
         let program = copy.as_ref().map_or(Path::new(PROGRAM), |copy| &copy.0);
-        let mut command = Command::new(program);
+        let mut command = interruptible(program);
         command.arg(source).process_group(0).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(uid) = uid {
             command.uid(uid).gid(uid);
@@ -63,8 +65,19 @@ impl Owner {
             Ending::Interrupted => signal("INT", &format!("-{id}")),
             Ending::Terminated => signal("TERM", &id.to_string()),
         }
-        self.child.wait().expect("it ends");
+        wait_until(&format!("it ends: {ending:?}"), || self.child.try_wait().expect("its state").is_some());
     }
+}
+
+/// A command whose program SIGINT and SIGTERM end, unless it handles them. A shell lets its background jobs ignore SIGINT, and the
+/// processes that those start ignore it as well. The process id is that of the program. Only coreutils' `env` can do this.
+fn interruptible(program: &Path) -> Command {
+    if !cfg!(target_os = "linux") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,TERM").arg(program);
+    command
 }
 
 fn signal(name: &str, target: &str) {

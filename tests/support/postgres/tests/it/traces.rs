@@ -74,7 +74,7 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
 
 /// Waits up to 20 s for `condition`.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {
         assert!(begin.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
