@@ -32,6 +32,7 @@ const FIXED: [&str; 2] = ["/usr/local/pgsql/bin", "/Applications/Postgres.app/Co
 #[derive(Debug)]
 pub(crate) struct Binaries {
     pub(crate) directory: PathBuf,
+    pub(crate) version: String,
 }
 
 impl Binaries {
@@ -75,7 +76,7 @@ impl Binaries {
                 continue;
             }
             match check(&directory, patience).await {
-                Ok(()) => return Ok(Self { directory: behind_links(directory) }),
+                Ok(version) => return Ok(Self { directory: behind_links(directory), version }),
                 Err(cause) => rejected = format!("{rejected}; {} is not suitable: {cause}", directory.display()),
             }
         }
@@ -107,23 +108,26 @@ fn behind_links(directory: PathBuf) -> PathBuf {
     }
 }
 
-/// Checks that both programs are PostgreSQL's, and of the same version.
-async fn check(directory: &Path, patience: Duration) -> Result<(), Cause> {
+/// Checks that both programs are PostgreSQL's, and of the same version, and returns that.
+async fn check(directory: &Path, patience: Duration) -> Result<String, Cause> {
     let initdb = version(directory, "initdb", patience).await?;
     let postgres = version(directory, "postgres", patience).await?;
     if initdb != postgres {
         return Err(format!("initdb is of version {initdb}, postgres of {postgres}").into());
     }
-    Ok(())
+    Ok(postgres)
 }
 
-/// The version that `program` prints in PostgreSQL's form: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+/// The version that `program` prints.
 async fn version(directory: &Path, program: &str, patience: Duration) -> Result<String, Cause> {
     let said = answer(&directory.join(program), "--version", patience).await?;
-    said.strip_prefix(&format!("{program} (PostgreSQL) "))
-        .and_then(|rest| rest.split_whitespace().next())
-        .map(str::to_owned)
-        .ok_or_else(|| format!("{program} --version does not answer like PostgreSQL's").into())
+    version_in(program, &said).ok_or_else(|| format!("{program} --version does not answer like PostgreSQL's").into())
+}
+
+/// The version in what `program` prints, in PostgreSQL's form: `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+pub(crate) fn version_in(program: &str, said: &str) -> Option<String> {
+    let rest = said.strip_prefix(&format!("{program} (PostgreSQL) "))?;
+    rest.split_whitespace().next().map(str::to_owned)
 }
 
 /// The first line that a program prints.

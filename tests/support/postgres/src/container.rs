@@ -118,7 +118,7 @@ pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, 
             } else {
                 "removed when stopped, but not at exit because there is no docker command"
             };
-            Ok(Started { keeper: container, origin, removal, url, version })
+            Ok(Started { executable: None, keeper: container, origin, removal, url, version })
         }
         Err(cause) => {
             let _ = task::spawn_blocking(|| container.end()).await;

@@ -20,6 +20,7 @@ use crate::{
     binaries::Binaries,
     connection,
     error::Cause,
+    executable::Executable,
     memory, port,
     settings::{self, Durability},
     supervisor::Supervisor,
@@ -43,6 +44,7 @@ const OPTIONS: [&str; 4] =
 /// committed data when they are killed. Removed when this is dropped, and when the process ends, like a private
 /// [`Server`](crate::Server).
 pub struct Pair {
+    _executable: Executable,
     password: String,
     ports: [u16; 2],
     primary: usize,
@@ -167,10 +169,12 @@ async fn start() -> Result<Pair, Cause> {
     let account = Account::for_servers()?;
     let ports = port::several(2)?;
     let ports = [ports[0], ports[1]];
+    let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(&binaries, ports), account.as_ref())?;
     let password = Uuid::new_v4().simple().to_string();
     supervisor.tell(&password)?;
-    let pair = Pair { password, ports, primary: 0, supervisor: Arc::new(Mutex::new(supervisor)) };
+    let supervisor = Arc::new(Mutex::new(supervisor));
+    let pair = Pair { _executable: executable, password, ports, primary: 0, supervisor };
     for order in ["make 0", "copy 1 0", "start 0", "start 1"] {
         pair.order(order.to_owned()).await?;
     }

@@ -1,6 +1,6 @@
 //! A server, from any source.
 
-use std::{fmt, path::Path, thread};
+use std::{fmt, path::Path, sync::Arc, thread};
 
 use tokio::sync::oneshot;
 
@@ -10,6 +10,7 @@ use crate::{
     connection,
     container::{self, Container},
     error::{Cause, chain},
+    executable::Executable,
     installed,
     settings::Durability,
     supervisor::Supervisor,
@@ -21,6 +22,7 @@ use crate::{
 /// It does not depend on the caller's runtime, so it can be shared between tests, and live in a `static`.
 pub struct Server {
     description: String,
+    executable: Option<Arc<Executable>>,
     keeper: Option<Keeper>,
     source: Source,
     url: String,
@@ -153,6 +155,7 @@ impl Server {
         self.keeper = Some(Keeper::Installed(supervisor));
         upgraded.map_err(CrashError)?;
         let version = self.started_again().await?;
+        self.executable = Some(Arc::new(Executable::new(to, &version)));
         self.description = format!("PostgreSQL {version} from {}, upgraded, private, removed at exit", to.display());
         Ok(())
     }
@@ -172,6 +175,11 @@ impl Server {
     /// The source that the server comes from.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The program that it was started from; `None` if that is not on this machine, or not known.
+    pub(crate) fn executable(&self) -> Option<Arc<Executable>> {
+        self.executable.clone()
     }
 
     /// Stops and removes a private server, and waits until it is gone. Leaves other servers running.
@@ -249,6 +257,7 @@ impl Server {
         };
         Ok(Self {
             description: format!("PostgreSQL {} {}, {}", started.version, started.origin, started.removal),
+            executable: started.executable.map(Arc::new),
             keeper: started.keeper,
             source: source.clone(),
             url: started.url,
@@ -276,6 +285,7 @@ impl Drop for Server {
 
 /// A server that answers, and its keeper.
 pub(crate) struct Started<K> {
+    pub(crate) executable: Option<Executable>,
     pub(crate) keeper: K,
     /// Completes the sentence that begins with `PostgreSQL 15.18`.
     pub(crate) origin: String,
@@ -287,8 +297,8 @@ pub(crate) struct Started<K> {
 
 impl<K> Started<K> {
     fn map(self, keeper: fn(K) -> Keeper) -> Started<Option<Keeper>> {
-        let Self { keeper: kept, origin, removal, url, version } = self;
-        Started { keeper: Some(keeper(kept)), origin, removal, url, version }
+        let Self { executable, keeper: kept, origin, removal, url, version } = self;
+        Started { executable, keeper: Some(keeper(kept)), origin, removal, url, version }
     }
 }
 
@@ -314,5 +324,6 @@ async fn given(url: &str) -> Result<Started<Option<Keeper>>, Cause> {
     let place = url::place(url);
     let version = connection::version(url).await;
     let version = version.map_err(|cause| format!("{place} cannot be reached: {}", chain(cause.as_ref())))?;
-    Ok(Started { keeper: None, origin: format!("at {place}"), removal: "left as it is", url: url.to_owned(), version })
+    let (origin, removal, url) = (format!("at {place}"), "left as it is", url.to_owned());
+    Ok(Started { executable: None, keeper: None, origin, removal, url, version })
 }

@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use self::configuration::Configuration;
 use crate::{
-    CrashError, account::Account, background, binaries::Binaries, connection, error::Cause, http, memory, port,
-    program, supervisor::Supervisor, url,
+    CrashError, account::Account, background, binaries::Binaries, connection, error::Cause, executable::Executable,
+    http, memory, port, program, supervisor::Supervisor, url,
 };
 
 /// The time in which all servers must run, which includes two copies of the first.
@@ -58,6 +58,7 @@ pub enum Replication {
 /// A primary that is [killed](Self::kill) or [frozen](Self::freeze) is replaced after about five seconds. The servers keep committed
 /// data when they are killed.
 pub struct Patroni {
+    _executable: Executable,
     configuration: Configuration,
     supervisor: Arc<Mutex<Supervisor>>,
 }
@@ -275,9 +276,11 @@ async fn start(replication: Replication) -> Result<Patroni, Cause> {
         replication,
     };
     let arguments = arguments(&programs, &configuration);
+    let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments, account.as_ref())?;
     let told = tell(&mut supervisor, &configuration, &binaries);
-    let patroni = Patroni { configuration, supervisor: Arc::new(Mutex::new(supervisor)) };
+    let supervisor = Arc::new(Mutex::new(supervisor));
+    let patroni = Patroni { _executable: executable, configuration, supervisor };
     let started = async {
         told?;
         run(&patroni).await
