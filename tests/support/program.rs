@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The program of one of the workspace's examples, built if necessary: a single `cargo test --test sample` does not
+/// The program of one of the workspace's examples, built if necessary: a single `cargo test --test small` does not
 /// build examples. It has the profile of this test, and the features of `cargo run --example` in the workspace's root with
 /// `--features` of these.
 ///

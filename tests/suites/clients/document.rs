@@ -10,7 +10,7 @@ use crate::matrix::Matrix;
 /// If set, a run writes its results to the table.
 const WRITE: &str = "IDEMPOTENCY_TEST_WRITE_CLIENTS";
 
-const BEGIN: &str = "<!-- begin: written by cargo test -p tonic-idempotency-tests --test clients -->\n";
+const BEGIN: &str = "<!-- begin: written by cargo test --features full --test clients -->\n";
 const END: &str = "<!-- end -->\n";
 
 /// The text of `docs/clients.md`, split at its table.
