@@ -3,11 +3,8 @@
 use crate::{
     bouncer::BOUNCER_FAULTS,
     harness::run,
-    kept::{SHARED, all_promises_were_kept, run_of},
+    kept::{SHARED, SHORT, all_promises_were_kept},
 };
-
-/// A run that has every fault.
-const SHORT: [&str; 8] = run_of("150");
 
 /// Carries out one run in each of the modes, one after the other.
 async fn keeps_promises(driver: &str, modes: &[&str], flags: &[&str], faults: &[&str]) {

@@ -3,7 +3,7 @@
 use crate::harness::Ended;
 
 /// A run that has every fault, and is short even on a busy machine.
-pub(crate) const SHORT: [&str; 8] = run_of("120");
+pub(crate) const SHORT: [&str; 8] = run_of("150");
 
 /// The row of the table that counts the calls that went together.
 pub(crate) const SHARED: &str = "calls that shared a statement";
