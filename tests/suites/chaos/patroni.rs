@@ -2,11 +2,8 @@
 
 use crate::{
     harness::{Ended, run},
-    kept::{SHARED, promises_were_kept, run_of},
+    kept::{SHARED, SHORT, promises_were_kept},
 };
-
-/// A run that has every kind of failover, and is short even on a busy machine.
-const SHORT: [&str; 8] = run_of("150");
 
 const PATRONI: [&str; 4] = ["--topology", "patroni", "--faults", "failover,server-kill,commit-cut,connection-cut"];
 

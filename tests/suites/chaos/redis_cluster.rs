@@ -2,11 +2,8 @@
 
 use crate::{
     harness::{Ended, run},
-    kept::{promises_were_kept, run_of},
+    kept::{SHORT, promises_were_kept},
 };
-
-/// A run that has every kind of fault of Redis, and is short even on a busy machine.
-const SHORT: [&str; 8] = run_of("150");
 
 const REDIS: [&str; 4] =
     ["--topology", "redis-cluster", "--faults", "redis,database-kill,server-kill,commit-cut,connection-cut"];

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Call, Reply},
-    sample::Sample,
+    subject::Sample,
 };
 
 /// The procedures that are tested here, and not in `procedures`.

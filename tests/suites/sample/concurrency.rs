@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::{call::Reply, sample::Sample};
+use super::{call::Reply, subject::Sample};
 
 const ABORTED: u64 = 10;
 

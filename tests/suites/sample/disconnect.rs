@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     eventually::eventually,
-    sample::{NEVER, Sample},
+    subject::{NEVER, Sample},
 };
 
 /// The two modes: a disconnected client makes no difference to the handler's writes or to the record in either.

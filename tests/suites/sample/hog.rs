@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::{process::Child, time::Instant};
 use uuid::Uuid;
 
-use super::{call::Call, eventually::eventually, sample::Sample};
+use super::{call::Call, eventually::eventually, subject::Sample};
 
 /// More calls than the sample has connections.
 const CALLS: usize = 40;

@@ -8,7 +8,7 @@ const FLAGS: [&str; 0] = [];
 mod call;
 mod eventually;
 pub(crate) mod process;
-mod sample;
+mod subject;
 
 mod by_id;
 mod concurrency;

@@ -7,7 +7,7 @@ const FLAGS: [&str; 2] = ["--driver", "sqlx"];
 mod call;
 mod eventually;
 mod process;
-mod sample;
+mod subject;
 
 mod by_id;
 mod concurrency;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     call::{Call, Reply},
-    sample::Sample,
+    subject::Sample,
 };
 
 const SERVICE: &str = "idempotency.v1.OperationService";

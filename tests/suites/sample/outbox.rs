@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     call::{Call, Reply},
     eventually::eventually,
-    sample::Sample,
+    subject::Sample,
 };
 
 /// Makes every outbox row older than the sample's outbox delay.

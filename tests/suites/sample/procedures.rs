@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tonic_idempotency::IdempotencyLayer;
 use uuid::Uuid;
 
-use super::{by_id, call::Call, sample::Sample};
+use super::{by_id, call::Call, subject::Sample};
 
 /// The procedures: each with its request, the field of the response that has the id, and the table.
 fn covered(cluster: Uuid, project: &str) -> [(&'static str, Value, &'static str, &'static str); 8] {

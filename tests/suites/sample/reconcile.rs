@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{
     call::Call,
     eventually::eventually,
-    sample::{NEVER, Sample},
+    subject::{NEVER, Sample},
 };
 
 fn invite(key: Uuid) -> Call {

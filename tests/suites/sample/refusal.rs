@@ -3,7 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{call::Call, sample::Sample};
+use super::{call::Call, subject::Sample};
 
 const INVALID_ARGUMENT: u64 = 3;
 const UNAUTHENTICATED: u64 = 16;

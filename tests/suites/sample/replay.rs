@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::sample::Sample;
+use super::subject::Sample;
 
 #[tokio::test]
 async fn replays_the_first_response() {

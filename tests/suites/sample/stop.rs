@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{
     eventually::eventually,
     process::{Process, Ready},
-    sample::NEVER,
+    subject::NEVER,
 };
 
 /// The private server that the sample started from installed binaries.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     call::{Call, Reply},
     eventually::eventually,
-    sample::Sample,
+    subject::Sample,
 };
 
 async fn invite(sample: &Sample, token: &str, key: Uuid) -> Reply {
