@@ -4,7 +4,7 @@
 const ALWAYS: [(&str, &str); 2] = [
     // Parallel queries get shared memory in the data directory, which is always removed, instead of /dev/shm.
     ("dynamic_shared_memory_type", "mmap"),
-    ("max_connections", "300"),
+    ("max_connections", "1000"),
 ];
 
 /// The data that a private server keeps when its processes are killed.

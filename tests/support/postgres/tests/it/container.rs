@@ -26,7 +26,7 @@ fn exists(container: &str) -> bool {
 async fn answers_and_is_gone_after_stop() {
     let Some(server) = server().await else { return };
     assert_eq!(ask(server.url(), "SELECT 'äö' || current_user").await, "äöpostgres");
-    assert_eq!(ask(server.url(), "SHOW max_connections").await, "300");
+    assert_eq!(ask(server.url(), "SHOW max_connections").await, "1000");
     assert!(matches!(server.source(), Source::Container));
     assert!(server.describe().contains("in a container of "), "{}", server.describe());
     let container = container(server.url()).await;

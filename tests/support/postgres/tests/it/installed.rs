@@ -23,7 +23,7 @@ async fn answers_and_is_gone_after_stop() {
     let Some(server) = server().await else { return };
     assert_eq!(ask(server.url(), "SELECT 'äö' || current_user").await, "äöpostgres");
     assert_eq!(ask(server.url(), "SHOW server_encoding").await, "UTF8");
-    assert_eq!(ask(server.url(), "SHOW max_connections").await, "300");
+    assert_eq!(ask(server.url(), "SHOW max_connections").await, "1000");
     assert!(matches!(server.source(), Source::Installed));
     assert!(server.describe().starts_with("PostgreSQL 1"), "{}", server.describe());
     assert!(server.describe().ends_with("removed at exit"), "{}", server.describe());
