@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{interval, timeout};
 
 /// The time in which a condition must come true.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The interval between two checks: short enough to lose no time, and long enough to leave the processor to the work.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_millis(2);
 ///
 /// # Panics
 ///
-/// The condition does not hold within 30 s.
+/// The condition does not hold within 120 s.
 pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
     let mut looks = interval(INTERVAL);
     let waiting = async {

@@ -5,11 +5,14 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Output, Stdio},
+    sync::LazyLock,
+    thread,
     time::Duration,
 };
 
 use tokio::{
     process::{Child, Command},
+    sync::Semaphore,
     time::timeout,
 };
 use tonic_idempotency_tests::binary;
@@ -50,8 +53,14 @@ impl Ended {
     }
 }
 
+/// Runs that may go on at once: a run is a dozen processes, and a database that answers too late for want of a core is a fault that
+/// the harness has not made.
+static RUNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(2, |cores| cores.get().max(2))));
+
 /// Runs the harness with these flags; `None` if the programs of the topology are missing and the test is skipped.
 pub(crate) async fn run(flags: &[&str]) -> Option<Ended> {
+    let _run = RUNS.acquire().await.expect("never closed");
     let directory = Directory::new();
     let child = directory.start(flags, Stdio::piped());
     let output = timeout(PATIENCE, child.wait_with_output()).await.expect("it ends").expect("what it said");

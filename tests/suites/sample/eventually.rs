@@ -6,7 +6,7 @@ use std::{
 };
 
 /// The time in which a condition must come true.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const INTERVAL: Duration = Duration::from_millis(20);
 

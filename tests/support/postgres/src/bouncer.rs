@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::{account::Account, background, connection, error::Cause, port, program, supervisor::Supervisor, url};
 
 /// The time in which a PgBouncer must answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The text in the log of a PgBouncer that found its port taken.
 const PORT_TAKEN: &str = "nowhere to listen on";
@@ -89,7 +89,7 @@ impl PgBouncer {
     ///
     /// # Errors
     ///
-    /// PgBouncer [cannot run](Self::missing) here, `server` has no host or no user, or there is no answer within 30 s;
+    /// PgBouncer [cannot run](Self::missing) here, `server` has no host or no user, or there is no answer within 120 s;
     /// the error then has the last lines of the log.
     pub async fn start(server: &Config) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         Self::start_with(server, &[]).await

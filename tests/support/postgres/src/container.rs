@@ -35,7 +35,7 @@ const MEMORY: &str = "/scratch";
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The time for the start once the image is there.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(120);
 
 /// Removes the container if this process cannot; described in the file.
 const SCRIPT: &str = include_str!("container.sh");
@@ -85,7 +85,7 @@ impl fmt::Debug for Container {
 ///
 /// # Errors
 ///
-/// No engine answers, the image is not available, or the server does not answer within 60 s.
+/// No engine answers, the image is not available, or the server does not answer within 120 s.
 pub(crate) async fn start(durability: Durability) -> Result<Started<Container>, Cause> {
     let image = env::var(IMAGE_VARIABLE).unwrap_or_else(|_| IMAGE.to_owned());
     let name = format!("scratch-postgres-{}", Uuid::new_v4().simple());

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The time in which a server must answer, including the creation of its data directory.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The text in the log of a server that found its port taken.
 const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
@@ -31,7 +31,7 @@ const SCRIPT: &str = include_str!("installed.sh");
 ///
 /// # Errors
 ///
-/// There is no user to run them as, or the server does not answer within 30 s; the error then has the last lines of the log.
+/// There is no user to run them as, or the server does not answer within 120 s; the error then has the last lines of the log.
 pub(crate) async fn start(
     binaries: &Binaries,
     durability: Durability,
@@ -66,7 +66,7 @@ pub(crate) fn kill(supervisor: &mut Supervisor) -> Result<(), Cause> {
 ///
 /// # Errors
 ///
-/// The server does not answer within 30 s.
+/// The server does not answer within 120 s.
 pub(crate) async fn restart(supervisor: &mut Supervisor, url: &str) -> Result<String, Cause> {
     supervisor.tell("restart")?;
     match connection::answers(url, PATIENCE, || supervisor.has_ended()).await {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The time in which a server must answer, or a standby follow.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -29,8 +29,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server from the first of `sources` that works. Takes at most about 30 s for installed binaries and 60 s
-    /// for a container, plus the time to pull a missing image.
+    /// Starts a server from the first of `sources` that works. Takes at most about 120 s, plus the time to pull a
+    /// missing image.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Starts a [killed](Self::kill) server again, with its data and the same [URL](Self::url), and waits until it
-    /// answers, at most 30 s.
+    /// answers, at most 120 s.
     ///
     /// # Errors
     ///

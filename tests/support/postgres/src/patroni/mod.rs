@@ -25,13 +25,13 @@ use crate::{
 const START: Duration = Duration::from_secs(90);
 
 /// The time in which etcd must answer.
-const ETCD: Duration = Duration::from_secs(30);
+const ETCD: Duration = Duration::from_secs(120);
 
 /// The time that a question to Patroni may take.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// The time that a switchover may take.
-const SWITCHOVER: Duration = Duration::from_secs(60);
+const SWITCHOVER: Duration = Duration::from_secs(120);
 
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(50);
