@@ -70,18 +70,18 @@ async fn claimed(store: PostgresStore, claim: Claim) -> ClaimOutcome {
     store.claim(&claim).await.expect("the store answers")
 }
 
-/// Starts claims behind one whose statement waits, until the transaction ends, for a row.
-async fn start_behind_a_lock(
-    database: &Database,
-    store: &PostgresStore,
-    claims: &[Claim],
-) -> (Client, Vec<JoinHandle<ClaimOutcome>>) {
+/// Starts a claim whose statement waits, until the transaction ends, for a row.
+async fn start_behind_a_lock(database: &Database, store: &PostgresStore) -> Client {
     let (first, owner) = (claim(Uuid::new_v4(), Uuid::new_v4()), database.owner().await);
     insert(&owner, &first).await;
-    let all = [&first].into_iter().chain(claims).map(|claim| claimed(store.clone(), claim.clone()));
-    let mut started = start(all.collect::<Vec<_>>()).await;
-    started.remove(0);
-    (owner, started)
+    start([claimed(store.clone(), first)]).await;
+    until("the first one waits", async || waiting(&owner).await > 0).await;
+    owner
+}
+
+/// Starts claims.
+async fn start_all(store: &PostgresStore, claims: &[Claim]) -> Vec<JoinHandle<ClaimOutcome>> {
+    start(claims.iter().map(|claim| claimed(store.clone(), claim.clone())).collect::<Vec<_>>()).await
 }
 
 /// Inserts a row for the claim's key, in a transaction that stays open.
@@ -255,8 +255,9 @@ async fn a_claim_that_waits_for_another_transaction_does_not_hold_up_the_others(
     let (_proxy, pool) = open_pool(&database, 8).await;
     let (store, all) = (together(pool), claims(16));
     let blocker = database.owner().await;
+    let first = start_behind_a_lock(&database, &store).await;
     insert(&blocker, &all[7]).await;
-    let (first, mut started) = start_behind_a_lock(&database, &store, &all).await;
+    let mut started = start_all(&store, &all).await;
     let blocked = started.remove(7);
     assert!(ended(started).await.iter().all(is_acquired));
     assert!(!blocked.is_finished());
@@ -389,13 +390,12 @@ async fn claims_stand_once_if_their_connection_is_lost_after_or_before_they_were
         let database = Database::new().await;
         let (proxy, pool) = open_pool(&database, 8).await;
         let (store, all) = (together(pool), claims(16));
-        let (first, started) = start_behind_a_lock(&database, &store, &all).await;
-        until("the first one waits", async || waiting(&first).await == 1).await;
+        let first = start_behind_a_lock(&database, &store).await;
         let (cut, was_cut) = std::sync::mpsc::channel();
         proxy.cut_later(Cut { all: false, moment: Moment::Bytes { direction, left: 0 } }, move || {
             cut.send(()).expect("the test waits");
         });
-        let outcomes = ended(started).await;
+        let outcomes = ended(start_all(&store, &all).await).await;
         assert!(outcomes.iter().all(is_acquired), "{direction:?}: {outcomes:?}");
         was_cut.try_recv().expect("the connection was cut");
         assert_stands_once(&database, &all).await;
@@ -448,7 +448,8 @@ async fn callers_that_hang_up_while_they_wait_leave_nothing() {
     let database = Database::new().await;
     let (_proxy, pool) = open_pool(&database, 8).await;
     let (store, all) = (together(pool), claims(16));
-    let (first, mut started) = start_behind_a_lock(&database, &store, &all).await;
+    let first = start_behind_a_lock(&database, &store).await;
+    let mut started = start_all(&store, &all).await;
     started.drain(..8).for_each(|call| call.abort());
     assert!(ended(started).await.iter().all(is_acquired));
     assert_stands_once(&database, &all[8..]).await;
