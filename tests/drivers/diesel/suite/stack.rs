@@ -96,7 +96,7 @@ impl<P: Pool> Stack for DieselStack<P> {
     type Connection = TransactionConnection;
     type Error = TransactionError;
 
-    fn pool(PoolOptions { url, max_connections, setup, is_pooled: _ }: PoolOptions) -> P {
+    fn pool(PoolOptions { url, max_connections, setup, is_pooled: _, is_checked: _ }: PoolOptions) -> P {
         pool(&url, max_connections, move |connection| {
             let setup = setup.clone();
             Box::pin(async move { connection.batch_execute(&setup).await })

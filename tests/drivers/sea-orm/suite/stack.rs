@@ -34,10 +34,14 @@ impl Stack for SeaOrmStack {
     type Connection = Transaction;
     type Error = TransactionError;
 
-    fn pool(PoolOptions { url, max_connections, setup, is_pooled }: PoolOptions) -> Pool {
+    fn pool(PoolOptions { url, max_connections, setup, is_pooled, is_checked }: PoolOptions) -> Pool {
         let mut options = ConnectOptions::new(url);
         options.max_connections(u32::try_from(max_connections).expect("a few"));
-        options.acquire_timeout(Duration::from_secs(2)).connect_lazy(true).sqlx_logging(false);
+        options
+            .acquire_timeout(Duration::from_secs(2))
+            .test_before_acquire(is_checked)
+            .connect_lazy(true)
+            .sqlx_logging(false);
         if is_pooled {
             // As docs/drivers.md says.
             options.map_sqlx_postgres_opts(|options| options.statement_cache_capacity(0).extra_float_digits(None));

@@ -23,7 +23,7 @@ impl Stack for SqlxStack {
     type Connection = TransactionConnection;
     type Error = TransactionError;
 
-    fn pool(PoolOptions { url, max_connections, setup, is_pooled }: PoolOptions) -> PgPool {
+    fn pool(PoolOptions { url, max_connections, setup, is_pooled, is_checked }: PoolOptions) -> PgPool {
         let mut options: PgConnectOptions = url.parse().expect("a URL");
         if is_pooled {
             options = options.statement_cache_capacity(0).extra_float_digits(None);
@@ -31,6 +31,7 @@ impl Stack for SqlxStack {
         PgPoolOptions::new()
             .max_connections(u32::try_from(max_connections).expect("a few"))
             .acquire_timeout(Duration::from_secs(2))
+            .test_before_acquire(is_checked)
             .after_connect(move |connection, _| {
                 let setup = AssertSqlSafe(setup.clone());
                 Box::pin(async move { connection.execute(sqlx::raw_sql(setup)).await.map(drop) })

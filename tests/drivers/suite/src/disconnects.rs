@@ -9,7 +9,7 @@ use tonic_idempotency::{policy::{DisconnectPolicy, ProcedureBuilder}, store::Sql
 use tonic_idempotency_tests::{Database, until};
 use uuid::Uuid;
 
-use crate::{Call, Service, Stack, all_have_ended, assert_clean, patient, pool_with, rows, status, store, until_statement};
+use crate::{Call, Service, Stack, all_have_ended, assert_clean, patient, rows, status, store, unchecked_pool_with, until_statement};
 
 /// A database with a pool of one connection that counts how many it opens.
 pub async fn counting<S: Stack>() -> (Database, Client, S::Pool) {
@@ -17,7 +17,7 @@ pub async fn counting<S: Stack>() -> (Database, Client, S::Pool) {
     let owner = database.owner().await;
     let make = "CREATE SEQUENCE public.connections; GRANT ALL ON SEQUENCE public.connections TO PUBLIC";
     owner.batch_execute(make).await.expect("the sequence");
-    let pool = pool_with::<S>(&database, 1, "SELECT nextval('public.connections')");
+    let pool = unchecked_pool_with::<S>(&database, 1, "SELECT nextval('public.connections')");
     (database, owner, pool)
 }
 

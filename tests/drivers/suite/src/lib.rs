@@ -57,6 +57,7 @@ pub use self::{
     pool::{
         PoolConnection, all_are_back, assert_clean, behind_bouncer, bouncer_settings, claim, execute_on_one, fill,
         in_use, new_claim, patient, pool, pool_at, pool_through, pool_through_proxy, pool_with, store, take, text,
+        unchecked_pool_with,
     },
     round_trips::RoundTrips,
     service::{CREATE_PROJECT, Call, Seen, Service, reason, status},

@@ -30,6 +30,12 @@ pub fn pool_with<S: Stack>(database: &Database, size: usize, setup: &str) -> S::
     pool_at::<S>(database.url().to_owned(), size, setup)
 }
 
+/// The same, with a pool that does not ask whether an idle connection lives. sqlx closes the connection if the caller leaves meanwhile.
+pub fn unchecked_pool_with<S: Stack>(database: &Database, size: usize, setup: &str) -> S::Pool {
+    let url = database.url().to_owned();
+    S::pool(PoolOptions { url, max_connections: size, setup: as_api(setup), is_pooled: false, is_checked: false })
+}
+
 /// A proxy in front of the server, and a pool that connects through it only.
 pub async fn pool_through_proxy<S: Stack>(database: &Database, size: usize) -> (Proxy, S::Pool) {
     let (proxy, url) = database.through_proxy().await;
@@ -38,14 +44,17 @@ pub async fn pool_through_proxy<S: Stack>(database: &Database, size: usize) -> (
 
 /// A pool of connections of the API's role, for a superuser's URL.
 pub fn pool_at<S: Stack>(url: String, size: usize, setup: &str) -> S::Pool {
-    let setup = format!("SET ROLE {API_ROLE}; {setup}");
-    S::pool(PoolOptions { url, max_connections: size, setup, is_pooled: false })
+    S::pool(PoolOptions { url, max_connections: size, setup: as_api(setup), is_pooled: false, is_checked: true })
+}
+
+fn as_api(setup: &str) -> String {
+    format!("SET ROLE {API_ROLE}; {setup}")
 }
 
 /// A pool of connections through PgBouncer in transaction mode.
 pub fn pool_through<S: Stack>(bouncer: &PgBouncer, size: usize) -> S::Pool {
     let url = bouncer.url().to_owned();
-    S::pool(PoolOptions { url, max_connections: size, setup: String::new(), is_pooled: true })
+    S::pool(PoolOptions { url, max_connections: size, setup: String::new(), is_pooled: true, is_checked: true })
 }
 
 /// A database and a PgBouncer in front of it; `None` if there is [none](bouncer_settings).

@@ -134,6 +134,8 @@ pub struct PoolOptions {
     pub setup: String,
     /// Whether the URL is that of a PgBouncer in transaction mode: the pool needs the settings that `docs/drivers.md` names.
     pub is_pooled: bool,
+    /// Whether the pool may ask whether an idle connection lives, if it does so by default.
+    pub is_checked: bool,
 }
 
 /// The connections of a pool.
