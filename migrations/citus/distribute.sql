@@ -281,6 +281,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     p_effect_is_here boolean, -- not used: the effect may be on another node, whose log does not flush the reservation
     p_app_user       uuid,
     p_settings       text[],
+    p_until          double precision, -- by the coordinator's clock
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -292,7 +293,8 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     OUT status             text,
     OUT status_error       text,
     OUT lease_left_ms      bigint,
-    OUT expires_in_ms      bigint
+    OUT expires_in_ms      bigint,
+    OUT clock              double precision
 )
 LANGUAGE plpgsql AS $claim$
 DECLARE
@@ -303,6 +305,11 @@ BEGIN
     v_set := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     IF current_setting('transaction_read_only') = 'on' THEN
         v_set := tenant.idempotency_needs_primary();
+    END IF;
+    clock := date_part('epoch', clock_timestamp());
+    IF clock > p_until THEN
+        state := 'late';
+        RETURN;
     END IF;
     SELECT n.state, n.recorded_procedure, n.recorded_hash, n.recorded_arrival, n.response, n.metadata, n.error, n.resource,
            n.lease_left_ms, n.expires_in_ms
@@ -522,6 +529,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_resource_type  text,
     p_app_user       uuid,
     p_settings       text[],
+    p_until          double precision, -- by the coordinator's clock
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -544,6 +552,10 @@ DECLARE
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
         v_set := tenant.idempotency_needs_primary();
+    END IF;
+    IF date_part('epoch', clock_timestamp()) > p_until THEN
+        state := 'late';
+        RETURN;
     END IF;
     PERFORM tenant.idempotency_set(
         ARRAY['idempotency.owner', p_user::text, 'app.current_user_id', coalesce(p_app_user::text, '')] || p_settings
@@ -973,6 +985,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_effects_are_here boolean,
     p_app_users        uuid[],
     p_settings         text[],
+    p_until            double precision,
     p_done_users       uuid[],
     p_done_keys        uuid[],
     p_done_tokens      uuid[],
@@ -984,7 +997,8 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_resource_columns text[],
     p_resources        text[],
     OUT reserved       bytea,
-    OUT completed      bytea
+    OUT completed      bytea,
+    OUT clock          double precision
 )
 LANGUAGE plpgsql AS $write_many$
 BEGIN

@@ -6,6 +6,10 @@
 --
 -- Every transition is one guarded statement. The database's clock decides leases and expiry.
 --
+-- An attempt to claim a key may arrive after its call has given it up, has claimed the key with another attempt, and has released it:
+-- nobody would hold what it reserves. So each has a time, p_until, after which it changes nothing. It is in seconds of this clock, which
+-- the client reads off earlier answers (`clock`).
+--
 -- A procedure is a transaction of its own. Each begins with COMMIT, which ends nothing, but fails inside of a transaction
 -- block (SQLSTATE 2D000): a reservation made in a transaction that someone left open on the connection would be lost
 -- with it. (A function cannot tell: in the extended protocol transaction_timestamp() and statement_timestamp() differ even
@@ -57,6 +61,8 @@ RETURN (
 --   taken_over  reserved with this token, after the lease of another token ended without an outcome
 --   reserved    reserved with another token, whose lease has not ended
 --   abandoned   reserved with another token, whose lease ended without an outcome
+--
+-- A claim may also be `late`: it has changed nothing, because its time was over.
 --
 -- A reservation of the Go interceptor has no lease. `p_foreign_lease` is the one that the caller gives it, counted from its
 -- creation; with NULL it is reserved until it expires.
@@ -153,6 +159,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     p_effect_is_here boolean, -- whether the handler's effect is committed in this server and nowhere else
     p_app_user       uuid, -- the application's user, for the look-up of the status; NULL for none
     p_settings       text[], -- the application's settings, for the same (tenant.idempotency_set); NULL for none
+    p_until          double precision, -- the time after which this claim reserves nothing, in seconds since 1970
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -164,10 +171,12 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_claim(
     OUT status             text,
     OUT status_error       text,
     OUT lease_left_ms      bigint,
-    OUT expires_in_ms      bigint
+    OUT expires_in_ms      bigint,
+    OUT clock              double precision
 )
 LANGUAGE plpgsql AS $claim$
 DECLARE
+    v_until CONSTANT pg_catalog.timestamptz := pg_catalog.to_timestamp(p_until);
     v_set pg_catalog.text; -- an assignment costs less than PERFORM
     v_lease interval;
     v_foreign_lease interval; -- NULL for none
@@ -189,15 +198,21 @@ BEGIN
     IF p_on_foreign <> 'in_progress' THEN
         v_foreign_lease := v_lease;
     END IF;
+    clock := date_part('epoch', clock_timestamp());
 
     FOR v_round IN 1..16 LOOP
         PERFORM FROM tenant.idempotency_keys k WHERE k.idempotency_key = p_key AND k.user_id = p_user;
         IF NOT FOUND THEN
+            IF clock_timestamp() > v_until THEN
+                state := 'late';
+                RETURN;
+            END IF;
             INSERT INTO tenant.idempotency_keys
                 (idempotency_key, user_id, procedure, request_hash, arrival_hash, token, lease_expires, expires)
-            VALUES
-                (p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, clock_timestamp() + v_lease,
-                 clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention)))
+            SELECT
+                p_key, p_user, p_procedure, p_request_hash, p_arrival_hash, p_token, clock_timestamp() + v_lease,
+                clock_timestamp() + make_interval(secs => greatest(p_lease, p_retention))
+            WHERE clock_timestamp() <= v_until
             ON CONFLICT (idempotency_key, user_id) DO NOTHING;
             IF FOUND THEN
                 state := 'acquired';
@@ -236,6 +251,10 @@ BEGIN
               AND (state = 'abandoned' OR v_policy = 'reconcile')
               AND recorded_procedure = p_procedure
               AND tenant.idempotency_same_request(recorded_hash, recorded_arrival, p_request_hash, p_arrival_hash) THEN
+            IF clock_timestamp() > v_until THEN
+                state := 'late';
+                RETURN;
+            END IF;
             state := NULL;
             UPDATE tenant.idempotency_keys k
             SET token         = p_token,
@@ -251,7 +270,8 @@ BEGIN
               AND k.expires > clock_timestamp()
               AND coalesce(k.lease_expires, k.created + v_foreign_lease) <= clock_timestamp()
               AND CASE WHEN k.lease_expires IS NULL THEN p_on_foreign ELSE p_on_lease_ended END = v_policy
-              AND (NOT k.outcome_unknown OR v_policy = 'reconcile');
+              AND (NOT k.outcome_unknown OR v_policy = 'reconcile')
+              AND clock_timestamp() <= v_until;
             IF FOUND THEN
                 state := 'taken_over';
             END IF;

@@ -111,7 +111,8 @@ RETURN CASE
 END;
 
 -- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
--- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder.
+-- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder. A late one takes
+-- no lock.
 -- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the
 -- token, by which tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time
 -- that the transaction may be idle before the server ends it.
@@ -129,6 +130,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_resource_type  text,
     p_app_user       uuid, -- the application's user; NULL for none
     p_settings       text[], -- the application's settings (tenant.idempotency_set); NULL for none
+    p_until          double precision, -- as in tenant.idempotency_claim
     OUT state              text,
     OUT recorded_procedure text,
     OUT recorded_hash      bytea,
@@ -146,7 +148,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_held CONSTANT boolean := CASE WHEN date_part('epoch', clock_timestamp()) <= p_until THEN pg_try_advisory_xact_lock(v_lock) END;
     v_foreign_lease interval; -- NULL for none
     v_requests integer[];
     v_policy text;
@@ -183,6 +185,10 @@ BEGIN
     END IF;
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
+    IF v_held IS NULL AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
+        state := 'late';
+        RETURN;
+    END IF;
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
         state := tenant.idempotency_holder(
             v_lock, tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash)

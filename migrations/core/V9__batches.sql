@@ -118,7 +118,7 @@ BEGIN ATOMIC
 END;
 
 -- reserve: absent → reserved, for several keys: a part of tenant.idempotency_write_many. Returns the tokens of those that were
--- absent, 16 bytes each, NULL if there are none. A key that has a row, also an expired one, is left as it is.
+-- absent, 16 bytes each, NULL if there are none. A key that has a row, also an expired one, is left as it is, and after p_until every key.
 CREATE OR REPLACE FUNCTION tenant.idempotency_reserve_many(
     p_users            uuid[],
     p_keys             uuid[],
@@ -130,11 +130,13 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_reserve_many(
     p_retentions       double precision[], -- seconds
     p_app_users        uuid[], -- the application's users; NULL elements for none
     p_settings         text[], -- as in tenant.idempotency_look
+    p_until            double precision, -- as in tenant.idempotency_claim
     OUT reserved       bytea
 )
 LANGUAGE plpgsql AS $reserve_many$
 DECLARE
     v_now CONSTANT pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+    v_until CONSTANT pg_catalog.timestamptz := pg_catalog.to_timestamp(p_until);
 BEGIN
     WITH made AS (
         INSERT INTO tenant.idempotency_keys AS k
@@ -158,7 +160,7 @@ BEGIN
             ) u
             OFFSET 0
         ) q
-        WHERE q.owner_set IS NOT NULL AND q.app_user_set IS NOT NULL
+        WHERE q.owner_set IS NOT NULL AND q.app_user_set IS NOT NULL AND clock_timestamp() <= v_until
         ON CONFLICT (idempotency_key, user_id) DO NOTHING
         RETURNING k.token
     )
@@ -183,6 +185,7 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_effects_are_here boolean, -- whether the effects of all handlers are committed in this server and nowhere else
     p_app_users        uuid[],
     p_settings         text[],
+    p_until            double precision,
     p_done_users       uuid[], -- as in tenant.idempotency_complete_many
     p_done_keys        uuid[],
     p_done_tokens      uuid[],
@@ -194,7 +197,8 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_write_many(
     p_resource_columns text[],
     p_resources        text[],
     OUT reserved       bytea,
-    OUT completed      bytea
+    OUT completed      bytea,
+    OUT clock          double precision
 )
 LANGUAGE plpgsql AS $write_many$
 DECLARE
@@ -202,6 +206,7 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_for_many();
+    clock := date_part('epoch', clock_timestamp());
     IF cardinality(p_done_keys) > 0 THEN
         completed := tenant.idempotency_complete_many(
             p_done_users, p_done_keys, p_done_tokens, p_responses, p_not_stored, p_errors, p_metadata, p_done_retentions,
@@ -212,7 +217,8 @@ BEGIN
     END IF;
     IF cardinality(p_keys) > 0 THEN
         reserved := tenant.idempotency_reserve_many(
-            p_users, p_keys, p_tokens, p_procedures, p_request_hashes, p_arrival_hashes, p_leases, p_retentions, p_app_users, p_settings
+            p_users, p_keys, p_tokens, p_procedures, p_request_hashes, p_arrival_hashes, p_leases, p_retentions, p_app_users, p_settings,
+            p_until
         );
     END IF;
 END
@@ -330,11 +336,12 @@ REVOKE EXECUTE ON ROUTINE
     tenant.idempotency_expensive(uuid),
     tenant.idempotency_look(uuid[], uuid[], uuid[], text[], uuid[], text[]),
     tenant.idempotency_reserve_many(
-        uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], uuid[], text[]
+        uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], uuid[], text[],
+        double precision
     ),
     tenant.idempotency_write_many(
         uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], boolean, uuid[], text[],
-        uuid[], uuid[], uuid[], bytea[], boolean[], bytea[], bytea[], double precision[], text[], text[]
+        double precision, uuid[], uuid[], uuid[], bytea[], boolean[], bytea[], bytea[], double precision[], text[], text[]
     ),
     tenant.idempotency_extend_many(uuid[], uuid[], uuid[], double precision[]),
     tenant.idempotency_release_many(uuid[], uuid[], uuid[])

@@ -17,6 +17,7 @@ mod operator;
 pub(crate) mod postgres;
 mod resource;
 mod schema;
+mod server_clock;
 mod session;
 #[cfg(feature = "sql")]
 mod sql;
@@ -46,6 +47,7 @@ pub use self::{
     operator::{OperatorRelease, OperatorReleaseOutcome, OperatorStore},
     resource::{ResourceType, ResourceTypes},
     schema::{InvalidIdentifier, Schema},
+    server_clock::ServerClock,
     session::{CallSession, SessionSettings},
     status_from_store::StatusFromStore,
     store::Store,

@@ -45,6 +45,17 @@ impl<'a, D: Driver> Asked<'a, D> {
         self.connection.take().expect("only this and `drop` take it out, and both consume it")
     }
 
+    /// Gives the connection back after an answer, or as [`failed`](Self::failed).
+    pub(super) fn answered<T>(self, answer: Result<T, DriverError>) -> Result<T, Failure> {
+        match answer {
+            Ok(answer) => {
+                drop(self.into_connection());
+                Ok(answer)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
     /// Handles the error of the last statement: closes the connection if it must not be used again.
     pub(super) fn failed(self, error: DriverError) -> Failure {
         if Fault::of(&error).spoils_connection() {
@@ -93,12 +104,21 @@ impl<D: Driver> Drop for Asked<'_, D> {
 /// The failure of an attempt.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// It came too late, and has done nothing.
+    Late,
     /// There was no connection for it.
     NoConnection(AcquireError),
     /// Its statement failed.
     Statement(DriverError),
     /// The statement that it went together with others in failed; `None` if that was not sent.
     Together { fault: Option<Fault> },
+}
+
+impl Failure {
+    /// Whether the statement may have been carried out, or may be later.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Statement(error) if Fault::of(error).is_lost())
+    }
 }
 
 impl<D: Driver> fmt::Debug for Asked<'_, D> {

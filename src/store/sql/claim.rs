@@ -2,14 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tokio::time::Instant;
+
 use super::{
-    asked::Failure,
+    asked::{Failure, Reset},
     batch::{Lanes, Look, LookAt, Turn, Writing},
+    clock,
     columns::{arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, settings},
     connection::Connections,
-    driver::{Driver, Statement, Value},
+    driver::{Connection as _, Driver, Row, Statement, Value},
     operation::{Attempt, Operation},
-    row::claim_outcome,
+    query::only_row,
+    row::{claim_outcome, column},
 };
 use crate::{
     policy::EffectPolicy,
@@ -43,6 +47,12 @@ pub(super) async fn claim<D: Driver>(
                 None => None,
             },
         };
+        let mut asked = operation.connect(attempt, Reset::Nothing).await?;
+        let ends = operation.attempt_ends();
+        let until = match clock::shows_at(connections.clock(), ends, &mut *asked).await {
+            Ok(until) => until,
+            Err(error) => return Err(asked.failed(error)),
+        };
         let parameters = &[
             (*claim.reservation.owner.as_uuid()).into(),
             (*claim.reservation.key.as_uuid()).into(),
@@ -58,11 +68,26 @@ pub(super) async fn claim<D: Driver>(
             (claim.effect == EffectPolicy::SameServer).into(),
             claim.session.user.into(),
             settings(&claim.session).into(),
+            until.into(),
         ];
-        let row = operation.query_one(attempt, Statement { sql: &connections.sql().claim, parameters }).await?;
+        let sent = Instant::now();
+        operation.progress().claims_until(ends);
+        let row = asked.query(Statement { sql: &connections.sql().claim, parameters }).await.and_then(only_row);
+        let row = asked.answered(row).inspect_err(|failure| {
+            if !failure.is_lost() {
+                operation.progress().claim_is_answered();
+            }
+        })?;
+        operation.progress().claim_is_answered();
+        clock::read(connections.clock(), sent, &row, "clock");
+        in_time(&row)?;
         Ok(claim_outcome(claim, &row, attempt.with_status))
     };
-    let outcome = operation.run(ask, |_| true).await??;
+    let outcome = operation.run(ask, |_| true).await;
+    if let Some(until) = operation.progress().may_claim_until() {
+        connections.late_claims().add(claim.reservation.token, until);
+    }
+    let outcome = outcome??;
     lanes.prediction.note(!outcome.holds_key());
     Ok(outcome)
 }
@@ -103,7 +128,8 @@ async fn look_alone<D: Driver>(
     options: TransactionOptions,
     attempt: Attempt,
 ) -> Result<Result<ClaimOutcome, StoreError>, Failure> {
-    let begin = Begin::new(claim, options, attempt);
+    // It holds nothing once it is answered.
+    let begin = Begin::new(claim, options, attempt, f64::INFINITY);
     let sql = &operation.connections().sql().begin;
     let row = operation.query_one(attempt, Statement { sql, parameters: &begin.parameters() }).await?;
     Ok(claim_outcome(claim, &row, attempt.with_status))
@@ -131,7 +157,7 @@ async fn find<D: Driver>(
         Err(failure) => failure,
     };
     let fault = match failure {
-        Failure::NoConnection(_) => return Err(failure),
+        Failure::Late | Failure::NoConnection(_) => return Err(failure),
         Failure::Statement(error) => {
             let fault = operation.connections().fault_of(begun, &error);
             if !fault.is_lost() {
@@ -161,6 +187,11 @@ impl<'a> Queued<'a> {
     }
 }
 
+/// Fails if a claim came too late: it has done nothing then.
+pub(super) fn in_time(row: &impl Row) -> Result<(), Failure> {
+    if column::<&str>(row, "state").is_ok_and(|state| state == "late") { Err(Failure::Late) } else { Ok(()) }
+}
+
 /// The arguments of `tenant.idempotency_begin`.
 pub(super) struct Begin<'a> {
     claim: &'a Claim,
@@ -172,10 +203,11 @@ pub(super) struct Begin<'a> {
     on_foreign_reservation: &'static str,
     resource_type: Option<&'a str>,
     settings: Option<&'a [String]>,
+    until: f64,
 }
 
 impl<'a> Begin<'a> {
-    pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt) -> Self {
+    pub(super) fn new(claim: &'a Claim, options: TransactionOptions, attempt: Attempt, until: f64) -> Self {
         Self {
             claim,
             request_hash: request_hash(&claim.request),
@@ -186,10 +218,11 @@ impl<'a> Begin<'a> {
             on_foreign_reservation: on_foreign_reservation(claim),
             resource_type: attempt.status_of(claim),
             settings: settings(&claim.session),
+            until,
         }
     }
 
-    pub(super) fn parameters(&self) -> [Value<'_>; 13] {
+    pub(super) fn parameters(&self) -> [Value<'_>; 14] {
         [
             (*self.claim.reservation.owner.as_uuid()).into(),
             (*self.claim.reservation.key.as_uuid()).into(),
@@ -204,6 +237,7 @@ impl<'a> Begin<'a> {
             self.resource_type.into(),
             self.claim.session.user.into(),
             self.settings.into(),
+            self.until.into(),
         ]
     }
 }

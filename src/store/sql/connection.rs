@@ -10,9 +10,13 @@ use tokio::{
 use super::{
     driver::{Driver, DriverError},
     fault::Fault,
+    late_claims::LateClaims,
     sql::Sql,
 };
-use crate::{store::Schema, telemetry::Chain};
+use crate::{
+    store::{Schema, ServerClock},
+    telemetry::Chain,
+};
 
 /// The limits of a timeout. An operation without time would always fail; no caller waits longer, and a deadline must not
 /// overflow.
@@ -28,6 +32,8 @@ const MAX_SHARE: Duration = Duration::from_secs(2);
 pub(super) struct Connections<D: Driver> {
     driver: D,
     sql: Arc<Sql>,
+    clock: Arc<ServerClock>,
+    late_claims: Arc<LateClaims>,
     timeout: Duration,
     status_timeout: Duration,
     /// How many statuses may be overdue at once: each keeps a connection from the others.
@@ -38,7 +44,8 @@ impl<D: Driver> Connections<D> {
     pub(super) fn new(driver: D) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default()));
-        Self { driver, sql, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
+        let (clock, late_claims) = Default::default();
+        Self { driver, sql, clock, late_claims, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
     }
 
     /// Changes the driver's settings.
@@ -72,6 +79,14 @@ impl<D: Driver> Connections<D> {
 
     pub(super) fn sql(&self) -> &Sql {
         &self.sql
+    }
+
+    pub(super) fn clock(&self) -> &ServerClock {
+        &self.clock
+    }
+
+    pub(super) fn late_claims(&self) -> &LateClaims {
+        &self.late_claims
     }
 
     /// Returns the deadline of an operation that begins now.

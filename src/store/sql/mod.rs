@@ -3,10 +3,12 @@
 mod asked;
 mod batch;
 mod claim;
+mod clock;
 mod columns;
 mod connection;
 pub mod driver;
 mod fault;
+mod late_claims;
 mod limits;
 mod look_up;
 mod operation;

@@ -251,25 +251,15 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// Runs a statement as an attempt.
     pub(super) async fn query(&self, attempt: Attempt, statement: Statement<'_>) -> Result<Vec<RowOf<D>>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
-        match asked.query(statement).await {
-            Ok(rows) => {
-                drop(asked.into_connection());
-                Ok(rows)
-            }
-            Err(error) => Err(asked.failed(error)),
-        }
+        let rows = asked.query(statement).await;
+        asked.answered(rows)
     }
 
     /// Runs a statement that has one row as an attempt.
     pub(super) async fn query_one(&self, attempt: Attempt, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
-        match asked.query(statement).await.and_then(only_row) {
-            Ok(row) => {
-                drop(asked.into_connection());
-                Ok(row)
-            }
-            Err(error) => Err(asked.failed(error)),
-        }
+        let row = asked.query(statement).await.and_then(only_row);
+        asked.answered(row)
     }
 
     /// Runs the statement of a kind for one item as an attempt.
@@ -279,13 +269,9 @@ impl<'a, D: Driver> Operation<'a, D> {
         item: &K::Item,
     ) -> Result<Option<K::Answer>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
-        match K::run(&mut *asked, self.connections.sql(), &[item]).await {
-            Ok(answers) => {
-                drop(asked.into_connection());
-                Ok(answers.into_iter().next().flatten())
-            }
-            Err(error) => Err(asked.failed(error)),
-        }
+        let until = self.attempt_ends();
+        let answers = K::run(&mut *asked, self.connections.sql(), (self.connections.clock(), until), &[item]).await;
+        asked.answered(answers.map(|answers| answers.into_iter().next().flatten()))
     }
 
     /// Takes a connection out of the pool, or makes one. An attempt in doubt looks first whether the server can be asked: in a
@@ -301,6 +287,12 @@ impl<'a, D: Driver> Operation<'a, D> {
             asked.look_whether_it_answers().await;
         }
         Ok(asked)
+    }
+
+    /// Returns until when an attempt that is sent now may reserve a key: as long as it is not given up.
+    pub(super) fn attempt_ends(&self) -> Instant {
+        let (begun, deadline) = (self.begun.0, self.progress.deadline());
+        deadline.min(Instant::now() + share_of(deadline.saturating_duration_since(begun)))
     }
 
     /// Makes the operation's error. What one attempt may have done, the operation may have done.
@@ -349,6 +341,16 @@ impl Failures {
             Failure::Together { fault } => {
                 fault.into_iter().for_each(|fault| operation.progress.note(fault));
                 return Next::Again(made, Duration::ZERO);
+            }
+            // The clock was not as it was believed to be, which the answer has told, or the server is slow.
+            Failure::Late => {
+                operation.progress.server_answers();
+                self.attempts += 1;
+                return if self.attempts < ATTEMPTS {
+                    Next::Again(made, Duration::ZERO)
+                } else {
+                    Next::Fail(operation.error(StoreErrorKind::Overloaded, "the claim has come too late each time"))
+                };
             }
             Failure::NoConnection(error) => {
                 let kind = kind_without_connection(&error, operation.connections.are_exhausted());

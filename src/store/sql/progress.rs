@@ -27,6 +27,8 @@ pub(super) struct Progress {
     waiting: AtomicUsize,
     /// Whether attempts are given up together with their connections.
     closing: AtomicBool,
+    /// How many attempts that may reserve the key have no answer, and when the last one of all has no effect any more.
+    claiming: Mutex<(usize, Option<Instant>)>,
     /// Held while the operation's status is overdue.
     overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -41,6 +43,7 @@ impl Progress {
             lost: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
+            claiming: Mutex::default(),
             overdue_status: Mutex::default(),
         }
     }
@@ -73,6 +76,23 @@ impl Progress {
         if fault != Fault::Lost {
             self.server_answers();
         }
+    }
+
+    /// Notes that an attempt is about to be sent that may reserve the key until this time.
+    pub(super) fn claims_until(&self, until: Instant) {
+        let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        *claiming = (claiming.0 + 1, claiming.1.max(Some(until)));
+    }
+
+    /// Notes that such an attempt is answered.
+    pub(super) fn claim_is_answered(&self) {
+        self.claiming.lock().unwrap_or_else(PoisonError::into_inner).0 -= 1;
+    }
+
+    /// Returns until when an attempt without an answer may reserve the key.
+    pub(super) fn may_claim_until(&self) -> Option<Instant> {
+        let (unanswered, until) = *self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        until.filter(|_| unanswered > 0)
     }
 
     /// Notes that something is about to be sent.

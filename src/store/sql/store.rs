@@ -273,6 +273,24 @@ impl<D: Driver> SqlStore<D> {
         }
     }
 
+    /// The response is more important than the reference to the resource.
+    async fn complete_without_reference_if_need_be(
+        &self,
+        reservation: &Reservation,
+        completion: &Completion,
+    ) -> Result<CompleteOutcome, StoreError> {
+        match self.complete_with(reservation, completion).await {
+            Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
+                tracing::warn!(
+                    error = %Chain(&error),
+                    "the created resource cannot be referenced; the response is stored without it"
+                );
+                self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
+            }
+            outcome => outcome,
+        }
+    }
+
     async fn complete_with(
         &self,
         reservation: &Reservation,
@@ -316,6 +334,11 @@ impl<D: Driver> Store for SqlStore<D> {
         if !matches!(outcome, ClaimOutcome::Acquired) {
             admitted.made_none();
         }
+        let ends_without_key = !outcome.holds_key() && !matches!(outcome, ClaimOutcome::Replay(_));
+        if ends_without_key && self.connections.late_claims().has(claim.reservation.token) {
+            // What may still arrive reserves the key if its holder lets go of it.
+            self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
+        }
         Ok(outcome)
     }
 
@@ -340,17 +363,13 @@ impl<D: Driver> Store for SqlStore<D> {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        let completed = match self.complete_with(reservation, completion).await {
-            // The response is more important than the reference to the resource.
-            Err(error) if completion.resource.is_some() && refers_to_nothing(&error) => {
-                tracing::warn!(
-                    error = %Chain(&error),
-                    "the created resource cannot be referenced; the response is stored without it"
-                );
-                self.complete_with(reservation, &Completion { resource: None, ..completion.clone() }).await
-            }
-            outcome => outcome,
-        };
+        let late_claims = self.connections.late_claims();
+        let mut completed = self.complete_without_reference_if_need_be(reservation, completion).await;
+        if matches!(completed, Ok(CompleteOutcome::Fenced)) && late_claims.has(reservation.token) {
+            // What may still arrive reserves the key for a call that takes effect.
+            late_claims.are_over(reservation.token).await;
+            completed = self.complete_without_reference_if_need_be(reservation, completion).await;
+        }
         if let Ok(CompleteOutcome::Completed) = completed {
             self.limits.recorded(reservation.owner, completion);
         }
@@ -358,6 +377,7 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
+        self.connections.late_claims().are_over(reservation.token).await;
         let parameters =
             &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
         let statement = Statement { sql: &self.connections.sql().release, parameters };
@@ -370,13 +390,10 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
-        let row = self
-            .connections
-            .query_one(
-                &self.connections.sql().abandon,
-                &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()],
-            )
-            .await?;
+        let parameters =
+            &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
+        self.connections.late_claims().are_over(reservation.token).await;
+        let row = self.connections.query_one(&self.connections.sql().abandon, parameters).await?;
         match column(&row, "abandoned")? {
             true => Ok(AbandonOutcome::Abandoned),
             false => Ok(AbandonOutcome::NotHeld),

@@ -8,7 +8,7 @@ use crate::{
     reserved::{acquire, holds_lease},
     scenario::Scenario,
     unprotected,
-    world::{Answer, AttemptId, Stage, World},
+    world::{Answer, AttemptId, Disposition, Stage, World},
 };
 
 /// Sends a claim and waits for the answer.
@@ -111,9 +111,25 @@ fn hear(scenario: &Scenario, world: &mut World, id: AttemptId) {
         Claimed::Refused(answer) => {
             world.history.waited_for_itself |= answer == Answer::InFlight && holds_lease(world, id);
             world.attempts[id].life = Some(world.life());
-            world.attempts[id].end(answer);
+            end(scenario, world, id, answer);
         }
     }
+}
+
+/// Ends a call whose key another one holds. A claim that may still come reserves the key if that lets go of it.
+pub(crate) fn end(scenario: &Scenario, world: &mut World, id: AttemptId, answer: Answer) {
+    if may_come(scenario, world, id) && !matches!(answer, Answer::Replayed(_)) {
+        world.attempts[id].answer = Some(answer);
+        world.attempts[id].stage = Stage::Settling(Disposition::Release);
+    } else {
+        world.attempts[id].end(answer);
+    }
+}
+
+/// Whether the call waits for a claim that may still come.
+pub(crate) fn may_come(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
+    let waits = scenario.holds(Guard::LateClaimsDoNothing) && scenario.holds(Guard::CallsOutliveTheirClaims);
+    waits && world.attempts[id].stray_claim
 }
 
 fn ask_again(scenario: &Scenario, world: &mut World, id: AttemptId, sent: Sent) {

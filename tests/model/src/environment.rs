@@ -1,7 +1,7 @@
 //! Events that no server causes: the clock, the database, and requests still under way on lost connections.
 
 use crate::{
-    claim::{self, Claimed},
+    claim,
     guards::Guard,
     pool::{self, Other},
     record,
@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Restart,
     /// A claim on a lost connection arrives.
     StrayClaim(AttemptId),
+    /// The time of such a claim is over: it changes nothing when it arrives.
+    StrayClaimEnds(AttemptId),
 }
 
 pub(crate) fn events(scenario: &Scenario, world: &World) -> Vec<Event> {
@@ -45,6 +47,9 @@ pub(crate) fn events(scenario: &Scenario, world: &World) -> Vec<Event> {
         }
         if attempt.stray_claim {
             events.push(Event::StrayClaim(id));
+            if scenario.holds(Guard::LateClaimsDoNothing) {
+                events.push(Event::StrayClaimEnds(id));
+            }
         }
         if world.left.heartbeats > 0 && had_heartbeats(scenario, world, id) && record::extends(scenario, world, id) {
             events.push(Event::Extend(id));
@@ -113,9 +118,9 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
         }
         Event::StrayClaim(id) => {
             world.attempts[id].stray_claim = false;
-            let got_key = matches!(claim::carry_out(scenario, world, id), Claimed::Acquired { .. });
-            world.attempts[id].claimed_late |= got_key && world.attempts[id].stage == Stage::Ended;
+            claim::carry_out(scenario, world, id);
         }
+        Event::StrayClaimEnds(id) => world.attempts[id].stray_claim = false,
     }
 }
 
@@ -138,11 +143,12 @@ fn may_end_lease(scenario: &Scenario, world: &World) -> bool {
     scenario.holds(Guard::LeasesEnd) && has_lease && (scenario.chaos.zombies || !is_renewed)
 }
 
-/// A retention is longer than any call, and a reservation lives at least as long as its lease.
+/// A retention is longer than any call and the time of any claim, and a reservation lives at least as long as its lease.
 fn may_expire(scenario: &Scenario, world: &World) -> bool {
     world.record.is_some()
         && !world.lease_runs()
         && !(owner_is_at_work(world) && scenario.holds(Guard::RecordsOutliveCalls))
+        && !(scenario.holds(Guard::LateClaimsDoNothing) && world.attempts.iter().any(|attempt| attempt.stray_claim))
 }
 
 fn owner_is_at_work(world: &World) -> bool {

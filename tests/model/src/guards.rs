@@ -41,6 +41,9 @@ guards! {
     /// A transactional call holds the key's advisory lock from its beginning.
     BeginTakesLock: in_::transactional => law::ONE_TRANSACTION_AT_A_TIME,
 
+    /// A call does not end before the time of its claims: what may still come is let go of, too.
+    CallsOutliveTheirClaims: in_::reserved_rerun => law::NO_RESERVATION_IS_FORGOTTEN,
+
     /// A claim is one statement on a unique constraint, not a read followed by an insert.
     ClaimIsOneStep: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
@@ -97,6 +100,9 @@ guards! {
 
     /// The database ends transactions whose client is gone or idle.
     IdleTransactionsEnd: in_::transactional => law::EVERY_RUN_COMES_TO_REST,
+
+    /// A claim has a time, after which it changes nothing.
+    LateClaimsDoNothing: in_::reserved_rerun => law::NO_RESERVATION_IS_FORGOTTEN,
 
     /// A handler that fails after its effect was committed does not free the key.
     LateFailureAbandons: in_::reserved_rerun => law::ONE_EFFECT_UNLESS_LEASE_ENDED,

@@ -126,12 +126,8 @@ pub(crate) const NOBODY_WAITS_FOR_ITSELF: Condition =
 pub(crate) const NOBODY_WAITS_FOR_NOTHING: Condition =
     ("no attempt is told to wait for a lease that has ended", |_, world| !world.history.waited_for_nothing);
 
-/// The exception is a limit. A claim may arrive when its call has ended; then the key is blocked until the lease ends,
-/// and with `Refuse` for longer (`sights::REFUSED_AFTER_LATE_CLAIM`). No handler runs because of it.
 pub(crate) const NO_RESERVATION_IS_FORGOTTEN: Condition =
-    ("a call that has ended holds no reservation, unless a claim of it came late", |scenario, world| {
-        held_after_the_end(scenario, world).is_none_or(|attempt| attempt.claimed_late)
-    });
+    ("a call that has ended holds no reservation", |scenario, world| held_after_the_end(scenario, world).is_none());
 
 /// The next claim, in either mode, gets the key, a replay, or (by policy) the answer that the outcome is unknown. After
 /// a call of the Go interceptor it may have to wait until the reservation expires.

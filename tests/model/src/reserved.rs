@@ -72,6 +72,7 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
             let endings = [Ending::Succeeds, Ending::Fails, Ending::FailsLate].into_iter().chain(kept);
             endings.map(Step::Run).collect()
         }
+        Stage::Settling(disposition) if waits_for_claims(scenario, world, id, disposition) => vec![],
         Stage::Settling(_) => {
             let is_late = attempt.answer.is_some() && !holds_lease(world, id);
             let gives_up = is_late && !scenario.holds(Guard::RecordingOutlivesLease);
@@ -201,6 +202,13 @@ fn claims(scenario: &Scenario, world: &World, id: AttemptId) -> impl Iterator<It
 
 fn looks(scenario: &Scenario, world: &World, id: AttemptId) -> Option<Step> {
     together::look_decides(scenario, world, id).then_some(Step::Look)
+}
+
+/// Whether a claim of the attempt may still come, and change what the disposition is about: not if the attempt holds a reservation, and records
+/// an outcome.
+fn waits_for_claims(scenario: &Scenario, world: &World, id: AttemptId, disposition: Disposition) -> bool {
+    let is_held = world.record.as_ref().is_some_and(|record| record.token == world.attempts[id].token);
+    claim::may_come(scenario, world, id) && !(is_held && matches!(disposition, Disposition::Complete(_)))
 }
 
 /// Whether the attempt's reservation is there, with a running lease.

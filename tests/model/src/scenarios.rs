@@ -68,7 +68,7 @@ pub(crate) fn reserved_refuse() -> Scenario {
             see::IN_FLIGHT,
             see::OUTCOME_UNKNOWN,
             see::RECORDED_AGAIN,
-            see::REFUSED_AFTER_LATE_CLAIM,
+            see::CLAIM_MAY_COME,
             see::REPLAYED,
             see::SETTLED_IN_BACKGROUND,
         ],
@@ -196,7 +196,7 @@ pub(crate) fn fooled() -> Scenario {
             slow_statuses: 1,
             ..Chaos::default()
         },
-        sights: vec![see::CLAIMED_LATE, see::FREED_IN_BACKGROUND, see::NOT_RUN, see::REPLAYED_DESPITE_STATUS],
+        sights: vec![see::CLAIM_MAY_COME, see::FREED_IN_BACKGROUND, see::NOT_RUN, see::REPLAYED_DESPITE_STATUS],
         connections: None,
         left_out: None,
     }
@@ -209,7 +209,7 @@ pub(crate) fn proceeding() -> Scenario {
         servers: vec![proceeding_server(Mode::Reserved, Policy::Rerun); 3],
         chaos: Chaos { losses: 1, outages: 1, zombies: true, ..Chaos::default() },
         sights: vec![
-            see::CLAIMED_LATE,
+            see::CLAIM_MAY_COME,
             see::SETTLED_IN_BACKGROUND,
             see::TAKEN_OVER,
             see::UNHELD_RUN,
@@ -286,7 +286,7 @@ pub(crate) fn together() -> Scenario {
         servers: vec![batching(server(Mode::Reserved, Policy::Rerun)); 3],
         chaos: Chaos { bad_rows: 1, losses: 1, ..Chaos::default() },
         sights: vec![
-            see::CLAIMED_LATE,
+            see::CLAIM_MAY_COME,
             see::FREED_IN_BACKGROUND,
             see::IN_FLIGHT,
             see::NOT_RUN,

@@ -5,8 +5,10 @@ use crate::{
     world::{Answer, Attempt, Disposition, Outcome, Record, Stage, Transaction, World},
 };
 
-pub(crate) const CLAIMED_LATE: Condition =
-    ("a claim gets the key after its call has ended", |_, world| any(world, |attempt| attempt.claimed_late));
+pub(crate) const CLAIM_MAY_COME: Condition =
+    ("a call has ended, and a claim of it may still come before its key is let go", |_, world| {
+        any(world, |attempt| attempt.stage == Stage::Settling(Disposition::Release) && attempt.stray_claim)
+    });
 
 pub(crate) const COMMIT_REFUSED: Condition = ("a commit finds the record of another and is rolled back", |_, world| {
     any(world, |attempt| attempt.transaction == Transaction::Refused)
@@ -82,13 +84,6 @@ pub(crate) const RECONCILED: Condition =
 
 pub(crate) const RECORDED_AGAIN: Condition =
     ("a key is used again after its record expired", |_, world| world.life() > 0 && world.record.is_some());
-
-pub(crate) const REFUSED_AFTER_LATE_CLAIM: Condition =
-    ("the outcome of a call is unknown to its retry, though no handler ran: its claim came late", |_, world| {
-        let is_late = world.record.as_ref().is_some_and(|record| world.attempts[record.owner].claimed_late);
-        let is_refused = any(world, |attempt| attempt.answer == Some(Answer::OutcomeUnknown));
-        is_late && is_refused && world.attempts.iter().all(|attempt| attempt.effect.is_none())
-    });
 
 pub(crate) const REPLAYED: Condition = ("a response is replayed", |_, world| {
     any(world, |attempt| matches!(attempt.answer, Some(Answer::Replayed(Outcome::Response(_)))))

@@ -6,6 +6,7 @@
 //! here have one key. Those of other keys appear as reasons for a batch to fail.
 
 use crate::{
+    claim,
     guards::Guard,
     record::{self, View},
     reserved::{acquire, holds_lease},
@@ -116,7 +117,7 @@ pub(crate) fn look(scenario: &Scenario, world: &mut World, id: AttemptId) {
     world.history.waited_for_nothing |= is_in_flight && !world.lease_runs();
     world.attempts[id].life = Some(world.life());
     world.attempts[id].claim_may_stand = false;
-    world.attempts[id].end(answer);
+    claim::end(scenario, world, id, answer);
 }
 
 /// Whether a batch may record the outcome, and something follows from that. (It cannot abandon.)

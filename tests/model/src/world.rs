@@ -31,7 +31,6 @@ impl World {
             claim_may_stand: false,
             queued: false,
             stray_claim: false,
-            claimed_late: false,
             in_conflict: false,
             answer: None,
             fenced: false,
@@ -149,8 +148,6 @@ pub(crate) struct Attempt {
     pub(crate) queued: bool,
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
-    /// A claim of this attempt got the key after the attempt had ended.
-    pub(crate) claimed_late: bool,
     /// Its transaction lost a conflict.
     pub(crate) in_conflict: bool,
     pub(crate) answer: Option<Answer>,

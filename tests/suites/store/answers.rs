@@ -112,7 +112,7 @@ const NO_ROW_AT_FIRST: &str = "
     DECLARE
         v_function regprocedure := (SELECT oid FROM pg_proc WHERE proname = 'idempotency_begin');
         v_arguments text := pg_get_function_arguments(v_function);
-        v_inputs text := (SELECT string_agg('$' || n, ', ') FROM generate_series(1, 13) n);
+        v_inputs text := (SELECT string_agg('$' || n, ', ') FROM generate_series(1, 14) n);
     BEGIN
         EXECUTE format('ALTER FUNCTION %s RENAME TO begin_of_before', v_function);
         EXECUTE format(

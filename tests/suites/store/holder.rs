@@ -20,7 +20,7 @@ async fn begin(client: &Client, claim: &Claim) -> String {
     client.batch_execute("BEGIN").await.expect("a transaction");
     let statement =
         "SELECT state FROM tenant.idempotency_begin($1, $2, $3, $4, $5, $6, 60, 60, 'rerun', 'in_progress', NULL, NULL,
-             NULL)";
+             NULL, 'Infinity')";
     let row = client
         .query_typed_one(
             statement,

@@ -10,6 +10,7 @@ mod go_interceptor;
 mod holder;
 mod isolation;
 mod keys;
+mod late;
 mod limits;
 mod logs;
 mod look_ups;

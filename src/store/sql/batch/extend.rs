@@ -7,7 +7,7 @@ use super::{
         driver::{Connection, DriverError, Value},
         sql::Sql,
     },
-    kind::Kind,
+    kind::{Kind, Until},
     reservations::{BYTES, Reservations},
 };
 use crate::store::Reservation;
@@ -43,6 +43,7 @@ impl Kind for Extend {
     async fn run<C: Connection>(
         connection: &mut C,
         sql: &Sql,
+        _: Until<'_>,
         renewals: &[&Renewal],
     ) -> Result<Vec<Option<()>>, DriverError> {
         let reservations: Reservations = renewals.iter().map(|it| &it.reservation).collect();

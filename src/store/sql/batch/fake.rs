@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::kind::Kind;
+use super::kind::{Kind, Until};
 use crate::{
     caller::OwnerId,
     key::KeyId,
@@ -67,6 +67,7 @@ impl<const WRITES: bool> Kind for Counted<WRITES> {
     async fn run<C: Connection>(
         connection: &mut C,
         _: &Sql,
+        _: Until<'_>,
         calls: &[&Call],
     ) -> Result<Vec<Option<usize>>, DriverError> {
         let keys: Vec<_> = calls.iter().map(|call| *call.reservation.key.as_uuid()).collect();

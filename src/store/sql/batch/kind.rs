@@ -1,10 +1,15 @@
 //! [`Kind`].
 
+use tokio::time::Instant;
+
 use super::super::{
     driver::{Connection, DriverError},
     sql::Sql,
 };
-use crate::store::Reservation;
+use crate::store::{Reservation, ServerClock};
+
+/// A time, and what the server's clock shows then.
+pub(in crate::store::sql) type Until<'a> = (&'a ServerClock, Instant);
 
 /// A kind of statement that does for many calls what a single statement does for one.
 ///
@@ -28,7 +33,7 @@ pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
     /// Returns about how many bytes an item's parameters have.
     fn bytes(item: &Self::Item) -> usize;
 
-    /// Runs one statement for items that may share it. Returns an answer for each, in their order; `None` for one that
+    /// Runs one statement for items that may share it. It reserves no key after `until`. Returns an answer for each, in their order; `None` for one that
     /// has to go alone.
     ///
     /// # Errors
@@ -37,6 +42,7 @@ pub(in crate::store::sql) trait Kind: Send + Sync + 'static {
     fn run<C: Connection>(
         connection: &mut C,
         sql: &Sql,
+        until: Until<'_>,
         items: &[&Self::Item],
     ) -> impl Future<Output = Result<Vec<Option<Self::Answer>>, DriverError>> + Send;
 }

@@ -8,7 +8,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     task::yield_now,
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -191,7 +191,9 @@ impl<D: Driver, K: Kind> Lane<D, K> {
     async fn ask(&self, connection: D::Connection, mut calls: Vec<Queued<D, K>>) {
         let connections = &self.0.connections;
         let (begun, mut asked) = (Instant::now(), Asking::<D>(Some(connection)));
-        calls.retain_mut(Queued::sends);
+        // It is given up then.
+        let until = begun + connections.share();
+        calls.retain_mut(|call| call.sends(until));
         if calls.is_empty() {
             drop(asked.0.take());
             return;
@@ -199,7 +201,10 @@ impl<D: Driver, K: Kind> Lane<D, K> {
         telemetry::calls_in_statement(self.0.name, calls.len());
         let items: Vec<&K::Item> = calls.iter().map(|call| &call.item).collect();
         let answers = match asked.0.as_mut() {
-            Some(connection) => timeout(connections.share(), K::run(connection, connections.sql(), &items)).await,
+            Some(connection) => {
+                let asking = K::run(connection, connections.sql(), (connections.clock(), until), &items);
+                timeout_at(until, asking).await
+            }
             None => return,
         };
         let fault = match answers {

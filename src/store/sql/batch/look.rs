@@ -10,7 +10,7 @@ use super::{
         row::{claim_outcome, column},
         sql::Sql,
     },
-    kind::Kind,
+    kind::{Kind, Until},
     reservations::{Reservations, claim_bytes, have_equal_settings, settings},
 };
 use crate::store::{Claim, ClaimOutcome, Reservation};
@@ -54,6 +54,7 @@ impl Kind for Look {
     async fn run<C: Connection>(
         connection: &mut C,
         sql: &Sql,
+        _: Until<'_>,
         looks: &[&LookAt],
     ) -> Result<Vec<Option<ClaimOutcome>>, DriverError> {
         let claims = looks.iter().map(|look| &*look.claim);

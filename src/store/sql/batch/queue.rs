@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 use uuid::Uuid;
 
 use super::{kind::Kind, lane::Slot};
@@ -154,15 +154,24 @@ impl<D: Driver, K: Kind> Queued<D, K> {
         (Self { item, bytes, progress: Arc::clone(progress), waiting, answer }, answered)
     }
 
-    /// Notes that the call is about to be sent, together with others. Returns whether it still may be.
-    pub(super) fn sends(&mut self) -> bool {
+    /// Notes that the call is about to be sent, together with others, and may reserve a key until this time. Returns whether it still
+    /// may be.
+    pub(super) fn sends(&mut self, until: Instant) -> bool {
         self.waiting = None;
-        self.progress.sends_together()
+        let may_send = self.progress.sends_together();
+        if may_send {
+            self.progress.claims_until(until);
+        }
+        may_send
     }
 
     pub(super) fn answer(self, answer: Answer<D, K>) {
         if matches!(answer, Answer::Together(_)) {
             self.progress.server_answers();
+        }
+        let was_sent = self.waiting.is_none();
+        if was_sent && !matches!(answer, Answer::Failed(Some(fault)) if fault.is_lost()) {
+            self.progress.claim_is_answered();
         }
         drop(self.waiting);
         // A call that has gone away needs no answer.

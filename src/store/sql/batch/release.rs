@@ -5,7 +5,7 @@ use super::{
         driver::{Connection, DriverError, Value},
         sql::Sql,
     },
-    kind::Kind,
+    kind::{Kind, Until},
     reservations::{BYTES, Reservations},
 };
 use crate::store::Reservation;
@@ -34,6 +34,7 @@ impl Kind for Release {
     async fn run<C: Connection>(
         connection: &mut C,
         sql: &Sql,
+        _: Until<'_>,
         reservations: &[&Reservation],
     ) -> Result<Vec<Option<()>>, DriverError> {
         let reservations: Reservations = reservations.iter().copied().collect();

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::{
     super::{
+        clock,
         driver::{Connection, DriverError, Statement, Value},
         query::only_row,
         sql::Sql,
     },
     complete::{Completing, Recording},
-    kind::Kind,
+    kind::{Kind, Until},
     reservations::have_equal_settings,
     reserve::{self, Reserving},
 };
@@ -56,6 +59,7 @@ impl Kind for Write {
     async fn run<C: Connection>(
         connection: &mut C,
         sql: &Sql,
+        (server_clock, until): Until<'_>,
         writings: &[&Writing],
     ) -> Result<Vec<Option<()>>, DriverError> {
         let (mut claims, mut recordings) = (Vec::new(), Vec::new());
@@ -66,9 +70,13 @@ impl Kind for Write {
             }
         }
         let (reserving, completing) = (Reserving::new(&claims), Completing::new(&recordings));
-        let parameters: Vec<Value<'_>> = [&reserving.parameters()[..], &completing.parameters()].concat();
+        let until = clock::shows_at(server_clock, until, connection).await?;
+        let parameters: Vec<Value<'_>> =
+            [&reserving.parameters()[..], &[until.into()], &completing.parameters()].concat();
+        let sent = Instant::now();
         let statement = Statement { sql: &sql.write_many, parameters: &parameters };
         let row = connection.query(statement).await.and_then(only_row)?;
+        clock::read(server_clock, sent, &row, "clock");
         let mut reserved = reserving.reservations.changed(&row, "reserved")?.into_iter();
         let mut completed = completing.reservations.changed(&row, "completed")?.into_iter();
         let written = writings.iter().map(|writing| match writing {

@@ -21,7 +21,8 @@ use crate::{
         sql::{
             asked::{Asked, Failure, Reset},
             batch::Lanes,
-            claim::{Begin, look, look_for_record},
+            claim::{Begin, in_time, look, look_for_record},
+            clock,
             columns::{
                 Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings,
             },
@@ -108,9 +109,18 @@ impl<D: Driver> Open<D> {
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
         let sql = &transactions.connections.sql().begin;
         let begin = |attempt: Attempt| async move {
-            let first = Begin::new(claim, options, attempt);
+            let mut asked = operation.connect(attempt, Reset::RollBack).await?;
+            let server_clock = transactions.connections.clock();
+            let until = match clock::shows_at(server_clock, operation.attempt_ends(), &mut *asked).await {
+                Ok(until) => until,
+                Err(error) => return Err(asked.failed(error)),
+            };
+            let first = Begin::new(claim, options, attempt, until);
             let parameters = &first.parameters();
-            let (asked, row) = start(operation, attempt, options, Statement { sql, parameters }).await?;
+            let sent = Instant::now();
+            let (asked, row) = start(asked, options, Statement { sql, parameters }).await?;
+            clock::read(server_clock, sent, &row, "begun");
+            in_time(&row)?;
             Ok((asked, row, attempt))
         };
         let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
@@ -146,7 +156,10 @@ impl<D: Driver> Open<D> {
         let parameters: &[Value<'_>] = &[owner.into(), session.user.into(), idle.into(), settings.into()];
         let operation = &Operation::new(&transactions.connections).leaving_nothing();
         let first = &transactions.connections.sql().begin_without_key;
-        let begin = |attempt| start(operation, attempt, options, Statement { sql: first, parameters });
+        let begin = |attempt| async move {
+            let asked = operation.connect(attempt, Reset::RollBack).await?;
+            start(asked, options, Statement { sql: first, parameters }).await
+        };
         let (asked, _) = operation.run(begin, |_| true).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
         let session = Arc::new(D::Session::new(connection));
@@ -323,12 +336,10 @@ impl<'a> Record<'a> {
 /// Begins a transaction as an attempt, in one round trip with its first statement if the driver can. Returns the connection and
 /// the rows of that statement.
 async fn start<'a, D: Driver>(
-    operation: &'a Operation<'_, D>,
-    attempt: Attempt,
+    mut asked: Asked<'a, D>,
     options: TransactionOptions,
     first: Statement<'_>,
 ) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
-    let mut asked = operation.connect(attempt, Reset::RollBack).await?;
     // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
     let begin = match options.isolation {
         Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",

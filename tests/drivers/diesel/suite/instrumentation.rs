@@ -43,7 +43,7 @@ async fn is_not_shown_keys_and_responses() {
     };
     assert_eq!(
         binds("idempotency_begin"),
-        "[uuid, uuid, uuid, text, bytea, bytea, double precision, double precision, text, text, text, uuid, text[]]"
+        "[uuid, uuid, uuid, text, bytea, bytea, double precision, double precision, text, text, text, uuid, text[], double precision]"
     );
     assert!(binds("idempotency_commit").starts_with("[uuid, uuid, uuid, text, bytea,"));
     for secret in [service.key.expect("a key"), service.user.expect("a user"), first.project] {

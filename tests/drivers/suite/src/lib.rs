@@ -16,6 +16,7 @@
 //! | [`failover`] | failovers, and standbys |
 //! | [`handle`] | the handler's handle |
 //! | [`isolation`] | isolation levels, conflicts |
+//! | [`late_attempts`] | attempts that arrive after their call has given them up |
 //! | [`lost_answers`] | a COMMIT whose answer is lost |
 //! | [`owned`] | transactions without a call |
 //! | [`reserved`] | reserved mode, and stores that cannot be asked |
@@ -42,7 +43,7 @@ macro_rules! modules {
     };
 }
 
-modules!(atomicity bouncer connections cuts disconnects duplicates errors failover handle isolation lost_answers owned reserved savepoints session without_key);
+modules!(atomicity bouncer connections cuts disconnects duplicates errors failover handle isolation late_attempts lost_answers owned reserved savepoints session without_key);
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;

@@ -143,6 +143,12 @@ macro_rules! driver_tests {
                 a_deadlock_in_a_savepoint_that_is_rolled_back_is_ignored
                 a_lost_connection_is_told_from_a_conflict
             }
+            late_attempts {
+                to_claim_a_key_reserve_nothing
+                whose_time_is_not_over_keep_the_key_from_being_released
+                to_claim_a_key_that_another_call_holds_reserve_nothing
+                to_claim_many_keys_together_reserve_nothing
+            }
             lost_answers {
                 a_call_succeeds_if_the_server_commits_after_all
                 a_call_is_refused_if_the_server_rolls_back

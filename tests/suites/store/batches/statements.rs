@@ -106,7 +106,7 @@ pub(crate) async fn write(
     let resources: Vec<_> = outcomes.iter().map(|it| it.resource.map(|(_, id)| id)).collect();
     let [reserved, completed] = [Reservations::new(&reservations), Reservations::new(done)];
     let mut all = reserved.parameters();
-    all.extend::<[Parameter<'_>; 8]>([
+    all.extend::<[Parameter<'_>; 9]>([
         (&procedures, Type::TEXT_ARRAY),
         (&hashes, Type::BYTEA_ARRAY),
         (&arrivals, Type::BYTEA_ARRAY),
@@ -115,6 +115,7 @@ pub(crate) async fn write(
         (&false, Type::BOOL),
         (&users, Type::UUID_ARRAY),
         (&settings, Type::TEXT_ARRAY),
+        (&f64::INFINITY, Type::FLOAT8),
     ]);
     all.extend(completed.parameters());
     all.extend::<[Parameter<'_>; 7]>([
@@ -127,7 +128,8 @@ pub(crate) async fn write(
         (&resources, Type::TEXT_ARRAY),
     ]);
     let places: String = (1..=all.len()).map(|place| format!("${place}, ")).collect();
-    let row = client.query_typed(&format!("CALL tenant.idempotency_write_many({places}NULL, NULL)"), &all).await?;
+    let row =
+        client.query_typed(&format!("CALL tenant.idempotency_write_many({places}NULL, NULL, NULL)"), &all).await?;
     Ok((changed(&row[0], "reserved", &reservations), changed(&row[0], "completed", done)))
 }
 

@@ -160,7 +160,7 @@ async fn notes_and_records_of_a_refused_call(distributed: &Distributed, table: &
     let request = "decode(repeat('07', 32), 'hex')";
     let claim = format!(
         "SELECT tenant.idempotency_begin('{id}', '{id}', '{id}', '{PROCEDURE}', {request}, NULL, 60, 60, 'rerun', 'in_progress',
-             NULL, '{id}', NULL)"
+             NULL, '{id}', NULL, 'Infinity')"
     );
     let record = format!(
         "SELECT tenant.idempotency_commit('{id}', '{id}', '{id}', '{PROCEDURE}', {request}, NULL, 60, 'rerun', 'in_progress', 'done',

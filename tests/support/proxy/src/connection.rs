@@ -31,6 +31,7 @@ pub(crate) struct Connection {
     pub(crate) port: u16,
     server: TcpStream,
     silent: AtomicBool,
+    stalled: AtomicBool,
     statements: Mutex<Statements>,
 }
 
@@ -54,6 +55,7 @@ impl Connection {
             port: server.local_addr()?.port(),
             server,
             silent: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
             statements: Mutex::default(),
         });
         if shared.add(&connection, generation) {
@@ -83,6 +85,15 @@ impl Connection {
 
     pub(crate) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::SeqCst)
+    }
+
+    /// Says whether what is sent waits.
+    pub(crate) fn set_stalled(&self, stalled: bool) {
+        self.stalled.store(stalled, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::SeqCst)
     }
 
     pub(crate) fn lost_answer(&self) -> MutexGuard<'_, Option<ArmedCut>> {

@@ -78,6 +78,11 @@ impl Proxy {
         self.shared.set_held(true);
     }
 
+    /// Holds back what is sent on the connections that there are, both ways, until [`release`](Self::release); new ones are not held up.
+    pub fn stall_connections(&self) {
+        self.shared.stall_connections();
+    }
+
     /// Sends on what was held back, and everything after it.
     pub fn release(&self) {
         self.shared.set_held(false);

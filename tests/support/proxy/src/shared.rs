@@ -135,14 +135,25 @@ impl Shared {
         drop(self.woken.wait_while(self.state(), waits));
     }
 
+    /// Holds back what is sent on the connections that there are.
+    pub(crate) fn stall_connections(&self) {
+        self.state().connections.iter().for_each(|connection| connection.set_stalled(true));
+    }
+
     pub(crate) fn set_held(&self, held: bool) {
-        self.state().held = held;
+        let mut state = self.state();
+        state.held = held;
+        if !held {
+            state.connections.iter().for_each(|connection| connection.set_stalled(false));
+        }
+        drop(state);
         self.woken.notify_all();
     }
 
     /// Waits for the end of a hold, and decides what happens to bytes that are about to go in this direction.
     pub(crate) fn passage(&self, connection: &Connection, direction: Direction, bytes: &[u8]) -> Passage {
-        let waits = |state: &mut State| state.held && !connection.is_closed() && !connection.is_silent();
+        let is_held = |state: &State| state.held || connection.is_stalled();
+        let waits = |state: &mut State| is_held(state) && !connection.is_closed() && !connection.is_silent();
         let mut state = self.woken.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
         if connection.is_closed() {
             return Passage::Closed;

@@ -198,6 +198,25 @@ fn carries_nothing_while_it_is_held_and_all_of_it_afterwards() {
 }
 
 #[test]
+fn carries_on_a_new_connection_while_the_others_are_stalled() {
+    let proxy = proxy();
+    let mut stream = connect(&proxy);
+    assert_eq!(echo(&mut stream, b"before"), b"before");
+
+    proxy.stall_connections();
+    stream.write_all(b"stalled").expect("it is sent");
+    assert_eq!(echo(&mut connect(&proxy), b"beside"), b"beside");
+    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    assert_eq!(stream.read(&mut [0]).expect_err("it waits").kind(), io::ErrorKind::WouldBlock);
+
+    proxy.release();
+    stream.set_read_timeout(None).expect("no timeout");
+    let mut echoed = [0; 7];
+    stream.read_exact(&mut echoed).expect("the echo");
+    assert_eq!(&echoed, b"stalled");
+}
+
+#[test]
 fn carries_nothing_that_was_held_when_it_was_cut() {
     let proxy = proxy();
     let mut stream = connect(&proxy);

@@ -1,0 +1,79 @@
+//! [`ServerClock`].
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+/// The clock of a store's server, read off its answers: for stores whose attempts to claim a key may arrive after their call has ended. Each
+/// attempt carries the time after which it must do nothing, by that clock.
+///
+/// It is never believed to be ahead, and behind by no more than the fastest answer took. If it is set back, it is believed to be ahead until
+/// the next answer. Times are counted from 1970.
+#[derive(Debug, Default)]
+pub struct ServerClock(Mutex<Option<Reading>>);
+
+/// The clock showed at least this at that time.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    shown: Duration,
+}
+
+impl Reading {
+    fn shows_at(self, time: Instant) -> Duration {
+        let [later, earlier] = [time.saturating_duration_since(self.at), self.at.saturating_duration_since(time)];
+        (self.shown + later).saturating_sub(earlier)
+    }
+}
+
+impl ServerClock {
+    /// Returns what the clock shows at this time; `None` before the first answer.
+    pub fn shows_at(&self, time: Instant) -> Option<Duration> {
+        let reading = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.map(|reading| reading.shows_at(time))
+    }
+
+    /// Notes what an answer that has just come says. Its question was sent at that time.
+    pub fn note(&self, sent: Instant, shown: Duration) {
+        let new = Reading { at: Instant::now(), shown };
+        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // It shows more than was believed, or it was set back.
+        if reading.is_none_or(|old| old.shows_at(new.at) < shown || old.shows_at(sent) > shown) {
+            *reading = Some(new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Asks while the clock shows this, gets the answer so much later, and returns how far the clock is believed to be behind.
+    async fn behind_after(clock: &ServerClock, takes: Duration, shown: Duration) -> Duration {
+        let sent = Instant::now();
+        tokio::time::advance(takes).await;
+        clock.note(sent, shown);
+        shown.checked_sub(clock.shows_at(sent).expect("a reading")).expect("it is not believed to be ahead")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn is_believed_as_the_fastest_answer_says_it() {
+        let clock = ServerClock::default();
+        assert_eq!(clock.shows_at(Instant::now()), None);
+        let mut shown = 1_000 * SECOND;
+        assert_eq!(behind_after(&clock, SECOND, shown).await, SECOND);
+        shown += SECOND;
+        assert_eq!(behind_after(&clock, MILLISECOND, shown).await, MILLISECOND);
+        shown += MILLISECOND;
+        assert_eq!(behind_after(&clock, SECOND, shown).await, MILLISECOND);
+        // It is set back, and then forward.
+        assert_eq!(behind_after(&clock, MILLISECOND, 500 * SECOND).await, MILLISECOND);
+        assert_eq!(behind_after(&clock, SECOND, 2_000 * SECOND).await, SECOND);
+    }
+}

@@ -1,0 +1,40 @@
+//! The database's clock, by which an attempt to claim a key has its time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    driver::{Connection, DriverError, Row, Statement},
+    query::only_row,
+    row::column,
+};
+use crate::store::ServerClock;
+
+const ASK: &str = "SELECT pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) AS clock";
+
+/// Returns what the clock shows at this time, in seconds. Asks for it if no answer has told it yet: that is done once.
+pub(super) async fn shows_at(
+    clock: &ServerClock,
+    time: Instant,
+    connection: &mut impl Connection,
+) -> Result<f64, DriverError> {
+    let shows = match clock.shows_at(time) {
+        Some(shows) => shows,
+        None => {
+            let sent = Instant::now();
+            let row = connection.query(Statement { sql: ASK, parameters: &[] }).await.and_then(only_row)?;
+            read(clock, sent, &row, "clock");
+            clock.shows_at(time).ok_or_else(|| DriverError::lost("the answer to another statement: it has no time"))?
+        }
+    };
+    Ok(shows.as_secs_f64())
+}
+
+/// Reads the clock off a row. Its statement was sent at that time.
+pub(super) fn read(clock: &ServerClock, sent: Instant, row: &impl Row, name: &str) {
+    let shown = column::<Option<f64>>(row, name).ok().flatten().map(Duration::try_from_secs_f64);
+    if let Some(Ok(shown)) = shown {
+        clock.note(sent, shown);
+    }
+}

@@ -1,0 +1,109 @@
+//! Attempts that arrive after their call has given them up.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use protobuf_canonical::RequestHash;
+use tonic_idempotency::store::{Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, driver::{Connection, Driver as _}};
+use tonic_idempotency_tests::{Database, Proxy, until};
+
+use crate::{Stack, all_are_back, new_claim, patient, pool_through_proxy, rows, store, take};
+
+/// How long an attempt has before another one is made, which is a quarter of an operation's time.
+const SHARE: Duration = Duration::from_secs(1);
+
+/// The connections that a pool may have.
+const CONNECTIONS: usize = 16;
+
+/// A store with this number of connections, on which all that it sends has been prepared, and which are stalled then.
+async fn stalled<S: Stack>(connections: usize) -> (Database, Proxy, S::Pool, SqlStore<S::Driver>) {
+    let database = Database::new().await;
+    let (proxy, pool) = pool_through_proxy::<S>(&database, CONNECTIONS).await;
+    let store = store::<S>(pool.clone()).timeout(4 * SHARE).status_timeout(SHARE / 4);
+    let mut others = take::<S>(&pool, CONNECTIONS).await;
+    let mut ours = Vec::new();
+    for _ in 0..connections {
+        drop(others.pop());
+        claim_and_release(&store, &new_claims()).await;
+        ours.extend(take::<S>(&pool, 1).await);
+    }
+    others.into_iter().for_each(Connection::close);
+    drop(ours);
+    all_are_back::<S>(&pool).await;
+    proxy.stall_connections();
+    (database, proxy, pool, store)
+}
+
+/// Claims that go together after the first one.
+fn new_claims() -> Vec<Claim> {
+    (0..12).map(|_| new_claim()).collect()
+}
+
+/// Claims keys at once, and releases each.
+async fn claim_and_release(store: &impl Store, claims: &[Claim]) {
+    let one = async |claim: &Claim| {
+        let outcome = store.claim(claim).await.expect("another connection answers");
+        assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+        assert!(matches!(store.release(&claim.reservation).await, Ok(ReleaseOutcome::Released)));
+    };
+    join_all(claims.iter().map(one)).await;
+}
+
+/// Lets everything arrive, and asserts that the keys are free: also for another request.
+async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S::Driver>), claims: &[Claim]) {
+    let (database, proxy, pool, store) = world;
+    proxy.release();
+    all_are_back::<S>(pool).await;
+    // What arrives on a connection that its client has closed is carried out, too.
+    let owner = database.owner().await;
+    let connections = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let left = async || -> i64 { owner.query_one(connections, &[]).await.expect("the count").get(0) };
+    let open = || i64::try_from(S::connections(pool).open).expect("a few");
+    until("the closed connections have ended", async || left().await == open()).await;
+    assert_eq!(rows(&owner).await[2], 0, "the records");
+    for claim in claims {
+        let corrected = Claim { request: RequestHash::from([8; 32]).into(), ..claim.clone() };
+        let outcome = store.claim(&corrected).await.expect("the store answers");
+        assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+    }
+}
+
+/// The second attempt reserves the key, and the call releases it.
+pub async fn to_claim_a_key_reserve_nothing<S: Stack>() {
+    let (database, proxy, pool, store) = stalled::<S>(1).await;
+    let claims = [new_claim()];
+    claim_and_release(&store, &claims).await;
+    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// A call that waits for a status makes its second attempt before the time of the first is over.
+pub async fn whose_time_is_not_over_keep_the_key_from_being_released<S: Stack>() {
+    let (database, proxy, pool, store) = stalled::<S>(1).await;
+    let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
+    claim_and_release(&store, &claims).await;
+    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// The second attempt is told that another call runs, which lets go of the key then.
+pub async fn to_claim_a_key_that_another_call_holds_reserve_nothing<S: Stack>() {
+    let (database, proxy, pool, store) = stalled::<S>(1).await;
+    let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
+    let holder = patient::<S>(crate::pool::<S>(&database, 1));
+    let Reservation { owner, key, .. } = claims[0].reservation;
+    let held = Claim { reservation: Reservation::new(owner, key), ..claims[0].clone() };
+    assert!(matches!(holder.claim(&held).await, Ok(ClaimOutcome::Acquired)));
+    let outcome = store.claim(&claims[0]).await.expect("another connection answers");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    assert!(matches!(holder.release(&held.reservation).await, Ok(ReleaseOutcome::Released)));
+    drop(holder);
+    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// The first call goes alone, and the others go together, on a connection that is stalled, too.
+pub async fn to_claim_many_keys_together_reserve_nothing<S: Stack>() {
+    let (database, proxy, pool, store) = stalled::<S>(6).await;
+    let claims = new_claims();
+    claim_and_release(&store, &claims).await;
+    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}

@@ -1,0 +1,81 @@
+//! Claims that arrive after their time: they change nothing.
+
+use tokio_postgres::Client;
+use tonic_idempotency_tests::Database;
+use uuid::Uuid;
+
+/// Calls a claim of this owner's key with a token of its own, and returns the state.
+async fn claim(client: &Client, id: Uuid, until: &str) -> String {
+    let token = Uuid::new_v4();
+    let statement = format!(
+        "CALL tenant.idempotency_claim('{id}', '{id}', '{token}', '/a.B/C', decode(repeat('07', 32), 'hex'), NULL, 60, 3600, 'rerun',
+             'in_progress', NULL, false, NULL, NULL, {until}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
+    );
+    let row = client.query_typed_one(&statement, &[]).await.expect("an answer");
+    assert!(row.get::<_, f64>("clock") > 1e9, "the clock");
+    row.get("state")
+}
+
+/// The time of the server, this many seconds from now.
+fn in_seconds(seconds: i32) -> String {
+    format!("date_part('epoch', clock_timestamp()) + {seconds}")
+}
+
+async fn count(client: &Client, what: &str) -> i64 {
+    client.query_typed_one(&format!("SELECT count(*) FROM {what}"), &[]).await.expect("the count").get(0)
+}
+
+#[tokio::test]
+async fn reserves_nothing_and_takes_nothing_over() {
+    let database = Database::new().await;
+    let (client, owner, id) = (database.api().await, database.owner().await, Uuid::new_v4());
+    assert_eq!(claim(&client, id, &in_seconds(-1)).await, "late");
+    assert_eq!(count(&owner, "tenant.idempotency_keys").await, 0);
+    assert_eq!(claim(&client, id, &in_seconds(60)).await, "acquired");
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET lease_expires = now()").await.expect("its lease ends");
+    assert_eq!(claim(&client, id, &in_seconds(-1)).await, "late");
+    assert_eq!(count(&owner, "tenant.idempotency_keys WHERE attempts = 1").await, 1);
+    assert_eq!(claim(&client, id, "'Infinity'").await, "taken_over");
+}
+
+/// The lock of the key would have others believe that a call runs.
+#[tokio::test]
+async fn takes_no_lock() {
+    let database = Database::new().await;
+    let (client, id) = (database.api().await, Uuid::new_v4());
+    for (until, state, locks) in [(in_seconds(-1), "late", 0), (in_seconds(60), "acquired", 2)] {
+        client.batch_execute("BEGIN").await.expect("a transaction");
+        let begin = format!(
+            "SELECT state FROM tenant.idempotency_begin('{id}', '{id}', '{id}', '/a.B/C', decode(repeat('07', 32), 'hex'), NULL, 60, 60,
+                 'rerun', 'in_progress', NULL, NULL, NULL, {until})"
+        );
+        assert_eq!(client.query_typed_one(&begin, &[]).await.expect("an answer").get::<_, &str>(0), state);
+        let held = "pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+        assert_eq!(count(&client, held).await, locks, "{state}");
+        client.batch_execute("ROLLBACK").await.expect("its end");
+    }
+}
+
+/// Outcomes that go with it are recorded all the same: their tokens protect them.
+#[tokio::test]
+async fn reserves_nothing_together_with_others() {
+    let database = Database::new().await;
+    let (client, owner) = (database.api().await, database.owner().await);
+    let [done, late, early] = [(); 3].map(|()| Uuid::new_v4());
+    assert_eq!(claim(&client, done, "'Infinity'").await, "acquired");
+    let token: Uuid =
+        owner.query_one("SELECT token FROM tenant.idempotency_keys", &[]).await.expect("the token").get(0);
+    for (id, until) in [(late, in_seconds(-1)), (early, in_seconds(60))] {
+        let statement = format!(
+            "CALL tenant.idempotency_write_many(ARRAY['{id}']::uuid[], ARRAY['{id}']::uuid[], ARRAY['{id}']::uuid[], ARRAY['/a.B/C'],
+                 ARRAY[decode(repeat('07', 32), 'hex')], ARRAY[NULL]::bytea[], ARRAY[60], ARRAY[3600], false, ARRAY[NULL]::uuid[], NULL,
+                 {until}, ARRAY['{done}']::uuid[], ARRAY['{done}']::uuid[], ARRAY['{token}']::uuid[], ARRAY[''::bytea], ARRAY[false],
+                 ARRAY[NULL]::bytea[], ARRAY[NULL]::bytea[], ARRAY[3600], ARRAY[NULL], ARRAY[NULL], NULL, NULL, NULL)"
+        );
+        let row = client.query_typed_one(&statement, &[]).await.expect("an answer");
+        let [reserved, completed] = ["reserved", "completed"].map(|name| row.get::<_, Option<&[u8]>>(name).is_some());
+        assert_eq!((reserved, completed), (id == early, id == late), "{until}");
+    }
+    assert_eq!(count(&owner, "tenant.idempotency_keys WHERE response_bytes IS NOT NULL").await, 1);
+    assert_eq!(count(&owner, "tenant.idempotency_keys WHERE response_bytes IS NULL").await, 1);
+}
