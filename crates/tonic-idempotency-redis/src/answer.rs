@@ -39,6 +39,22 @@ pub(crate) fn claimed(answer: Value) -> Result<ClaimOutcome, StoreError> {
     })
 }
 
+/// Returns what the server's clock shows by the answer to a claim, if that says it.
+pub(crate) fn clock(answer: &Value) -> Option<Duration> {
+    let Value::Array(parts) = answer else { return None };
+    match parts.as_slice() {
+        [Value::BulkString(word), Value::Int(micros)] if matches!(&word[..], b"acquired" | b"late" | b"taken_over") => {
+            Some(Duration::from_micros((*micros).try_into().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether a claim came too late.
+pub(crate) fn is_late(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if parts.first() == Some(&Value::BulkString(b"late".to_vec())))
+}
+
 pub(crate) fn completed(answer: Value) -> Result<CompleteOutcome, StoreError> {
     read(answer, |parts| match parts.word()?.as_str() {
         "already_completed" => Some(CompleteOutcome::AlreadyCompleted),

@@ -7,9 +7,10 @@ use std::{
 
 use redis::{Pipeline, Value};
 use tokio::time::{Instant, sleep, timeout};
-use tonic_idempotency::store::{StoreError, StoreErrorKind};
+use tonic_idempotency::store::{ServerClock, StoreError, StoreErrorKind};
 
 use crate::{
+    answer,
     connection::{Connections, Primary, Target, is_spent},
     error::{Failure, Verdict, kind_after},
     scripts::{Call, Source},
@@ -31,11 +32,16 @@ const PARTS: u32 = 4;
 pub(crate) struct Attempts {
     pub(crate) connections: Arc<Connections>,
     pub(crate) timeout: Duration,
+    clock: Arc<ServerClock>,
 }
 
 impl Attempts {
     pub(crate) fn new(connections: Connections) -> Self {
-        Self { connections: Arc::new(connections), timeout: Duration::from_secs(5) }
+        Self { connections: Arc::new(connections), timeout: Duration::from_secs(5), clock: Arc::default() }
+    }
+
+    pub(crate) fn with_connections(self, change: impl FnOnce(Arc<Connections>) -> Connections) -> Self {
+        Self { connections: Arc::new(change(self.connections)), ..self }
     }
 
     pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
@@ -49,13 +55,17 @@ impl Attempts {
     /// The kind says whether the server can be asked, and the error whether an attempt may have been carried out.
     pub(crate) async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.timeout + call.durability.time();
-        let (mut pause, mut lost) = (PAUSES.0, false);
+        let (mut pause, mut lost, mut late_until) = (PAUSES.0, false, None);
         loop {
-            let failure = match self.attempt(call, deadline).await {
-                Ok(answer) => return Ok(answer),
+            let attempt_ends = Instant::now() + self.time_of_attempt(call, deadline);
+            let failure = match self.attempt(call, attempt_ends).await {
+                Ok(answer) => return Ok(Answer { late_until, ..answer }),
                 Err(failure) => failure,
             };
-            lost |= failure.may_have_happened();
+            if failure.may_have_happened() {
+                lost = true;
+                late_until = Some(attempt_ends);
+            }
             if let Verdict::Final(kind) = failure.verdict() {
                 return Err(failure.into_error(kind, lost));
             }
@@ -125,23 +135,31 @@ impl Attempts {
     }
 
     /// Sends a script by its hash, and with its text if the server does not have it.
-    async fn attempt(&self, call: &Call, deadline: Instant) -> Result<Answer, Failure> {
-        match self.send_call(call, Source::Hash, deadline).await {
-            Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, deadline).await,
+    async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
+        match self.send_call(call, Source::Hash, ends).await {
+            Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, ends).await,
             outcome => outcome,
         }
     }
 
-    async fn send_call(&self, call: &Call, source: Source, deadline: Instant) -> Result<Answer, Failure> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let part = self.part() + call.durability.time();
-        let commands = call.commands(source);
-        let values = self.send(Target::Record(&call.name), &commands, part.min(left)).await?;
+    async fn send_call(&self, call: &Call, source: Source, ends: Instant) -> Result<Answer, Failure> {
+        let sent = Instant::now();
+        // Before the first answer, an attempt is too late, and the answer tells the clock.
+        let commands = call.commands(source, self.clock.shows_at(ends).unwrap_or_default());
+        let values = self.send(Target::Record(&call.name), &commands, ends.saturating_duration_since(sent)).await?;
         let mut values = values.into_iter();
         let value = checked(values.next().ok_or(Failure::Corrupt("no answer"))?)?;
+        if call.has_deadline {
+            if let Some(shown) = answer::clock(&value) {
+                self.clock.note(sent, shown);
+            }
+            if answer::is_late(&value) {
+                return Err(Failure::Late);
+            }
+        }
         let reached = values.next().map(checked).transpose()?;
         let reached = reached.map(|reached| redis::from_redis_value(reached).map_err(|_| Failure::Corrupt("WAIT")));
-        Ok(Answer { value, reached: reached.transpose()? })
+        Ok(Answer { value, reached: reached.transpose()?, late_until: None })
     }
 
     async fn send(&self, target: Target<'_>, commands: &Pipeline, time: Duration) -> Result<Vec<Value>, Failure> {
@@ -166,7 +184,12 @@ impl Attempts {
         outcome
     }
 
-    /// Returns the time for one attempt.
+    /// Returns the time for an attempt that is made now.
+    fn time_of_attempt(&self, call: &Call, deadline: Instant) -> Duration {
+        (self.part() + call.durability.time()).min(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Returns the time for one attempt, without that for the replicas.
     fn part(&self) -> Duration {
         (self.timeout / PARTS).max(Duration::from_millis(1))
     }
@@ -174,8 +197,10 @@ impl Attempts {
     /// Returns the kind of the error of an operation whose time is up. A server that did not answer in time is asked whether it can be
     /// asked at all.
     async fn kind_after(&self, failure: &Failure, name: &str, lost: bool) -> StoreErrorKind {
-        if let Failure::Answered(error) = failure {
-            return kind_after(error);
+        match failure {
+            Failure::Answered(error) => return kind_after(error),
+            Failure::Late => return StoreErrorKind::Overloaded,
+            _ => {}
         }
         if failure.is_silence() && self.answers(name).await {
             return StoreErrorKind::Overloaded;
@@ -206,6 +231,8 @@ pub(crate) struct Answer {
     pub(crate) value: Value,
     /// The number of replicas that have received what the script has written, if they were waited for.
     reached: Option<i64>,
+    /// Until when an attempt whose answer was lost may still be carried out.
+    pub(crate) late_until: Option<Instant>,
 }
 
 impl Answer {

@@ -12,6 +12,9 @@ pub(crate) enum Failure {
     /// The server has answered with something that no script answers.
     #[error("the server gave an answer that the store does not know: {0}")]
     Corrupt(&'static str),
+    /// It came too late, and has done nothing.
+    #[error("the attempt has come too late")]
+    Late,
     /// The connection ended before the answer.
     #[error("the answer was lost")]
     Lost(#[source] RedisError),
@@ -62,7 +65,7 @@ impl Failure {
             Self::NotSent(error) | Self::Lost(error) if is_misconfigured(error) => {
                 Verdict::Final(StoreErrorKind::Refused)
             }
-            Self::Lost(_) | Self::NotSent(_) | Self::NotSentInTime | Self::Silent => Verdict::Retry,
+            Self::Late | Self::Lost(_) | Self::NotSent(_) | Self::NotSentInTime | Self::Silent => Verdict::Retry,
             // It has waited already.
             Self::TooFewReplicas { .. } => Verdict::Final(StoreErrorKind::Overloaded),
         }

@@ -1,6 +1,6 @@
 //! The scripts: one for each transition of a record, and the look-up.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::{Cmd, Pipeline, Script};
 
@@ -30,7 +30,7 @@ impl Transition {
 
     /// Makes a call of this script on a record.
     pub(crate) fn on(&'static self, name: String) -> Call {
-        Call { script: self, name, arguments: Vec::new(), durability: Durability::primary() }
+        Call { script: self, name, arguments: Vec::new(), durability: Durability::primary(), has_deadline: false }
     }
 }
 
@@ -40,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) name: String,
     arguments: Vec<Vec<u8>>,
     pub(crate) durability: Durability,
+    /// Whether each attempt has a time after which it does nothing.
+    pub(crate) has_deadline: bool,
 }
 
 impl Call {
@@ -55,13 +57,19 @@ impl Call {
         self.arg(if durability.is_primary() { "0" } else { "1" })
     }
 
+    /// Gives each attempt a time after which it does nothing: the last argument.
+    pub(crate) fn with_deadline(self) -> Self {
+        Self { has_deadline: true, ..self }
+    }
+
     /// Waits for the replicas, of a script that need not know.
     pub(crate) fn waiting(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
 
-    /// Returns the commands: the call, by the hash of its script or with its text, and what waits for the replicas.
-    pub(crate) fn commands(&self, source: Source) -> Pipeline {
+    /// Returns the commands: the call, by the hash of its script or with its text, and what waits for the replicas. The deadline is by the
+    /// server's clock.
+    pub(crate) fn commands(&self, source: Source, deadline: Duration) -> Pipeline {
         let mut call = match source {
             Source::Hash => command("EVALSHA", &self.script.hash),
             Source::Text => command("EVAL", self.script.text),
@@ -69,6 +77,9 @@ impl Call {
         call.arg(1).arg(&self.name);
         for argument in &self.arguments {
             call.arg(argument.as_slice());
+        }
+        if self.has_deadline {
+            call.arg(deadline.as_micros().to_string());
         }
         let mut commands = Pipeline::with_capacity(2);
         commands.add_command(call);

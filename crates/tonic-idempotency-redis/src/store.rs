@@ -7,6 +7,7 @@ use redis::Client;
 use redis::sentinel::SentinelClient;
 #[cfg(feature = "cluster")]
 use redis::{RedisError, cluster::ClusterClientBuilder};
+use tokio::time::sleep_until;
 use tonic_idempotency::{
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
@@ -122,9 +123,8 @@ impl RedisStore {
     /// connections are faster. Defaults to 4.
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
-        let Attempts { connections: before, timeout } = self.attempts;
-        let connections = Connections::resized(before, connections.clamp(1, 64));
-        Self { attempts: Attempts { connections: Arc::new(connections), timeout }, ..self }
+        let resized = |before| Connections::resized(before, connections.clamp(1, 64));
+        Self { attempts: self.attempts.with_connections(resized), ..self }
     }
 
     /// Sets the beginning of the names of all records: stores with different prefixes share nothing. Defaults to `idempotency`.
@@ -169,11 +169,20 @@ impl Store for RedisStore {
             .arg(micros(claim.lease))
             .arg(micros(claim.lease.max(claim.retention)))
             .arg(on_lease_ended)
-            .replicated(self.durability);
+            .replicated(self.durability)
+            .with_deadline();
         let answer = self.attempts.run(&call).await?;
         let outcome = answer::claimed(answer.value.clone())?;
-        if matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver) {
+        let holds_key = matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver);
+        if holds_key {
             answer.check_replicas(&call)?;
+        }
+        if let Some(late_until) = answer.late_until {
+            // What may still arrive would reserve the key of a call that has ended.
+            sleep_until(late_until).await;
+            if !holds_key && !matches!(outcome, ClaimOutcome::Replay(_)) {
+                self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
+            }
         }
         Ok(outcome)
     }

@@ -148,7 +148,12 @@ fn may_expire(scenario: &Scenario, world: &World) -> bool {
     world.record.is_some()
         && !world.lease_runs()
         && !(owner_is_at_work(world) && scenario.holds(Guard::RecordsOutliveCalls))
-        && !(scenario.holds(Guard::LateClaimsDoNothing) && world.attempts.iter().any(|attempt| attempt.stray_claim))
+        && !may_be_claimed(scenario, world)
+}
+
+/// Whether a claim on a lost connection has a time that is not over.
+fn may_be_claimed(scenario: &Scenario, world: &World) -> bool {
+    scenario.holds(Guard::LateClaimsDoNothing) && world.attempts.iter().any(|attempt| attempt.stray_claim)
 }
 
 fn owner_is_at_work(world: &World) -> bool {

@@ -266,3 +266,30 @@ async fn a_response_of_any_bytes_is_kept() {
         other => panic!("no replay but {other:?}"),
     }
 }
+
+/// The first attempt is held up, another one reserves the key, and the call releases it; or another call holds the key, and lets go of it.
+#[tokio::test]
+async fn a_claim_that_arrives_after_its_call_reserves_nothing() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let (proxy, store) = through_proxy(&server);
+    let [store, holder] = [store.timeout(4 * SHORT), on(&server)].map(|it| it.prefix("test:late").expect("a prefix"));
+    for is_held in [false, true] {
+        let first = claim();
+        let held = again(&first);
+        acquire(&store, &claim()).await;
+        if is_held {
+            acquire(&holder, &held).await;
+        }
+        proxy.stall_connections();
+        let outcome = store.claim(&first).await.expect("another connection answers");
+        assert_eq!(matches!(outcome, ClaimOutcome::InFlight { .. }), is_held, "{outcome:?}");
+        let (of, reservation) = if is_held { (&holder, held.reservation) } else { (&store, first.reservation) };
+        of.release(&reservation).await.expect("an answer");
+        proxy.release();
+        until("the late attempt has arrived", async || proxy.ports().len() == 1).await;
+        assert_eq!(state(&holder, &first).await, KeyState::Absent, "held by another call: {is_held}");
+    }
+}

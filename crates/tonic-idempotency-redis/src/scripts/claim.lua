@@ -3,12 +3,16 @@
 --
 -- KEYS[1]  the record
 -- ARGV     token, procedure, canonical hash, arrival hash or '', lease in µs, lifetime of the reservation in µs,
---          'reconcile', 'refuse' or 'rerun', and '1' if the answer has to reach the replicas
+--          'reconcile', 'refuse' or 'rerun', '1' if the answer has to reach the replicas, and the time in µs after which it writes nothing
 --
--- Returns {'acquired'}, {'taken_over'}, {'in_flight', µs left}, {'mismatch', 'procedure' or 'request'}, {'unknown'}, or
--- {'replay', kind, body, metadata, resource type, resource id, µs left}.
+-- An attempt may arrive after its call has given it up, has claimed the key with another one, and has released it: nobody would hold what it
+-- reserves. So each has its time, by the server's clock, which the client reads off earlier answers.
+--
+-- Returns {'acquired', clock in µs}, {'taken_over', clock}, {'late', clock}, {'in_flight', µs left}, {'mismatch', 'procedure' or 'request'},
+-- {'unknown'}, or {'replay', kind, body, metadata, resource type, resource id, µs left}.
 local key, token, procedure, canonical, arrival = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local lease, lifetime, on_lease_ended, replicate = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1'
+local deadline = tonumber(ARGV[9])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -30,13 +34,16 @@ local record = redis.call('HMGET', key, 'token', 'procedure', 'canonical', 'arri
 local holder, attempts, lease_ends, outcome = record[1], record[5], tonumber(record[6] or 0), record[8]
 
 if not holder then
+  if now > deadline then
+    return {'late', now}
+  end
   redis.call('HSET', key, 'token', token, 'procedure', procedure, 'canonical', canonical, 'attempts', 1,
     'created', digits(now), 'lease', digits(now + lease))
   if arrival ~= '' then
     redis.call('HSET', key, 'arrival', arrival)
   end
   expire()
-  return {'acquired'}
+  return {'acquired', now}
 end
 
 if record[2] ~= procedure then
@@ -57,14 +64,17 @@ if holder == token then
   if replicate then
     redis.call('HSET', key, 'token', token)
   end
-  return {attempts == '1' and 'acquired' or 'taken_over'}
+  return {attempts == '1' and 'acquired' or 'taken_over', now}
 end
 if lease_ends > now then
   return {'in_flight', lease_ends - now}
 end
 if on_lease_ended == 'reconcile' or (on_lease_ended == 'rerun' and not record[7]) then
+  if now > deadline then
+    return {'late', now}
+  end
   redis.call('HSET', key, 'token', token, 'attempts', attempts + 1, 'lease', digits(now + lease))
   expire()
-  return {'taken_over'}
+  return {'taken_over', now}
 end
 return {'unknown'}

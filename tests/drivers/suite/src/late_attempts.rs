@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
-use tonic_idempotency::store::{Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, driver::{Connection, Driver as _}};
+use tonic_idempotency::store::{Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, driver::Connection};
 use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::{Stack, all_are_back, new_claim, patient, pool_through_proxy, rows, store, take};
@@ -69,7 +69,6 @@ async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S:
     }
 }
 
-/// The second attempt reserves the key, and the call releases it.
 pub async fn to_claim_a_key_reserve_nothing<S: Stack>() {
     let (database, proxy, pool, store) = stalled::<S>(1).await;
     let claims = [new_claim()];
