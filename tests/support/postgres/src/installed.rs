@@ -21,7 +21,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The text in the log of a server that found its port taken.
-const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
+pub(crate) const PORT_TAKEN: &str = "could not create any TCP/IP sockets";
 
 /// Creates, runs and removes the server; described in the file.
 const SCRIPT: &str = include_str!("installed.sh");

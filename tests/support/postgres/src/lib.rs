@@ -95,6 +95,7 @@ pub use bouncer::PgBouncer;
 pub use error::{CrashError, StartError};
 pub use pair::Pair;
 pub use patroni::{Patroni, Replication};
+pub use port::several as free_ports;
 pub use requirement::{required, skip};
 pub use server::Server;
 pub use source::Source;

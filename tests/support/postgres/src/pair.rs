@@ -21,6 +21,7 @@ use crate::{
     connection,
     error::Cause,
     executable::Executable,
+    installed::PORT_TAKEN,
     memory, port,
     settings::{self, Durability},
     supervisor::Supervisor,
@@ -165,10 +166,20 @@ fn address(port: u16) -> SocketAddr {
 }
 
 async fn start() -> Result<Pair, Cause> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let ports = port::several(2)?;
+        match launch([ports[0], ports[1]]).await {
+            Err(cause) if attempts < port::ATTEMPTS && cause.to_string().contains(PORT_TAKEN) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn launch(ports: [u16; 2]) -> Result<Pair, Cause> {
     let binaries = Binaries::find().await?;
     let account = Account::for_servers()?;
-    let ports = port::several(2)?;
-    let ports = [ports[0], ports[1]];
     let executable = Executable::new(&binaries.directory, &binaries.version);
     let mut supervisor = Supervisor::spawn(SCRIPT, arguments(&binaries, ports), account.as_ref())?;
     let password = Uuid::new_v4().simple().to_string();
@@ -212,4 +223,23 @@ async fn follow(standby: &str, primary: &str) -> Result<(), Cause> {
         time::sleep(PAUSE).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn says_at_once_that_a_port_is_taken() {
+        if Binaries::find().await.is_err() {
+            return crate::skip("installed-postgres", "no server binaries");
+        }
+        let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let free = port::free().expect("a port");
+        let outcome = launch([taken.local_addr().expect("an address").port(), free]).await;
+        let text = outcome.err().map(|cause| cause.to_string()).unwrap_or_default();
+        assert!(text.contains(PORT_TAKEN), "{text}");
+    }
 }

@@ -67,6 +67,17 @@ start_server() {
   eval "set -- $options"
   "$binaries/postgres" -D "$directory/node$node" -c "port=$(port "$node")" "$@" 3<&- 4>&- &
   echo "$!" >"node$node.pid"
+  # It has its port when its file has a state.
+  tries=6000
+  while [ -z "$(sed -n 8p "node$node/postmaster.pid")" ]; do
+    tries=$((tries - 1))
+    if [ "$tries" = 0 ] || ! alive "$(cat "node$node.pid")"; then
+      why=$(grep 'could not create any' log | tail -n 1)
+      echo "${why:-server $node did not start}"
+      return 1
+    fi
+    sleep 0.02
+  done
 }
 
 kill_server() {

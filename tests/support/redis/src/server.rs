@@ -1,8 +1,7 @@
 //! [`Server`].
 
 use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     sync::{Mutex, PoisonError},
 };
 
@@ -37,8 +36,8 @@ impl Server {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let ports = free_ports()?;
-            match Self::launch_at(ports, configuration, arguments) {
+            let ports = scratch_postgres::free_ports(2)?;
+            match Self::launch_at([ports[0], ports[1]], configuration, arguments) {
                 Err(_) if attempts < ATTEMPTS => {}
                 outcome => return outcome,
             }
@@ -108,14 +107,4 @@ impl Server {
     fn order(&self, order: &str) -> String {
         self.supervisor.lock().unwrap_or_else(PoisonError::into_inner).ask(order)
     }
-}
-
-/// Returns two ports of the loopback interface that are free at this moment.
-fn free_ports() -> io::Result<[u16; 2]> {
-    let [first, second] = [listen()?, listen()?];
-    Ok([first.local_addr()?.port(), second.local_addr()?.port()])
-}
-
-fn listen() -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
