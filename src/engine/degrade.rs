@@ -11,7 +11,9 @@ use super::{
     key_age,
     record::{record_in_background, release_lost_claim},
     refusal::refuse,
+    settle::for_followers,
     shutdown::Stage,
+    single_flight::Leader,
     state::Engine,
     tracker::TrackedCall,
 };
@@ -31,7 +33,7 @@ use crate::{
 /// | cannot be asked | transactional | any | is refused: there is no transaction for the handler |
 /// | failed in any other way | any | any | is refused |
 ///
-/// If an answer was lost, the claim may stand: then the outcome of a call that runs is recorded like any other, and the
+/// Calls of this process that wait for a call that runs get its answer. If an answer was lost, the claim may stand: then the outcome of a call that runs is recorded like any other, and the
 /// key of a call that is refused is freed.
 pub(super) async fn degrade<E: Send + 'static>(
     engine: &Engine,
@@ -39,6 +41,7 @@ pub(super) async fn degrade<E: Send + 'static>(
     error: &StoreError,
     handler: Handler<E>,
     tracked: &TrackedCall,
+    leader: Option<&Leader>,
 ) -> Result<UnaryResponse, E> {
     let policies = call.procedure.policies();
     if !proceeds(policies, error) || key_age::refusal(engine, &call).is_some() {
@@ -49,9 +52,18 @@ pub(super) async fn degrade<E: Send + 'static>(
     call.procedure.telemetry().unprotected(Unprotected::Store(error.kind().as_str()), &Chain(error));
     let mut lease = error.may_have_happened().then(|| Lease::unconfirmed(policies.lease));
     let outcome = execute_unprotected(engine, &call, lease.as_mut(), handler).await;
-    if let Some(lease) = lease {
+    let has_followers = leader.is_some_and(Leader::has_followers);
+    if lease.is_some() || has_followers {
         let disposition = disposition::of(engine, &call, &outcome);
-        record_in_background(engine, call, disposition, lease);
+        // Otherwise each of them would run unprotected, too.
+        if let Some(leader) = leader
+            && let Some(recorded) = for_followers(engine, &call, &disposition, leader)
+        {
+            leader.publish(&recorded);
+        }
+        if let Some(lease) = lease {
+            record_in_background(engine, call, disposition, lease);
+        }
     }
     outcome.response
 }

@@ -115,7 +115,9 @@ async fn run<E: Send + 'static>(
             return Attempt::Answered(replay::answer(engine, &call, outcome, asked, leader).await);
         }
         Err(error) => {
-            return Attempt::Answered(Box::pin(degrade::degrade(engine, call, &error, handler, &tracked)).await);
+            return Attempt::Answered(
+                Box::pin(degrade::degrade(engine, call, &error, handler, &tracked, leader)).await,
+            );
         }
     };
     if let Some(rejection) = key_age::refusal(engine, &call) {

@@ -18,7 +18,8 @@ pub(super) struct Recorded {
     /// The reason why the response is a refusal; `None` for the first response itself.
     refused: Option<Reason>,
     metadata_lost: bool,
-    pub(super) expiry: Expiry,
+    /// How long its record lives; `None` if it has none yet.
+    pub(super) expiry: Option<Expiry>,
     /// The id of the resource that the first call created.
     pub(super) resource: Option<ResourceId>,
     /// The `traceparent` of the first call.
@@ -32,7 +33,7 @@ impl Recorded {
         response: &StoredResponse,
         resource: Option<ResourceId>,
         status: IdempotencyStatus,
-        expiry: Expiry,
+        expiry: Option<Expiry>,
     ) -> Self {
         let replayed = match response {
             StoredResponse::Error(error) => UnaryResponse::replay_error(error, filter).ok(),
@@ -83,7 +84,7 @@ impl Recorded {
             }
             Some(reason) => call.procedure.telemetry().rejected(reason.as_str()),
         }
-        match self.expiry.left(ClockReading::now()) {
+        match self.expiry.and_then(|expiry| expiry.left(ClockReading::now())) {
             Some(left) => self.response.with_expiry(left),
             None => self.response,
         }

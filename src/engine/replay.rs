@@ -41,7 +41,7 @@ pub(super) async fn answer<E>(
                 Err(status) => return Ok(UnaryResponse::failed(status)),
             };
             let response = response.as_ref().unwrap_or(&replay.response);
-            let expiry = Expiry::of_record(asked, replay.expires_in);
+            let expiry = Some(Expiry::of_record(asked, replay.expires_in));
             let recorded =
                 Recorded::new(&engine.metadata_filter, call, response, replay.resource.clone(), status, expiry);
             if recorded.is_whole() && is_final(&replay.response, status) {

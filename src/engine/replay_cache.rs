@@ -12,7 +12,7 @@ use quick_cache::{
     sync::{Cache, DefaultLifecycle},
 };
 
-use super::{call::Call, clock_reading::ClockReading, recorded::Recorded};
+use super::{call::Call, clock_reading::ClockReading, expiry::Expiry, recorded::Recorded};
 use crate::{caller::OwnerId, key::KeyId, policy::Procedure};
 
 /// The shards, each with its own lock and its own part of the capacity.
@@ -105,8 +105,8 @@ impl Entry {
     }
 
     fn is_live(&self, now: ClockReading, max_age: Duration) -> bool {
-        let expiry = self.recorded.expiry;
-        expiry.left(now).is_some() && expiry.age(now).is_some_and(|age| age < max_age)
+        let is_live = |expiry: Expiry| expiry.left(now).is_some() && expiry.age(now).is_some_and(|age| age < max_age);
+        self.recorded.expiry.is_some_and(is_live)
     }
 }
 

@@ -39,9 +39,7 @@ pub(super) async fn settle<E>(
     let disposition = disposition::of(engine, call, &outcome);
     let expiry =
         disposition.retention().map(|retention| Expiry::of_new_record(claimed, ClockReading::now(), retention));
-    let has_followers = leader.is_some_and(Leader::has_followers);
-    let recorded =
-        expiry.filter(|_| has_followers).and_then(|expiry| for_followers(engine, call, &disposition, expiry));
+    let mut for_followers = leader.and_then(|leader| for_followers(engine, call, &disposition, leader));
     let in_conflict = match &key {
         HeldKey::Reservation(_) => false,
         HeldKey::Transaction(transaction) => {
@@ -73,8 +71,9 @@ pub(super) async fn settle<E>(
         Ended::Refused(rejection) => return call.reject(rejection),
         Ended::Superseded => return replay::look_again(engine, call).await,
     };
-    if let (Some(leader), Some(recorded)) = (leader, recorded) {
-        leader.publish(&recorded);
+    if let Some((leader, recorded)) = leader.zip(for_followers.as_mut()) {
+        recorded.expiry = expiry;
+        leader.publish(recorded);
     }
     let left = expiry.and_then(|expiry| expiry.left(ClockReading::now()));
     response.map(|response| {
@@ -84,15 +83,23 @@ pub(super) async fn settle<E>(
     })
 }
 
-/// The response for the calls that waited for this one; `None` if its outcome is not recorded.
-fn for_followers(engine: &Engine, call: &Call, disposition: &Disposition, expiry: Expiry) -> Option<Recorded> {
+/// The response for the calls that wait for this one, whether or not it is recorded; `None` if its outcome is not final, or if none waits.
+pub(super) fn for_followers(
+    engine: &Engine,
+    call: &Call,
+    disposition: &Disposition,
+    leader: &Leader,
+) -> Option<Recorded> {
     let Disposition::Complete(completion) = disposition else { return None };
+    if !leader.has_followers() {
+        return None;
+    }
     // They ask the store, and have their own responses rebuilt.
     if engine.replay_hooks.rebuilds(call.procedure.path()) && matches!(completion.response, StoredResponse::NotStored) {
         return None;
     }
     let resource = completion.resource.as_ref().map(|resource| resource.id.clone());
-    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status(), expiry))
+    Some(Recorded::new(&engine.metadata_filter, call, &completion.response, resource, call.first_status(), None))
 }
 
 /// The end of a call.

@@ -175,3 +175,23 @@ async fn is_not_on_an_answer_that_leaves_no_record() {
     assert_eq!(waiting.status().code(), Code::Ok);
     without(&waiting, "an outcome that is not recorded yet");
 }
+
+/// Those that have waited get the answer of the first, and no promise that the first does not get.
+#[tokio::test(start_paused = true)]
+async fn is_not_on_the_answers_of_calls_that_have_waited_for_one_that_is_not_recorded() {
+    let store = Watched::default();
+    let wait = |procedure: ProcedureBuilder| procedure.retention(HOUR).on_in_progress(InProgressPolicy::Wait);
+    let shop = Shop::in_memory(|builder| builder.adjust_procedures(wait).store(store.clone())).await;
+    store.fail(Operation::Complete, StoreErrorKind::Unreachable);
+    let mut calls = JoinSet::new();
+    for _ in 0..3 {
+        let shop = shop.with_key(shop.key);
+        calls.spawn(async move { call(&shop, TOUCH, "hold").await });
+    }
+    quiet().await;
+    shop.handler.open(1);
+    for answer in calls.join_all().await {
+        assert_eq!((answer.status().code(), expires(&answer.headers)), (Code::Ok, None));
+    }
+    assert_eq!(shop.handler.started(), 1);
+}

@@ -17,7 +17,7 @@ use tonic_idempotency::{
     layer::{CallerFromExtensions, CallerResolver, IdempotencyLayerBuilder},
     policy::{InProgressPolicy, Policies},
     rejection::Reason,
-    store::{MemoryStore, PostgresStore, Store},
+    store::{MemoryStore, PostgresStore, Store, StoreErrorKind},
 };
 use tonic_idempotency_tests::{
     Database,
@@ -525,4 +525,20 @@ async fn a_shutdown_wakes_and_refuses_waiters() {
     shop.handler.open(1);
     first.await.expect("no panic").expect("the first call").assert("processing", false);
     assert!(shutdown.await.expect("no panic").unfinished.is_empty());
+}
+
+/// Otherwise each of them would run unprotected, one after the other.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gets_the_answer_of_a_call_that_ran_unprotected() {
+    let store = Watched::default();
+    let shop = Shop::in_memory(|builder| wait(builder).store(store.clone()).degrade_gracefully()).await;
+    store.fail(Operation::Claim, StoreErrorKind::Unreachable);
+    let calls = spawn(&shop, 4, "hold");
+    quiet().await;
+    shop.handler.open(4);
+    let seen = answers(calls).await;
+    assert_eq!(shop.handler.started(), 1);
+    assert!(seen.iter().all(|other| other.message == seen[0].message), "{seen:?}");
+    // It is a replay for those that have waited, and the first one has no record.
+    assert_eq!(seen.iter().filter(|seen| seen.replayed.is_some()).count(), 3, "{seen:?}");
 }
