@@ -157,6 +157,7 @@ mod blocking;
 mod build_error;
 mod caller;
 mod descriptors;
+mod duration;
 mod editions;
 mod engine;
 mod execution;

@@ -1181,7 +1181,7 @@ DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     -- In milliseconds since 1970. greatest() ignores NULL.
-    v_since CONSTANT bigint := greatest(0, 1000 * date_part('epoch', clock_timestamp() - p_lookback));
+    v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - date_part('epoch', p_lookback));
     v_first CONSTANT uuid := encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid;
 BEGIN
     INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
@@ -1338,6 +1338,9 @@ DECLARE
 BEGIN
     IF v_key IS NULL OR v_of IS NULL THEN
         RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF octet_length(p_reason) > 4000 THEN
+        RAISE EXCEPTION 'the reason is longer than 4000 bytes' USING ERRCODE = 'string_data_right_truncation';
     END IF;
     SELECT n.* INTO v_found FROM tenant.idempotency_operator_release_on_node(v_of, v_key, p_token) n;
     outcome := v_found.outcome;

@@ -83,7 +83,7 @@ DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     -- In milliseconds since 1970. greatest() ignores NULL.
-    v_since CONSTANT bigint := greatest(0, 1000 * date_part('epoch', clock_timestamp() - p_lookback));
+    v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - date_part('epoch', p_lookback));
 BEGIN
     INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
@@ -218,6 +218,9 @@ DECLARE
 BEGIN
     IF v_key IS NULL OR v_of IS NULL THEN
         RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF octet_length(p_reason) > 4000 THEN
+        RAISE EXCEPTION 'the reason is longer than 4000 bytes' USING ERRCODE = 'string_data_right_truncation';
     END IF;
     PERFORM set_config('idempotency.owner', v_of::text, true), set_config('app.current_user_id', v_of::text, true);
 

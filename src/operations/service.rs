@@ -15,6 +15,7 @@ use super::{
 use crate::{
     IdempotencyLayer,
     caller::{Caller, UserId},
+    duration::from_proto,
     engine::state::Engine,
     grpc::grpc_timeout,
     key::{IdempotencyKey, KeyFormat},
@@ -156,7 +157,7 @@ fn parse(key: &str, telemetry: &ProcedureTelemetry) -> Result<IdempotencyKey, Re
 }
 
 fn duration(timeout: prost_types::Duration) -> Result<Duration, Status> {
-    timeout.try_into().map_err(|_| Status::invalid_argument("timeout: it is negative or too long"))
+    from_proto(timeout).ok_or_else(|| Status::invalid_argument("timeout: it is negative, or not a duration"))
 }
 
 impl fmt::Debug for OperationService {

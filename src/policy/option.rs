@@ -11,7 +11,7 @@ use super::{
     redact::RedactedErrors,
     resolve::{MAX_DURATION, MAX_WAIT},
 };
-use crate::proto::v1;
+use crate::{duration::from_proto, proto::v1};
 
 /// The extension of `google.protobuf.MethodOptions`, as `idempotency/v1/procedure.proto` declares it.
 const OPTION: &str = "idempotency.v1.procedure";
@@ -185,6 +185,6 @@ fn duration(
     most: Duration,
     duration: Option<prost_types::Duration>,
 ) -> Result<Option<Duration>, ProcedureError> {
-    let invalid = |_| ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most };
-    duration.map(|duration| Duration::try_from(duration).map_err(invalid)).transpose()
+    let invalid = || ProcedureError::InvalidDuration { procedure: path.to_owned(), setting, most };
+    duration.map(|duration| from_proto(duration).ok_or_else(invalid)).transpose()
 }

@@ -69,9 +69,13 @@ mod chain;
 mod holds;
 mod key_hash;
 mod procedure;
+mod rare;
 mod spans;
 mod times;
 mod unprotected_key;
+
+#[cfg(feature = "sql")]
+use std::{sync::LazyLock, time::Instant};
 
 use metrics::{Key, Level, Metadata, counter, gauge, histogram, with_recorder};
 
@@ -147,11 +151,14 @@ pub(crate) fn calls_in_statement(kind: &'static str, calls: usize) {
     histogram!("idempotency_statement_calls", "kind" => kind).record(calls as f64);
 }
 
-/// Counts a call that waited for a transaction in vain.
+/// Counts a call that waited for a transaction in vain. The warning is written at most once a minute.
 #[cfg(feature = "sql")]
 pub(crate) fn transaction_refused(cause: &'static str) {
+    static RARE: LazyLock<rare::Rare> = LazyLock::new(rare::Rare::default);
     counter!("idempotency_transactions_refused_total", "cause" => cause).increment(1);
-    tracing::warn!(cause, "refused a transaction: as many are open as there may be");
+    if let Some(calls) = RARE.calls(Instant::now()) {
+        tracing::warn!(cause, calls, "refused transactions: as many were open as there may be");
+    }
 }
 
 pub(crate) fn swept(deleted: u64) {

@@ -7,6 +7,7 @@ use tonic::Code;
 
 use super::{
     count,
+    rare::Rare,
     times::{Timed, Times},
 };
 
@@ -22,6 +23,7 @@ pub(crate) struct ProcedureTelemetry {
     replayed: Key,
     unprotected: Key,
     times: Times,
+    overloaded: Rare,
 }
 
 impl ProcedureTelemetry {
@@ -32,7 +34,7 @@ impl ProcedureTelemetry {
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
         let times = Times::of(&path);
-        Self { path, first, rejected, replayed, unprotected, times }
+        Self { path, first, rejected, replayed, unprotected, times, overloaded: Rare::default() }
     }
 
     /// Measures a step that has ended.
@@ -126,11 +128,18 @@ impl ProcedureTelemetry {
         tracing::error!(procedure = &*self.path, %error, "refused a call: its caller or its session settings are invalid");
     }
 
-    /// Counts a call that is refused because of a limit of the layer.
+    /// Counts a call that is refused because of a limit of the layer. The warning is written at most once a minute.
     pub(crate) fn overloaded(&self, reason: &'static str, limit: &'static str) {
         self.rejected(reason);
         counter!("idempotency_overloaded_total", "limit" => limit).increment(1);
-        tracing::warn!(procedure = &*self.path, limit, "refused a call: it would exceed a limit of the layer");
+        if let Some(calls) = self.overloaded.calls(Instant::now()) {
+            tracing::warn!(
+                procedure = &*self.path,
+                limit,
+                calls,
+                "refused calls: each would have exceeded a limit of the layer"
+            );
+        }
     }
 
     /// Counts a failed attempt to record an outcome. Another one may follow.

@@ -313,11 +313,12 @@ async fn answer_with_what_is_known_when_the_time_is_up() {
     let known = operations.client.clone().wait_operation(request).await.expect("an answer, not DEADLINE_EXCEEDED");
     assert_eq!(known.into_inner().state(), State::Running);
 
-    let negative = prost_types::Duration { seconds: -1, nanos: 0 };
-    let mut request = operations.wait_request(Until::CallEnded, None);
-    request.get_mut().timeout = Some(negative);
-    let status = operations.client.clone().wait_operation(request).await.expect_err("refused");
-    assert_eq!(status.code(), Code::InvalidArgument);
+    for seconds in [-1, i64::MIN] {
+        let mut request = operations.wait_request(Until::CallEnded, None);
+        request.get_mut().timeout = Some(prost_types::Duration { seconds, nanos: 0 });
+        let status = operations.client.clone().wait_operation(request).await.expect_err("refused");
+        assert_eq!(status.code(), Code::InvalidArgument, "{seconds}");
+    }
 }
 
 /// A store that hangs does not keep an answer back that is known.

@@ -117,7 +117,9 @@ async fn find_the_keys_that_are_stuck_without_knowing_whose_they_are() {
     let line = |state: &str, claim: &Claim| (state.to_owned(), claim.reservation.token);
     let recent = [line("abandoned", &abandoned), line("unknown", &unknown)];
     assert_eq!(found("").await, recent);
-    assert_eq!(found("NULL").await, [&[line("abandoned", &old)], &recent[..]].concat());
+    for lookback in ["NULL", "interval '178000000 years'", "interval '60 years'"] {
+        assert_eq!(found(lookback).await, [&[line("abandoned", &old)], &recent[..]].concat(), "{lookback}");
+    }
     assert_eq!(found("p_limit => 1").await, recent[..1]);
 
     // What it returns is what the other two functions take.

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use tokio_postgres::{
+    error::SqlState,
+    types::{ToSql, Type},
+};
 use tonic_idempotency::store::{
     Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome, ReleaseOutcome, Reservation, Store, StoredResponse,
 };
@@ -44,6 +48,25 @@ async fn release_a_key_so_that_the_call_that_still_runs_cannot_record() {
         let completed = store.complete(&next.reservation, &completion("done")).await.expect("the store answers");
         assert_eq!(completed, CompleteOutcome::Completed);
     }
+    operated.drop_owner().await;
+}
+
+/// The audit would keep it.
+#[tokio::test]
+async fn do_not_release_for_a_reason_of_any_length() {
+    let operated = Operated::new().await;
+    let held = any();
+    acquire(&operated.store, &held).await;
+    let release = async |length: i32| {
+        let [key, user] = texts(&held);
+        let release = "SELECT outcome FROM tenant.idempotency_operator_release($1, $2, $3, NULL, repeat('x', $4))";
+        let parameters: &[(&(dyn ToSql + Sync), Type)] =
+            &[(&key, Type::TEXT), (&user, Type::TEXT), (&held.reservation.token, Type::UUID), (&length, Type::INT4)];
+        operated.operator.query_typed_one(release, parameters).await
+    };
+    let code = release(4001).await.expect_err("too long").code().cloned();
+    assert_eq!(code, Some(SqlState::STRING_DATA_RIGHT_TRUNCATION));
+    assert_eq!(release(4000).await.expect("an answer").get::<_, &str>(0), "released");
     operated.drop_owner().await;
 }
 
