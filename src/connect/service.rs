@@ -12,7 +12,7 @@ use tonic::{body::Body, codegen::StdError, server::NamedService};
 use tower_service::Service;
 
 use super::translator::{Translated, Translator};
-use crate::future::ResponseFuture;
+use crate::{future::ResponseFuture, grpc::lower_case_content_type};
 
 /// A gRPC service that also supports Connect. Created by [`ConnectLayer`](super::ConnectLayer).
 #[derive(Clone)]
@@ -47,7 +47,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let request = request.map(Body::new);
+        let mut request = request.map(Body::new);
+        lower_case_content_type(request.headers_mut());
         if !self.translator.is_connect(&request) {
             return ResponseFuture::pass_through(self.inner.call(request));
         }

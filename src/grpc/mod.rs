@@ -20,7 +20,7 @@ pub(crate) use self::{
     compression::{AcceptedEncodings, CompressionEncoding as Encoding, GRPC_ACCEPT_ENCODING, MAX_RATIO},
     frame::WireError,
     metadata::{MetadataFilter, is_never_replayed, with_traceparent},
-    request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc},
+    request::{RequestError, UnaryRequest, buffer, drain_for, grpc_timeout, is_grpc, lower_case_content_type},
     response::{GRPC_RETRY_PUSHBACK, Replayed, UnaryResponse},
     stored_error::{Encoded, error_with_traceparent},
     written_message::WrittenMessage,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Version, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Request, Version, header, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use tonic::{Status, body::Body};
 
@@ -132,6 +132,17 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_empty() || rest.starts_with(b";") || rest == b"+proto" || rest.starts_with(b"+proto;")
 }
 
+/// Writes the media type of the request in lower case: media types have no case (RFC 9110, section 8.3.1). Parameters stay as they are.
+pub(crate) fn lower_case_content_type(headers: &mut HeaderMap) {
+    let Some(value) = headers.get_mut(header::CONTENT_TYPE) else { return };
+    let end = value.as_bytes().iter().position(|byte| *byte == b';').unwrap_or(value.len());
+    if value.as_bytes()[..end].iter().any(u8::is_ascii_uppercase) {
+        let mut lower = value.as_bytes().to_vec();
+        lower[..end].make_ascii_lowercase();
+        *value = HeaderValue::from_bytes(&lower).unwrap_or_else(|_| value.clone());
+    }
+}
+
 /// Parses `grpc-timeout`; `None` if it is missing or invalid.
 pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get("grpc-timeout")?.to_str().ok()?;
@@ -231,6 +242,21 @@ mod tests {
             assert_eq!(is_grpc(&headers), expected, "{content_type}");
         }
         assert!(!is_grpc(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn media_types_have_no_case_and_their_parameters_do() {
+        for (content_type, expected) in [
+            ("Application/gRPC", "application/grpc"),
+            ("APPLICATION/GRPC-WEB+PROTO", "application/grpc-web+proto"),
+            ("Multipart/Form-Data; boundary=AbC", "multipart/form-data; boundary=AbC"),
+            ("text/plain; charset=UTF-8", "text/plain; charset=UTF-8"),
+            ("", ""),
+        ] {
+            let mut headers = [(header::CONTENT_TYPE, content_type.parse().expect("a value"))].into_iter().collect();
+            lower_case_content_type(&mut headers);
+            assert_eq!(headers[header::CONTENT_TYPE], expected, "{content_type}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::{protect::Protect, shared::Shared};
 #[cfg(feature = "connect")]
 use crate::connect::Translated;
-use crate::future::ResponseFuture;
+use crate::{future::ResponseFuture, grpc::lower_case_content_type};
 
 /// A service whose calls can have idempotency keys. Created by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone)]
@@ -64,7 +64,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let request = request.map(Body::new);
+        let mut request = request.map(Body::new);
+        lower_case_content_type(request.headers_mut());
         #[cfg(feature = "connect")]
         if self.grpc.shared.needs_translation(&request) {
             self.grpc.give_back_readiness(); // the translated call waits for readiness itself
