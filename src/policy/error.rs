@@ -117,15 +117,19 @@ pub enum ProcedureError {
         /// The procedure's path.
         procedure: String,
     },
-    /// The policy is [`DisconnectPolicy::RollBack`](super::DisconnectPolicy::RollBack), and the procedure is not
-    /// transactional.
+    /// A setting of the procedure itself has no effect in its mode.
     #[error(
-        "{procedure}: only a transactional procedure can be rolled back when its client disconnects; make it \
-         transactional, or choose on_disconnect FINISH"
+        "{procedure}: {setting}: it has no effect on a {is} procedure; make the procedure {other}, or leave it out"
     )]
-    NoRollBack {
+    NoEffect {
         /// The procedure's path.
         procedure: String,
+        /// The name of the setting, and its value if only that has none.
+        setting: &'static str,
+        /// The mode of the procedure.
+        is: &'static str,
+        /// The mode in which it has one.
+        other: &'static str,
     },
     /// The procedure creates a tracked resource, and the layer does not know who reports its status.
     #[error(

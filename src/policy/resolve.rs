@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use prost_reflect::{DescriptorPool, Kind, MethodDescriptor};
 
 use super::{
-    Creates, DisconnectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder, ProcedureError,
-    field, ignore::IgnoredFields, redact,
+    Creates, DisconnectPolicy, EffectPolicy, FinalErrors, KeyField, Mode, Policies, Procedure, ProcedureBuilder,
+    ProcedureError, field, ignore::IgnoredFields, redact,
 };
 use crate::{status::IdKind, telemetry::ProcedureTelemetry};
 
@@ -84,10 +84,29 @@ fn policies(described: &ProcedureBuilder, defaults: &Policies) -> Result<Policie
             MAX_DURATION,
         )?,
     };
-    if policies.mode == Mode::Reserved && described.on_disconnect == Some(DisconnectPolicy::RollBack) {
-        return Err(ProcedureError::NoRollBack { procedure: path.clone() });
+    match without_effect(described, policies.mode) {
+        Some(setting) => {
+            let (is, other) = match policies.mode {
+                Mode::Reserved => ("reserved", "transactional"),
+                Mode::Transactional => ("transactional", "reserved"),
+            };
+            Err(ProcedureError::NoEffect { procedure: path.clone(), setting, is, other })
+        }
+        None => Ok(policies),
     }
-    Ok(policies)
+}
+
+/// Returns a setting of the procedure itself that its mode ignores.
+fn without_effect(described: &ProcedureBuilder, mode: Mode) -> Option<&'static str> {
+    let settings: &[_] = match mode {
+        Mode::Reserved => &[
+            ("isolation", described.isolation.is_some()),
+            ("on_disconnect ROLL_BACK", described.on_disconnect == Some(DisconnectPolicy::RollBack)),
+            ("transaction_idle", described.transaction_idle.is_some()),
+        ],
+        Mode::Transactional => &[("effect SAME_SERVER", described.effect == Some(EffectPolicy::SameServer))],
+    };
+    settings.iter().find_map(|(setting, is_set)| is_set.then_some(*setting))
 }
 
 fn method(pool: &DescriptorPool, path: &str) -> Option<MethodDescriptor> {

@@ -147,7 +147,10 @@ impl Overrides {
 
     fn apply(self, mut procedure: ProcedureBuilder) -> ProcedureBuilder {
         if let Some(lease) = self.lease {
-            procedure = procedure.lease(lease).transaction_idle(lease);
+            procedure = procedure.lease(lease);
+            if self.mode == Some(Mode::Transactional) {
+                procedure = procedure.transaction_idle(lease);
+            }
         }
         if let Some(mode) = self.mode {
             procedure = procedure.mode(mode);

@@ -8,8 +8,8 @@ use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, Descriptors, IdempotencyLayerBuilder},
     policy::{
-        DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, KeyFormat, KeyPolicy,
-        LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
+        DisconnectPolicy, EffectPolicy, ExpiredKeyPolicy, ForeignPolicy, InProgressPolicy, Isolation, KeyFormat,
+        KeyPolicy, LeasePolicy, Mode, Policies, Procedure, ProcedureBuilder, StorePolicy, UserPolicy,
     },
     store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
@@ -104,7 +104,6 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
                 .on_in_progress(InProgressPolicy::Wait)
                 .max_wait(Duration::from_secs(10))
                 .on_foreign_reservation(ForeignPolicy::Rerun)
-                .transaction_idle(Duration::from_secs(20))
                 .effect(EffectPolicy::SameServer)
                 .expired_keys(ExpiredKeyPolicy::Refuse),
         )
@@ -460,24 +459,35 @@ fn refuses_a_transactional_procedure_if_the_store_has_no_transactions() {
     transactional().build().expect("a layer");
 }
 
+/// Each setting, in the mode that ignores it and in the one that does not.
 #[test]
-fn refuses_to_roll_back_a_procedure_that_is_not_transactional() {
+fn refuses_a_setting_that_has_no_effect_in_the_mode_of_the_procedure() {
+    type Set = fn(ProcedureBuilder) -> ProcedureBuilder;
+    let settings: [(&str, Mode, Set); 4] = [
+        ("isolation", Mode::Transactional, |it| it.isolation(Isolation::ReadCommitted)),
+        ("on_disconnect ROLL_BACK", Mode::Transactional, |it| it.on_disconnect(DisconnectPolicy::RollBack)),
+        ("transaction_idle", Mode::Transactional, |it| it.transaction_idle(Duration::from_secs(20))),
+        ("effect SAME_SERVER", Mode::Reserved, |it| it.effect(EffectPolicy::SameServer)),
+    ];
+    for (name, mode, set) in settings {
+        let names = ["reserved", "transactional"];
+        let (other, [has, lacks]) = match mode {
+            Mode::Reserved => (Mode::Transactional, names),
+            _ => (Mode::Reserved, [names[1], names[0]]),
+        };
+        let message = error_of(set(Procedure::builder(CREATE).mode(other)));
+        let says = format!(
+            "{CREATE}: {name}: it has no effect on a {lacks} procedure; make the procedure {has}, or leave it out"
+        );
+        assert!(message.contains(&says), "{message}");
+        let layer =
+            IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(set(Procedure::builder(CREATE).mode(mode)));
+        layer.build().unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
     let in_proto = "rpc Create(Request) returns (Response) {
                       option (idempotency.v1.procedure) = { on_disconnect: DISCONNECT_POLICY_ROLL_BACK }; }";
-    for (message, path) in [
-        (error_of(Procedure::builder(CREATE).on_disconnect(DisconnectPolicy::RollBack)), CREATE),
-        (error_of(Procedure::builder(CREATE).on_disconnect(DisconnectPolicy::RollBack).mode(Mode::Reserved)), CREATE),
-        (error_in_proto(in_proto), "/written.v1.Service/Create"),
-    ] {
-        assert!(message.contains(path) && message.contains("only a transactional procedure"), "{message}");
-        assert!(message.contains("make it transactional, or"), "it says what to do: {message}");
-    }
-    for on_disconnect in [DisconnectPolicy::RollBack, DisconnectPolicy::Finish] {
-        let transactional = Procedure::builder(CREATE).on_disconnect(on_disconnect).mode(Mode::Transactional);
-        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).procedure(transactional).build().expect("a layer");
-        assert_eq!(procedure(&layer, CREATE).policies().on_disconnect, on_disconnect);
-    }
-    // As a layer's default it applies to transactional procedures only.
+    assert!(error_in_proto(in_proto).contains("/written.v1.Service/Create: on_disconnect ROLL_BACK"));
+    // As a layer's default it applies to the procedures of its mode only.
     let policies = Policies { on_disconnect: DisconnectPolicy::RollBack, ..Policies::default() };
     IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).policies(policies).build().expect("a layer");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tonic::Code;
 use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
-    policy::{ExpiredKeyPolicy, LeasePolicy, Mode},
+    policy::{EffectPolicy, ExpiredKeyPolicy, LeasePolicy, Mode},
     rejection::Reason,
     store::{MemoryStore, PostgresStore, StoreErrorKind},
 };
@@ -140,7 +140,11 @@ async fn are_refused_on_postgres_and_leave_no_row() {
         let store = PostgresStore::new(database.pool(4), resource_types());
         let shop = Shop::with(|builder| {
             builder.store(store).adjust_procedures(move |procedure| {
-                procedure.mode(mode).retention(HOUR).expired_keys(ExpiredKeyPolicy::Refuse)
+                procedure
+                    .mode(mode)
+                    .effect(EffectPolicy::Anywhere)
+                    .retention(HOUR)
+                    .expired_keys(ExpiredKeyPolicy::Refuse)
             })
         })
         .await;

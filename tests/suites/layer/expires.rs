@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tonic::Code;
 use tonic_idempotency::{
     layer::IdempotencyLayerBuilder,
-    policy::{InProgressPolicy, Mode, ProcedureBuilder},
+    policy::{EffectPolicy, InProgressPolicy, Mode, ProcedureBuilder},
     rejection::Reason,
     store::{MemoryStore, PostgresStore, StoreErrorKind},
 };
@@ -87,7 +87,8 @@ async fn is_what_is_left_of_a_record_on_postgres() {
     let owner = database.owner().await;
     for mode in [Mode::Reserved, Mode::Transactional] {
         let store = PostgresStore::new(database.pool(4), resource_types());
-        let adjust = move |procedure: ProcedureBuilder| procedure.mode(mode).retention(HOUR);
+        let adjust =
+            move |procedure: ProcedureBuilder| procedure.mode(mode).effect(EffectPolicy::Anywhere).retention(HOUR);
         let shop = Shop::with(|builder| builder.adjust_procedures(adjust).store(store)).await;
         assert_left(&call(&shop, TOUCH, "a").await, Duration::ZERO, "the first");
         let older = "UPDATE tenant.idempotency_keys SET expires = expires - interval '20 minutes'";

@@ -16,7 +16,7 @@ use tonic::{Code, body::Body, server::NamedService};
 use tonic_idempotency::{
     IdempotencyLayer,
     layer::{BuildError, IdempotencyLayerBuilder},
-    policy::{InProgressPolicy, Mode, ProcedureBuilder, ReplayedMetadata},
+    policy::{EffectPolicy, InProgressPolicy, Mode, ProcedureBuilder, ReplayedMetadata},
     rejection::Reason,
     store::{MemoryStore, PostgresStore, Store},
 };
@@ -212,7 +212,9 @@ pub(crate) const CASES: [(&str, &str, &str); 8] = [
 ];
 
 async fn is_replayed(mode: Mode, store: impl Store) {
-    let adjust = move |procedure: ProcedureBuilder| procedure.final_errors([Code::FailedPrecondition]).mode(mode);
+    let adjust = move |procedure: ProcedureBuilder| {
+        procedure.final_errors([Code::FailedPrecondition]).mode(mode).effect(EffectPolicy::Anywhere)
+    };
     let shop = shop(|builder| builder.adjust_procedures(adjust).store(store)).await;
     for (path, style, name) in CASES {
         // The shop's orders are not in the database, and a transaction cannot refer to them.

@@ -7,7 +7,7 @@ use tokio_postgres::Config;
 use tonic::Code;
 use tonic_idempotency::{
     migrations,
-    policy::Mode,
+    policy::{EffectPolicy, Mode},
     proto::v1::{State, Until},
     rejection::Reason,
     store::{PostgresStore, ResourceTypes, Schema, Store as _},
@@ -30,7 +30,10 @@ async fn transactional_on(database: &Database) -> Shop {
     // A role that logs in itself may see since when its own transactions are open.
     let pool = database.pool_of_login(4).await;
     let store = PostgresStore::new(pool, resource_types()).timeout(Duration::from_secs(30));
-    Shop::with(|builder| builder.store(store).adjust_procedures(|it| it.mode(Mode::Transactional))).await
+    Shop::with(|builder| {
+        builder.store(store).adjust_procedures(|it| it.mode(Mode::Transactional).effect(EffectPolicy::Anywhere))
+    })
+    .await
 }
 
 #[tokio::test]

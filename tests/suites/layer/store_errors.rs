@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tonic::Code;
 use tonic_idempotency::{
-    policy::{Mode, Policies, StorePolicy},
+    layer::IdempotencyLayerBuilder,
+    policy::{EffectPolicy, Mode, Policies, ProcedureBuilder, StorePolicy},
     rejection::Reason,
     store::StoreErrorKind,
 };
@@ -70,7 +71,9 @@ impl Failure {
     async fn check(self) {
         let store = Watched::default();
         let policies = Policies { mode: self.mode, on_store_unavailable: self.policy, ..Policies::default() };
-        let shop = Shop::in_memory(|builder| builder.store(store.clone()).policies(policies)).await;
+        let anywhere = |procedure: ProcedureBuilder| procedure.effect(EffectPolicy::Anywhere);
+        let build = |builder: IdempotencyLayerBuilder| builder.policies(policies).adjust_procedures(anywhere);
+        let shop = Shop::in_memory(|builder| build(builder.store(store.clone()))).await;
         let claim = if self.mode == Mode::Reserved { Operation::Claim } else { Operation::Begin };
         match self.lost {
             true => store.lose_answer_and_fail(claim, self.kind),

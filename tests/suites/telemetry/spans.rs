@@ -24,7 +24,7 @@ use tonic::{
 use tonic_idempotency::{
     IdempotencyLayer, KeyId,
     layer::IdempotencyLayerBuilder,
-    policy::Mode,
+    policy::{EffectPolicy, Mode},
     store::{MemoryStore, PostgresStore, ResourceType, ResourceTypes},
     telemetry::key_hash,
 };
@@ -166,7 +166,9 @@ async fn show_the_end_of_a_transaction() {
     let (spans, _guard) = Spans::seen();
     let store = store(&database);
     let mut client = shop(&Counting::default(), |builder| {
-        builder.store(store).adjust_procedures(|procedure| procedure.mode(Mode::Transactional))
+        builder
+            .store(store)
+            .adjust_procedures(|procedure| procedure.mode(Mode::Transactional).effect(EffectPolicy::Anywhere))
     })
     .await;
     for (name, outcomes) in [("a", ["Ok", "committed"]), ("fail", ["NotFound", "rolled_back"])] {
