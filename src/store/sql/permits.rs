@@ -2,12 +2,12 @@
 //! them.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::oneshot,
     time::{Instant, timeout_at},
 };
 
@@ -18,21 +18,22 @@ use crate::{
     telemetry,
 };
 
-/// The permits of a pool. A call waits for one of its user's first, and so the calls of a user stand in line with those of
-/// others only for as many permits as one user may have.
+/// `None` is everybody without a user.
+type User = Option<OwnerId>;
+
+/// The permits of a pool. Of those who wait, the user who has the fewest is next. The last permit is for a user who has none, and a user who
+/// has half of all gets more only while no other user waits.
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    all: Arc<Semaphore>,
-    of_one_user: usize,
-    users: Arc<Users>,
+    all: usize,
+    line: Arc<Mutex<Line>>,
 }
 
 /// A permit to have a connection for a transaction.
 #[derive(Debug)]
 pub(super) struct Permit {
-    _one_of_all: OwnedSemaphorePermit,
-    _one_of_user: OwnedSemaphorePermit,
-    _call: UserCall,
+    permits: Permits,
+    user: User,
 }
 
 impl Permits {
@@ -48,8 +49,8 @@ impl Permits {
 
     /// At least one permit.
     fn new(permits: usize) -> Self {
-        let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(permits)), of_one_user: (permits / 2).max(1), users: Arc::default() }
+        let all = permits.max(1);
+        Self { all, line: Arc::new(Mutex::new(Line { free: all, ..Line::default() })) }
     }
 
     /// Waits for a permit.
@@ -58,109 +59,268 @@ impl Permits {
     ///
     /// At the deadline: [`UserLimit`](StoreErrorKind::UserLimit) if the user has as many transactions as one user may
     /// have, [`Overloaded`](StoreErrorKind::Overloaded) if all users together have as many as there may be.
-    pub(super) async fn acquire(&self, owner: Option<OwnerId>, deadline: Instant) -> Result<Permit, StoreError> {
-        let call = UserCall::new(&self.users, owner, self.of_one_user);
-        let Some(one_of_user) = acquired(&call.permits, deadline).await else {
-            return Err(refused(StoreErrorKind::UserLimit));
-        };
-        let Some(one_of_all) = acquired(&self.all, deadline).await else {
-            return Err(refused(StoreErrorKind::Overloaded));
-        };
-        Ok(Permit { _one_of_all: one_of_all, _one_of_user: one_of_user, _call: call })
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the call leaves the line.
+    pub(super) async fn acquire(&self, user: User, deadline: Instant) -> Result<Permit, StoreError> {
+        let (call, given) = self.line().enter(user);
+        let _waiting = Waiting { permits: self, user, call };
+        self.serve();
+        if let Ok(Ok(permit)) = timeout_at(deadline, given).await {
+            return Ok(permit);
+        }
+        let most = (self.all - 1).max(1);
+        let kind = if self.line().held(user) < most { StoreErrorKind::Overloaded } else { StoreErrorKind::UserLimit };
+        telemetry::transaction_refused(kind.as_str());
+        Err(kind.into())
     }
-}
 
-async fn acquired(permits: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {
-    timeout_at(deadline, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
-}
-
-fn refused(kind: StoreErrorKind) -> StoreError {
-    telemetry::transaction_refused(kind.as_str());
-    kind.into()
-}
-
-/// The users that have transactions, or wait for some. `None` is everybody without a user.
-#[derive(Debug, Default)]
-struct Users(Mutex<HashMap<Option<OwnerId>, User>>);
-
-impl Users {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Option<OwnerId>, User>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[derive(Debug)]
-struct User {
-    permits: Arc<Semaphore>,
-    calls: usize,
-}
-
-/// A call of a user that has a transaction, or waits for one. With the last one, the user is forgotten.
-#[derive(Debug)]
-struct UserCall {
-    permits: Arc<Semaphore>,
-    owner: Option<OwnerId>,
-    users: Arc<Users>,
-}
-
-impl UserCall {
-    fn new(users: &Arc<Users>, owner: Option<OwnerId>, permits: usize) -> Self {
-        let mut known = users.lock();
-        let entry = known.entry(owner).or_insert_with(|| User { permits: Arc::new(Semaphore::new(permits)), calls: 0 });
-        entry.calls += 1;
-        Self { permits: Arc::clone(&entry.permits), owner, users: Arc::clone(users) }
-    }
-}
-
-impl Drop for UserCall {
-    fn drop(&mut self) {
-        let mut users = self.users.lock();
-        if let Entry::Occupied(mut owner) = users.entry(self.owner) {
-            owner.get_mut().calls -= 1;
-            if owner.get().calls == 0 {
-                owner.remove();
+    /// Gives permits to those who wait.
+    fn serve(&self) {
+        let mut refused = Vec::new();
+        {
+            let mut line = self.line();
+            while let Some((user, call)) = line.next(self.all) {
+                refused.extend(call.send(Permit { permits: self.clone(), user }).err());
             }
+        }
+        // Those of calls that have gone go back, and to others, once the line is free.
+        drop(refused);
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.line().take_back(self.user);
+        self.permits.serve();
+    }
+}
+
+/// A call that waits, or has waited.
+struct Waiting<'a> {
+    permits: &'a Permits,
+    user: User,
+    call: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let has_waited = self.permits.line().leave(self.user, self.call);
+        if has_waited {
+            // Another user may wait alone now.
+            self.permits.serve();
+        }
+    }
+}
+
+/// The users that have permits, or wait for some.
+#[derive(Debug, Default)]
+struct Line {
+    free: usize,
+    users: HashMap<User, Calls>,
+    /// The users that wait, by the number of their permits and their first call that waits.
+    order: BTreeMap<(usize, u64), User>,
+    /// The number of the next call.
+    calls: u64,
+}
+
+/// The calls of a user.
+#[derive(Debug, Default)]
+struct Calls {
+    held: usize,
+    waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
+    /// Where the user is in the order.
+    place: Option<(usize, u64)>,
+}
+
+impl Line {
+    fn held(&self, user: User) -> usize {
+        self.users.get(&user).map_or(0, |calls| calls.held)
+    }
+
+    fn enter(&mut self, user: User) -> (u64, oneshot::Receiver<Permit>) {
+        let (give, given) = oneshot::channel();
+        let call = self.calls;
+        self.calls += 1;
+        self.users.entry(user).or_default().waiting.push_back((call, give));
+        self.place(user);
+        (call, given)
+    }
+
+    /// Returns whether the call still waited.
+    fn leave(&mut self, user: User, call: u64) -> bool {
+        let Some(calls) = self.users.get_mut(&user) else { return false };
+        let before = calls.waiting.len();
+        calls.waiting.retain(|(waiting, _)| *waiting != call);
+        let has_waited = calls.waiting.len() < before;
+        self.place(user);
+        has_waited
+    }
+
+    /// Takes the call that gets a permit next, and counts it; `None` if none gets one.
+    fn next(&mut self, all: usize) -> Option<(User, oneshot::Sender<Permit>)> {
+        let (&(held, _), &user) = self.order.first_key_value()?;
+        let waits_alone = self.order.len() == 1;
+        let is_next = match held {
+            0 => self.free > 0,
+            held => self.free > 1 && (held < all / 2 || waits_alone),
+        };
+        let calls = self.users.get_mut(&user).filter(|_| is_next)?;
+        let (_, call) = calls.waiting.pop_front()?;
+        calls.held += 1;
+        self.free -= 1;
+        self.place(user);
+        Some((user, call))
+    }
+
+    fn take_back(&mut self, user: User) {
+        if let Some(calls) = self.users.get_mut(&user) {
+            calls.held -= 1;
+            self.free += 1;
+            self.place(user);
+        }
+    }
+
+    /// Puts a user in its place, and forgets one without calls.
+    fn place(&mut self, user: User) {
+        let Some(calls) = self.users.get_mut(&user) else { return };
+        if let Some(place) = calls.place.take() {
+            self.order.remove(&place);
+        }
+        match calls.waiting.front() {
+            Some((call, _)) => {
+                let place = (calls.held, *call);
+                calls.place = Some(place);
+                self.order.insert(place, user);
+            }
+            None if calls.held == 0 => drop(self.users.remove(&user)),
+            None => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{pin::pin, time::Duration};
 
+    use futures_util::{FutureExt as _, future::BoxFuture};
     use uuid::Uuid;
 
     use super::*;
 
+    fn user() -> User {
+        Some(OwnerId::new(Uuid::new_v4()))
+    }
+
     /// A permit that is there at once.
-    async fn acquire(permits: &Permits, owner: Option<OwnerId>) -> Result<Permit, StoreErrorKind> {
-        permits.acquire(owner, Instant::now()).await.map_err(|error| error.kind())
+    async fn acquire(permits: &Permits, user: User) -> Result<Permit, StoreErrorKind> {
+        permits.acquire(user, Instant::now()).await.map_err(|error| error.kind())
+    }
+
+    async fn take(permits: &Permits, user: User, number: usize) -> Vec<Permit> {
+        let mut taken = Vec::new();
+        for _ in 0..number {
+            taken.push(acquire(permits, user).await.expect("a permit"));
+        }
+        taken
+    }
+
+    /// A call that waits.
+    fn wait(permits: &Permits, user: User) -> BoxFuture<'static, Permit> {
+        let permits = permits.clone();
+        let waiting = async move { permits.acquire(user, Instant::now() + Duration::from_secs(60)).await };
+        let mut waiting = async move { waiting.await.expect("a permit") }.boxed();
+        assert!((&mut waiting).now_or_never().is_none());
+        waiting
     }
 
     #[tokio::test]
-    async fn forgets_users_without_calls() {
+    async fn leave_the_last_one_to_a_user_who_has_none() {
+        let (permits, one) = (Permits::new(8), user());
+        let taken = take(&permits, one, 7).await;
+        assert_eq!(acquire(&permits, one).await.expect_err("the last"), StoreErrorKind::UserLimit);
+        let last = acquire(&permits, user()).await.expect("the last");
+        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::Overloaded);
+        drop((taken, last));
+        drop(take(&permits, one, 7).await);
+    }
+
+    #[tokio::test]
+    async fn of_one_are_for_whoever_comes() {
+        let (permits, one) = (Permits::new(1), user());
+        let permit = acquire(&permits, one).await.expect("a permit");
+        assert_eq!(acquire(&permits, one).await.expect_err("none"), StoreErrorKind::UserLimit);
+        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::Overloaded);
+        drop(permit);
+        drop(acquire(&permits, user()).await.expect("a permit"));
+    }
+
+    #[tokio::test]
+    async fn go_to_the_user_who_has_the_fewest_whoever_came_first() {
+        let (permits, [many, few, none]) = (Permits::new(6), [user(), user(), user()]);
+        let of_many = take(&permits, many, 3).await;
+        let of_few = take(&permits, few, 1).await;
+        let [fifth, sixth] = [take(&permits, user(), 1).await, take(&permits, user(), 1).await];
+        let [mut many_again, mut few_again, mut first] =
+            [wait(&permits, many), wait(&permits, few), wait(&permits, none)];
+        drop(sixth);
+        let first = (&mut first).now_or_never().expect("who has none");
+        // One that is free stays free for a user who has none.
+        drop(fifth);
+        assert!((&mut few_again).now_or_never().is_none());
+        drop(first);
+        assert!((&mut many_again).now_or_never().is_none());
+        assert!((&mut few_again).now_or_never().is_some(), "before the user who came first");
+        drop((of_many, of_few));
+    }
+
+    #[tokio::test]
+    async fn beyond_half_are_for_a_user_who_waits_alone() {
+        let (permits, [one, other]) = (Permits::new(4), [user(), user()]);
+        let of_one = take(&permits, one, 2).await;
+        let of_other = take(&permits, other, 1).await;
+        // One is free, for a user who has none.
+        let (mut third, second) = (wait(&permits, one), wait(&permits, other));
+        drop(of_other);
+        // The other has none now, and gets one.
+        let second = second.now_or_never().expect("a permit");
+        assert!((&mut third).now_or_never().is_none());
+        drop(second);
+        let third = third.now_or_never().expect("it waits alone");
+        drop((of_one, third));
+    }
+
+    #[tokio::test]
+    async fn forget_users_without_calls() {
         let permits = Permits::new(2);
         for _ in 0..100 {
-            let [owner, another] = [(); 2].map(|()| Some(OwnerId::new(Uuid::new_v4())));
-            let other = None;
-            let permit = acquire(&permits, owner).await.expect("a permit");
-            assert_eq!(acquire(&permits, owner).await.expect_err("none left"), StoreErrorKind::UserLimit);
+            let (one, other) = (user(), None);
+            let permit = acquire(&permits, one).await.expect("a permit");
+            assert_eq!(acquire(&permits, one).await.expect_err("none left"), StoreErrorKind::UserLimit);
             let others = acquire(&permits, other).await.expect("a permit");
-            assert_eq!(acquire(&permits, another).await.expect_err("none left"), StoreErrorKind::Overloaded);
+            assert_eq!(acquire(&permits, user()).await.expect_err("none left"), StoreErrorKind::Overloaded);
             drop((permit, others));
         }
-        assert!(permits.users.lock().is_empty());
+        assert!(permits.line().users.is_empty() && permits.line().order.is_empty());
+        assert_eq!(permits.line().free, 2);
     }
 
     #[tokio::test]
-    async fn a_call_that_gives_up_waiting_leaves_nothing() {
+    async fn of_a_call_that_gives_up_waiting_go_to_others() {
         let permits = Permits::new(1);
         let permit = acquire(&permits, None).await.expect("a permit");
-        let waiting = permits.acquire(Some(OwnerId::new(Uuid::new_v4())), Instant::now() + Duration::from_secs(60));
-        assert!(tokio::time::timeout(Duration::from_millis(1), waiting).await.is_err());
-        assert_eq!(permits.users.lock().len(), 1);
-        drop(permit);
-        drop(acquire(&permits, None).await.expect("a permit"));
-        assert!(permits.users.lock().is_empty());
+        {
+            let mut waiting = pin!(permits.acquire(user(), Instant::now() + Duration::from_secs(60)));
+            assert!((&mut waiting).now_or_never().is_none());
+            // It is given the permit, and goes before it has taken it.
+            drop(permit);
+        }
+        drop(acquire(&permits, user()).await.expect("a permit"));
+        assert!(permits.line().users.is_empty() && permits.line().free == 1);
     }
 }

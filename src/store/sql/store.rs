@@ -104,7 +104,8 @@ impl<D: Driver> SqlStore<D> {
     /// store's pool, and leave a quarter of it to the rest, at least one connection. (A pool of one connection has one
     /// transaction, and then nothing is left.)
     ///
-    /// In either case one user has at most half of the transactions at once, at least one; a user counts in each scope as a
+    /// In either case one user may have all transactions but one, which is for a user who has none; and while others wait, no more than half.
+    /// A transaction that ends makes room for the waiting user who has the fewest. A user counts in each scope as a
     /// user of its own, and calls without a user count as one user. A call waits for its turn at most as long as the [`timeout`](Self::timeout), and then fails as
     /// overloaded, or at the limit of its user. A retry whose first call is recorded or still runs need not wait.
     ///

@@ -145,10 +145,8 @@ fn may_end_lease(scenario: &Scenario, world: &World) -> bool {
 
 /// A retention is longer than any call and the time of any claim, and a reservation lives at least as long as its lease.
 fn may_expire(scenario: &Scenario, world: &World) -> bool {
-    world.record.is_some()
-        && !world.lease_runs()
-        && !(owner_is_at_work(world) && scenario.holds(Guard::RecordsOutliveCalls))
-        && !may_be_claimed(scenario, world)
+    let is_used = owner_is_at_work(world) && scenario.holds(Guard::RecordsOutliveCalls);
+    world.record.is_some() && !world.lease_runs() && !is_used && !may_be_claimed(scenario, world)
 }
 
 /// Whether a claim on a lost connection has a time that is not over.

@@ -31,8 +31,9 @@ pub(crate) fn is_taken_by_one(scenario: &Scenario, world: &World) -> bool {
 fn has_permit(scenario: &Scenario, world: &World, of_this_user: u8) -> bool {
     scenario.connections.is_none_or(|connections| {
         let permits = permits(scenario, connections);
-        let per_user = if scenario.holds(Guard::UsersShareTransactions) { (permits / 2).max(1) } else { permits };
-        transactions(world) < permits && of_this_user < per_user
+        // The last one is for a user who has none.
+        let kept = u8::from(of_this_user > 0 && scenario.holds(Guard::UsersShareTransactions));
+        transactions(world) + kept < permits
     })
 }
 

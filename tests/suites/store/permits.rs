@@ -73,18 +73,27 @@ async fn a_pool_of_one_connection_has_one_transaction() {
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
 }
 
+/// A gateway has one identity for all of its callers.
 #[tokio::test]
-async fn one_user_has_at_most_half_of_the_transactions() {
+async fn one_user_has_all_transactions_but_one() {
     let database = Database::new().await;
     let (_, store) = pool_of(&database, 8);
-    let user = Uuid::new_v4();
-    let open = [begin(&store, user).await, begin(&store, user).await, begin_without_key(&store, Some(user)).await];
-    assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
-    assert_eq!(kind(begin_without_key(&hasty(&store), Some(user)).await), StoreErrorKind::UserLimit);
-    // Calls without a user count as one user of their own.
-    let anonymous = [begin_without_key(&store, None).await, begin_without_key(&store, None).await];
-    let other = begin(&store, Uuid::new_v4()).await;
-    assert!(open.iter().chain(&anonymous).chain([&other]).all(Result::is_ok));
+    // Calls without a user count as one user.
+    for user in [Some(Uuid::new_v4()), None] {
+        let mut open = Vec::new();
+        for _ in 0..5 {
+            open.push(begin_without_key(&store, user).await.expect("a transaction"));
+        }
+        assert_eq!(kind(begin_without_key(&hasty(&store), user).await), StoreErrorKind::UserLimit);
+        if let Some(user) = user {
+            assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
+        }
+        open.push(begin(&store, Uuid::new_v4()).await.expect("the last"));
+        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+        for transaction in open {
+            transaction.roll_back().await;
+        }
+    }
 }
 
 /// The calls of one user that wait do not stand in front of another user's.
@@ -93,7 +102,7 @@ async fn a_user_whose_calls_wait_does_not_block_another() {
     let database = Database::new().await;
     let (_, store) = pool_of(&database, 4);
     let user = Uuid::new_v4();
-    let open = begin(&store, user).await.expect("a transaction");
+    let open = [begin(&store, user).await, begin(&store, user).await];
     let waiting: Vec<_> = (0..16)
         .map(|_| {
             let store = store.clone();
@@ -101,11 +110,11 @@ async fn a_user_whose_calls_wait_does_not_block_another() {
         })
         .collect();
     for _ in 0..4 {
-        let (one, other) = (begin(&store, Uuid::new_v4()).await, begin(&store, Uuid::new_v4()).await);
-        one.expect("a transaction").roll_back().await;
-        other.expect("a transaction").roll_back().await;
+        begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
     }
-    open.roll_back().await;
+    for transaction in open {
+        transaction.expect("a transaction").roll_back().await;
+    }
     for call in waiting {
         call.await.expect("no panic");
     }
@@ -121,6 +130,7 @@ async fn a_retry_is_answered_while_its_user_has_no_transaction_left() {
     complete(&store, &done, &completion("done")).await;
     let running = claim(user, Uuid::new_v4());
     let open = store.begin(&running, TransactionOptions::default()).await.expect("a transaction");
+    let another = begin(&store, user).await.expect("a transaction");
     let store = hasty(&store).timeout(Duration::from_secs(8));
     for (claim, replayed) in [(&done, true), (&running, false)] {
         match store.begin(&again(claim), TransactionOptions::default()).await.expect("the store answers") {
@@ -129,7 +139,7 @@ async fn a_retry_is_answered_while_its_user_has_no_transaction_left() {
             other => panic!("{other:?}"),
         }
     }
-    drop(open);
+    drop((open, another));
     until("its connection is closed", async || pool.status().available == pool.status().size).await;
 }
 
