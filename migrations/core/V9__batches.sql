@@ -78,7 +78,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_look(
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
     SELECT q.item, q.token,
-           CASE WHEN current_setting('app.current_user_id', true) = q.app_user_set
+           CASE WHEN current_setting('app.current_user_id', true) = q.app_user_seen
                      AND current_setting('transaction_read_only') = 'off'
                 THEN r.state
            END,
@@ -95,6 +95,8 @@ BEGIN ATOMIC
                CASE WHEN p_settings IS NOT NULL THEN
                    tenant.idempotency_set(tenant.idempotency_settings_of(p_settings, u.item, cardinality(p_keys)))
                END AS settings_set,
+               -- The application's settings may have another user.
+               current_setting('app.current_user_id', true) AS app_user_seen,
                CASE WHEN u.item = 1 THEN
                    set_config('search_path', 'pg_catalog, pg_temp', true) || set_config('lock_timeout', '250ms', true)
                END AS names_set

@@ -13,8 +13,8 @@ const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
 /// that a statement took too long, and that the server is a standby.
 const COMPLETION_UNKNOWN: &str = "40003";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
-const QUERY_CANCELED: &str = "57014";
-const READ_ONLY_TRANSACTION: &str = "25006";
+pub(super) const QUERY_CANCELED: &str = "57014";
+pub(super) const READ_ONLY_TRANSACTION: &str = "25006";
 
 /// The SQLSTATE of a standby that is asked for a serializable transaction, and a part of its message: other errors have it, too.
 const FEATURE_NOT_SUPPORTED: &str = "0A000";

@@ -28,7 +28,7 @@ use crate::{
             },
             connection::Connections,
             driver::{Connection as _, Driver, DriverError, Row, Session, Statement, Value},
-            fault::Fault,
+            fault::{Fault, QUERY_CANCELED, READ_ONLY_TRANSACTION},
             limits::{Admitted, Limits},
             operation::{Attempt, Operation},
             permits::Permits,
@@ -46,6 +46,9 @@ const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 /// How long a call waits for a permit, at most a quarter of the timeout, before it looks whether it needs one: a retry
 /// does not.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A record that takes longer than this is slow. One that is cancelled sooner has met a `statement_timeout` that no record would meet.
+const HASTE: Duration = Duration::from_millis(100);
 
 /// The SQLSTATE of `tenant.idempotency_commit` if another call with the key is recorded.
 const SUPERSEDED: &str = "TI001";
@@ -177,6 +180,7 @@ impl<D: Driver> Open<D> {
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
         connection.set_committing(true);
+        let begun = Instant::now();
         let sent = self.send_commit(&mut connection, completion.as_ref());
         let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
@@ -194,6 +198,11 @@ impl<D: Driver> Open<D> {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
                         Err(StoreError::new(StoreErrorKind::Conflict, error))
+                    }
+                    // The handler has made it so, and does it each time: the transaction could write when it began.
+                    Some(READ_ONLY_TRANSACTION) => Err(StoreError::new(StoreErrorKind::Refused, error)),
+                    Some(QUERY_CANCELED) if begun.elapsed() < HASTE => {
+                        Err(StoreError::new(StoreErrorKind::Refused, error))
                     }
                     _ => Err(StoreError::new(Fault::of(&error).kind(), error)),
                 };

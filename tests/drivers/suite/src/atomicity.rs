@@ -113,6 +113,36 @@ pub async fn a_commit_that_is_refused_leaves_nothing<S: Stack>() {
     assert_eq!(rows(&owner).await, [1, 1, 1]);
 }
 
+/// It would do so each time: a client must not try again.
+pub async fn a_handler_that_keeps_its_record_from_being_written_is_an_error_and_not_an_outage<S: Stack>() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    owner
+        .batch_execute(
+            "CREATE FUNCTION tenant.slow() RETURNS trigger LANGUAGE plpgsql AS
+                 $$ BEGIN PERFORM pg_sleep(0.05); RETURN NEW; END $$;
+             CREATE TRIGGER slow BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION tenant.slow();",
+        )
+        .await
+        .expect("the trigger");
+    for setting in ["SET TRANSACTION READ ONLY", "SET LOCAL statement_timeout = 10", "SET statement_timeout = 10"] {
+        let service = Service::new(&database, pool::<S>(&database, 1), move |call: Call<S>| async move {
+            let project = call.insert().await?;
+            if call.name == "bug" {
+                call.execute(setting).await.map_err(status)?;
+            }
+            Ok(project)
+        })
+        .await;
+        assert_eq!(reason(service.create("bug").await), Reason::NotCommitted, "{setting}");
+        all_have_ended(&owner).await;
+        assert_eq!(rows(&owner).await, [0, 0, 0], "{setting}");
+        // The setting has ended with the transaction, and the key is free.
+        service.create("shop").await.expect("a call");
+        owner.batch_execute("TRUNCATE tenant.idempotency_keys, tenant.projects, authz.outbox CASCADE").await.expect("none");
+    }
+}
+
 /// A handler that ends the transaction itself would leave its rows without a record.
 pub async fn a_handler_that_ends_the_transaction_does_not_succeed<S: Stack>() {
     for (end, left) in [

@@ -66,6 +66,7 @@ macro_rules! driver_tests {
                 a_handler_that_ignores_a_failed_statement_does_not_succeed
                 a_handler_that_drops_the_future_of_a_statement_that_fails_does_not_succeed
                 a_commit_that_is_refused_leaves_nothing
+                a_handler_that_keeps_its_record_from_being_written_is_an_error_and_not_an_outage
                 a_handler_that_ends_the_transaction_does_not_succeed
                 a_handler_that_ends_the_transaction_does_not_succeed_without_a_key
                 a_final_error_leaves_its_record_and_nothing_else_even_after_a_failed_statement

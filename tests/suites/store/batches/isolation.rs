@@ -76,6 +76,24 @@ async fn each_user_has_its_own_rows_and_no_others_in_any_order() {
     }
 }
 
+/// An application may have another user in its own settings, for a support's session, say.
+#[tokio::test]
+async fn a_row_is_found_whatever_user_the_applications_settings_name() {
+    let database = Database::new().await;
+    let (api, store) = (database.api().await, database.store());
+    let settings = |user: Uuid| Some(Arc::new(SessionSettings::new().set("app.current_user_id", user.to_string())));
+    let claims: Vec<_> = calls()
+        .into_iter()
+        .map(|claim| Claim { session: CallSession { settings: settings(Uuid::new_v4()), ..claim.session }, ..claim })
+        .collect();
+    for claim in &claims {
+        complete(&store, claim, &completion("done")).await;
+    }
+    let again: Vec<_> = claims.iter().map(again).collect();
+    let found = statements::look(&api, &again.iter().collect::<Vec<_>>()).await.expect("a look");
+    assert_eq!(texts(&found, "state"), [(); 5].map(|()| Some("completed".to_owned())));
+}
+
 /// Somebody asks for a key of another user, and even knows the token, in a statement in which that user takes part.
 #[tokio::test]
 async fn a_key_of_another_user_is_neither_seen_nor_touched_whatever_policies_were_added() {
