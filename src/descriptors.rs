@@ -6,11 +6,11 @@ use prost_reflect::DescriptorPool;
 
 use crate::editions::{self, DescriptorsError};
 
-/// The descriptors of the services, from an encoded `FileDescriptorSet` or from a
+/// The descriptors of the services, from an encoded `FileDescriptorSet`, from several, or from a
 /// [`DescriptorPool`](prost_reflect::DescriptorPool).
 ///
 /// The files of a set may be in proto2, proto3, or in edition 2023 or 2024. A pool is used as it is, and prost-reflect does not
-/// know editions.
+/// know editions. Several sets may have files in common, if these are equal; a layer for all services of a server needs all of their sets.
 pub struct Descriptors(Result<DescriptorPool, DescriptorsError>);
 
 impl Descriptors {
@@ -27,6 +27,18 @@ impl From<&[u8]> for Descriptors {
 
 impl<const N: usize> From<&[u8; N]> for Descriptors {
     fn from(encoded: &[u8; N]) -> Self {
+        encoded.as_slice().into()
+    }
+}
+
+impl From<&[&[u8]]> for Descriptors {
+    fn from(encoded: &[&[u8]]) -> Self {
+        encoded.concat().as_slice().into()
+    }
+}
+
+impl<const N: usize> From<[&[u8]; N]> for Descriptors {
+    fn from(encoded: [&[u8]; N]) -> Self {
         encoded.as_slice().into()
     }
 }

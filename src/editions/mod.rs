@@ -43,12 +43,13 @@ mod vectors;
 use prost::Message as _;
 use prost_reflect::DescriptorPool;
 
-use self::descriptor::FileDescriptorSet;
+use self::descriptor::{File, FileDescriptorSet};
 pub(crate) use self::error::DescriptorsError;
 
 /// Returns the descriptors in an encoded `FileDescriptorSet`, lowered.
 pub(crate) fn pool(encoded: &[u8]) -> Result<DescriptorPool, DescriptorsError> {
     let mut set = FileDescriptorSet::decode(encoded)?;
+    merge(&mut set.file)?;
     sound::check(&set)?;
     imports::flatten(&mut set.file);
     for file in &mut set.file {
@@ -57,4 +58,21 @@ pub(crate) fn pool(encoded: &[u8]) -> Result<DescriptorPool, DescriptorsError> {
     let pool = DescriptorPool::decode(set.encode_to_vec().as_slice())?;
     sound::check_extensions(&pool)?;
     Ok(pool)
+}
+
+/// Leaves out a file that is there already. Two sets, one after the other, are one set with the files of both.
+fn merge(files: &mut Vec<File>) -> Result<(), DescriptorsError> {
+    let mut kept: Vec<File> = Vec::with_capacity(files.len());
+    for file in files.drain(..) {
+        match kept.iter().find(|other| other.name() == file.name()) {
+            None => kept.push(file),
+            Some(other) if *other == file => {}
+            Some(_) => {
+                let why = "the descriptors have another file of this name, and it differs; compile them from the same sources";
+                return Err(DescriptorsError::broken(file.name(), why));
+            }
+        }
+    }
+    *files = kept;
+    Ok(())
 }

@@ -410,3 +410,20 @@ fn an_empty_syntax_is_proto2() {
     let message = built(vec![file]).expect("descriptors").get_message_by_name("M").expect("a message");
     assert!(message.get_field(1).expect("a field").supports_presence());
 }
+
+/// Two sets, one after the other, are one.
+#[test]
+fn a_file_may_be_there_twice_if_it_is_the_same() {
+    let of = |number| {
+        let features = FeatureSet::default();
+        let field = field(number, Label::Optional, Type::Int32, features.clone());
+        file(1000, features, Message { field: vec![field], ..Message::default() })
+    };
+    let encoded = |file: File| FileDescriptorSet { file: vec![file] }.encode_to_vec();
+    let pool_of = |one: File, other: File| pool(&[encoded(one), encoded(other)].concat());
+    assert_eq!(pool_of(of(1), of(1)).expect("descriptors").all_messages().count(), 1);
+    let renamed = File { name: Some("other.proto".to_owned()), package: Some("other".to_owned()), ..of(2) };
+    assert_eq!(pool_of(of(1), renamed).expect("descriptors").all_messages().count(), 2);
+    let error = pool_of(of(1), of(2)).expect_err("two files of one name").to_string();
+    assert!(error.starts_with("shop.proto: the descriptors have another file of this name"), "{error}");
+}

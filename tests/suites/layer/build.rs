@@ -13,7 +13,10 @@ use tonic_idempotency::{
     },
     store::{MemoryStore, PostgresStore, ResourceTypes, StatusFromStore},
 };
-use tonic_idempotency_tests::shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET};
+use tonic_idempotency_tests::{
+    catalog,
+    shop::{FILE_DESCRIPTOR_SET, LOSSY_FILE_DESCRIPTOR_SET},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -112,6 +115,22 @@ fn the_proto_option_and_the_builder_describe_the_same_procedure() {
     for path in ["/shop.v1.Shop/CreateOrder", "/shop.v1.Shop/Pay", "/shop.v1.Shop/Touch", "/shop.v1.Shop/Cancel"] {
         assert_eq!(procedure(&option, path), procedure(&code, path));
     }
+}
+
+/// One layer for all services of a server, whose files are in several sets, and some in each.
+#[test]
+fn takes_several_descriptor_sets() {
+    let sets: [&[u8]; 2] = [FILE_DESCRIPTOR_SET, catalog::FILE_DESCRIPTOR_SET];
+    let paths = |descriptors: Descriptors| -> Vec<String> {
+        let layer = IdempotencyLayer::builder(descriptors).adjust_procedures(|it| it.mode(Mode::Reserved));
+        layer.build().expect("a layer").procedures().map(|procedure| procedure.path().to_owned()).collect()
+    };
+    let mut apart = sets.map(|set| paths(set.into())).concat();
+    let mut together = paths(sets.into());
+    assert!(apart.len() > 4 && apart.iter().any(|path| path.starts_with("/catalog.")), "{apart:?}");
+    apart.sort();
+    together.sort();
+    assert_eq!(together, apart);
 }
 
 #[test]
