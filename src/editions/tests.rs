@@ -416,7 +416,7 @@ fn an_empty_syntax_is_proto2() {
 fn a_file_may_be_there_twice_if_it_is_the_same() {
     let of = |number| {
         let features = FeatureSet::default();
-        let field = field(number, Label::Optional, Type::Int32, features.clone());
+        let field = field(number, Label::Optional, Type::Int32, features);
         file(1000, features, Message { field: vec![field], ..Message::default() })
     };
     let encoded = |file: File| FileDescriptorSet { file: vec![file] }.encode_to_vec();

@@ -1,8 +1,9 @@
 //! A connection that was asked something.
 
 use std::{
-    fmt,
+    fmt, mem,
     ops::{Deref, DerefMut},
+    sync::Arc,
 };
 
 use tokio::{
@@ -31,13 +32,15 @@ pub(super) enum Reset {
 /// deadline.
 pub(super) struct Asked<'a, D: Driver> {
     connection: Option<D::Connection>,
-    progress: &'a Progress,
+    progress: &'a Arc<Progress>,
     reset: Reset,
+    /// Whether it was asked for a reservation, and has not answered.
+    claims: bool,
 }
 
 impl<'a, D: Driver> Asked<'a, D> {
-    pub(super) fn new(connection: D::Connection, reset: Reset, progress: &'a Progress) -> Self {
-        Self { connection: Some(connection), progress, reset }
+    pub(super) fn new(connection: D::Connection, reset: Reset, progress: &'a Arc<Progress>) -> Self {
+        Self { connection: Some(connection), progress, reset, claims: false }
     }
 
     /// Takes the connection out.
@@ -45,8 +48,18 @@ impl<'a, D: Driver> Asked<'a, D> {
         self.connection.take().expect("only this and `drop` take it out, and both consume it")
     }
 
+    /// Notes that it is about to be asked for a reservation, which has no effect after this time.
+    pub(super) fn claims_until(&mut self, until: Instant) {
+        self.progress.claims_until(until);
+        self.claims = true;
+    }
+
     /// Gives the connection back after an answer, or as [`failed`](Self::failed).
-    pub(super) fn answered<T>(self, answer: Result<T, DriverError>) -> Result<T, Failure> {
+    pub(super) fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
+        let is_lost = |error: &DriverError| Fault::of(error).is_lost();
+        if mem::take(&mut self.claims) && !answer.as_ref().is_err_and(is_lost) {
+            self.progress.claim_is_answered();
+        }
         match answer {
             Ok(answer) => {
                 drop(self.into_connection());
@@ -94,7 +107,8 @@ impl<D: Driver> Drop for Asked<'_, D> {
         match Handle::try_current() {
             Ok(runtime) if !self.progress.closes_connections() => {
                 let (deadline, overdue) = (self.progress.deadline(), self.progress.take_overdue_status());
-                runtime.spawn(give_back::<D>(connection, self.reset, deadline, overdue));
+                let claiming = self.claims.then(|| Arc::clone(self.progress));
+                runtime.spawn(give_back::<D>(connection, self.reset, deadline, (overdue, claiming)));
             }
             _ => connection.close(),
         }
@@ -114,13 +128,6 @@ pub(super) enum Failure {
     Together { fault: Option<Fault> },
 }
 
-impl Failure {
-    /// Whether the statement may have been carried out, or may be later.
-    pub(super) fn is_lost(&self) -> bool {
-        matches!(self, Self::Statement(error) if Fault::of(error).is_lost())
-    }
-}
-
 impl<D: Driver> fmt::Debug for Asked<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").field("reset", &self.reset).finish_non_exhaustive()
@@ -133,7 +140,7 @@ async fn give_back<D: Driver>(
     mut connection: D::Connection,
     reset: Reset,
     deadline: Instant,
-    _overdue: Option<OwnedSemaphorePermit>,
+    (_overdue, claiming): (Option<OwnedSemaphorePermit>, Option<Arc<Progress>>),
 ) {
     let reset = async {
         match reset {
@@ -141,7 +148,8 @@ async fn give_back<D: Driver>(
             Reset::RollBack => connection.roll_back().await,
         }
     };
-    if !matches!(timeout_at(deadline, reset).await, Ok(Ok(()))) {
-        connection.close();
+    match timeout_at(deadline, reset).await {
+        Ok(Ok(())) => claiming.iter().for_each(|progress| progress.claim_is_answered()),
+        _ => connection.close(),
     }
 }

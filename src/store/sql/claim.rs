@@ -48,7 +48,7 @@ pub(super) async fn claim<D: Driver>(
             },
         };
         let mut asked = operation.connect(attempt, Reset::Nothing).await?;
-        let ends = operation.attempt_ends();
+        let ends = operation.progress().deadline();
         let until = match clock::shows_at(connections.clock(), ends, &mut *asked).await {
             Ok(until) => until,
             Err(error) => return Err(asked.failed(error)),
@@ -71,22 +71,15 @@ pub(super) async fn claim<D: Driver>(
             until.into(),
         ];
         let sent = Instant::now();
-        operation.progress().claims_until(ends);
+        asked.claims_until(ends);
         let row = asked.query(Statement { sql: &connections.sql().claim, parameters }).await.and_then(only_row);
-        let row = asked.answered(row).inspect_err(|failure| {
-            if !failure.is_lost() {
-                operation.progress().claim_is_answered();
-            }
-        })?;
-        operation.progress().claim_is_answered();
+        let row = asked.answered(row)?;
         clock::read(connections.clock(), sent, &row, "clock");
         in_time(&row)?;
         Ok(claim_outcome(claim, &row, attempt.with_status))
     };
     let outcome = operation.run(ask, |_| true).await;
-    if let Some(until) = operation.progress().may_claim_until() {
-        connections.late_claims().add(claim.reservation.token, until);
-    }
+    connections.late_claims().note(claim.reservation.token, operation.progress());
     let outcome = outcome??;
     lanes.prediction.note(!outcome.holds_key());
     Ok(outcome)

@@ -2,30 +2,32 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, and reserve the key, until this
-/// time. While the reservation is there, that changes nothing.
-#[derive(Debug, Default)]
-pub(super) struct LateClaims(Mutex<HashMap<Uuid, Instant>>);
+use super::progress::Progress;
+
+/// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, and reserve the key, until its time
+/// is over. While the reservation is there, that changes nothing.
+#[derive(Default)]
+pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<Progress>>>);
 
 impl LateClaims {
-    pub(super) fn add(&self, token: Uuid, until: Instant) {
-        let now = Instant::now();
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.retain(|_, until| *until > now);
-        if until > now {
-            claims.insert(token, until);
+    /// Notes that a claim has ended, if that is so.
+    pub(super) fn note(&self, token: Uuid, progress: &Arc<Progress>) {
+        if may_arrive(progress) {
+            let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            claims.retain(|_, progress| may_arrive(progress));
+            claims.insert(token, Arc::clone(progress));
         }
     }
 
     /// Returns whether an attempt of a claim may still arrive.
     pub(super) fn has(&self, token: Uuid) -> bool {
-        self.until(token).is_some_and(|until| until > Instant::now())
+        self.of(token).is_some_and(|progress| may_arrive(&progress))
     }
 
     /// Waits until no attempt of a claim can arrive any more. Most have none: then it returns at once.
@@ -34,12 +36,16 @@ impl LateClaims {
     ///
     /// Nothing is changed.
     pub(super) async fn are_over(&self, token: Uuid) {
-        if let Some(until) = self.until(token) {
-            sleep_until(until).await;
+        if let Some(progress) = self.of(token) {
+            progress.claims_are_over().await;
         }
     }
 
-    fn until(&self, token: Uuid) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).copied()
+    fn of(&self, token: Uuid) -> Option<Arc<Progress>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).map(Arc::clone)
     }
+}
+
+fn may_arrive(progress: &Progress) -> bool {
+    progress.may_claim_until().is_some_and(|until| until > Instant::now())
 }

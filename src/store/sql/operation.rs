@@ -269,8 +269,8 @@ impl<'a, D: Driver> Operation<'a, D> {
         item: &K::Item,
     ) -> Result<Option<K::Answer>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
-        let until = self.attempt_ends();
-        let answers = K::run(&mut *asked, self.connections.sql(), (self.connections.clock(), until), &[item]).await;
+        let until = (self.connections.clock(), self.progress.deadline());
+        let answers = K::run(&mut *asked, self.connections.sql(), until, &[item]).await;
         asked.answered(answers.map(|answers| answers.into_iter().next().flatten()))
     }
 
@@ -287,12 +287,6 @@ impl<'a, D: Driver> Operation<'a, D> {
             asked.look_whether_it_answers().await;
         }
         Ok(asked)
-    }
-
-    /// Returns until when an attempt that is sent now may reserve a key: as long as it is not given up.
-    pub(super) fn attempt_ends(&self) -> Instant {
-        let (begun, deadline) = (self.begun.0, self.progress.deadline());
-        deadline.min(Instant::now() + share_of(deadline.saturating_duration_since(begun)))
     }
 
     /// Makes the operation's error. What one attempt may have done, the operation may have done.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,7 +24,7 @@ type User = Option<OwnerId>;
 
 /// The permits of a pool. Of those who wait, the user who has the fewest is next. The last permit is for a user who has none, and a user who
 /// has half of all gets more only while no other user waits.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Permits {
     all: usize,
     line: Arc<Mutex<Line>>,
@@ -91,6 +92,13 @@ impl Permits {
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Without those who wait.
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits").field("all", &self.all).finish_non_exhaustive()
     }
 }
 

@@ -1,11 +1,17 @@
 //! What is known of an operation's attempts.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+use std::{
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+    },
 };
 
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit},
+    time::{Instant, timeout_at},
+};
 
 use super::fault::Fault;
 
@@ -29,6 +35,8 @@ pub(super) struct Progress {
     closing: AtomicBool,
     /// How many attempts that may reserve the key have no answer, and when the last one of all has no effect any more.
     claiming: Mutex<(usize, Option<Instant>)>,
+    /// Wakes those who wait for these answers.
+    claim_answered: Notify,
     /// Held while the operation's status is overdue.
     overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -44,6 +52,7 @@ impl Progress {
             waiting: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             claiming: Mutex::default(),
+            claim_answered: Notify::new(),
             overdue_status: Mutex::default(),
         }
     }
@@ -87,6 +96,19 @@ impl Progress {
     /// Notes that such an attempt is answered.
     pub(super) fn claim_is_answered(&self) {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner).0 -= 1;
+        self.claim_answered.notify_waiters();
+    }
+
+    /// Waits until no attempt may reserve the key any more.
+    pub(super) async fn claims_are_over(&self) {
+        loop {
+            let mut answered = pin!(self.claim_answered.notified());
+            answered.as_mut().enable();
+            match self.may_claim_until() {
+                Some(until) if until > Instant::now() => drop(timeout_at(until, answered).await),
+                _ => return,
+            }
+        }
     }
 
     /// Returns until when an attempt without an answer may reserve the key.

@@ -218,11 +218,13 @@ async fn every_call_that_goes_wrong_is_logged_and_counted_without_keys_users_or_
     let hasty = store.clone().timeout(Duration::from_secs(1));
     let session = CallSession::default();
     let begin = || hasty.begin_without_key(Some(OwnerId::new(user)), &session, TransactionOptions::default());
-    let open = begin().await.expect("a transaction");
-    begin().await.expect_err("one user has one of three");
+    let open = [begin().await.expect("a transaction"), begin().await.expect("a transaction")];
+    begin().await.expect_err("one user has two of three");
     let labels = [("cause", "user_limit")];
     check("limit", "idempotency_transactions_refused_total", &labels, &["WARN", "user_limit"]);
-    open.roll_back().await;
+    for transaction in open {
+        transaction.roll_back().await;
+    }
 
     // The detail of a database's error may quote the row.
     let owner = database.owner().await;

@@ -114,7 +114,7 @@ impl<D: Driver> Open<D> {
         let begin = |attempt: Attempt| async move {
             let mut asked = operation.connect(attempt, Reset::RollBack).await?;
             let server_clock = transactions.connections.clock();
-            let until = match clock::shows_at(server_clock, operation.attempt_ends(), &mut *asked).await {
+            let until = match clock::shows_at(server_clock, operation.progress().deadline(), &mut *asked).await {
                 Ok(until) => until,
                 Err(error) => return Err(asked.failed(error)),
             };

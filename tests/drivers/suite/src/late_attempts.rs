@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
+use tokio::time::timeout;
 use tonic_idempotency::store::{Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, driver::Connection};
 use tonic_idempotency_tests::{Database, Proxy, until};
 
@@ -81,6 +82,18 @@ pub async fn whose_time_is_not_over_keep_the_key_from_being_released<S: Stack>()
     let (database, proxy, pool, store) = stalled::<S>(1).await;
     let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
     claim_and_release(&store, &claims).await;
+    assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// One that is only slow does not keep the key for all of its time.
+pub async fn that_are_answered_do_not_keep_the_key<S: Stack>() {
+    let (database, proxy, pool, store) = stalled::<S>(1).await;
+    let claims = [Claim { resource_type: Some("project".to_owned()), ..new_claim() }];
+    let patient = store.clone().timeout(60 * SHARE).status_timeout(SHARE / 4);
+    assert!(matches!(patient.claim(&claims[0]).await, Ok(ClaimOutcome::Acquired)));
+    let release = async { patient.release(&claims[0].reservation).await };
+    let (released, ()) = tokio::join!(timeout(30 * SHARE, release), async { proxy.release() });
+    assert!(matches!(released, Ok(Ok(ReleaseOutcome::Released))), "{released:?}");
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
 }
 
