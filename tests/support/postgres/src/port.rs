@@ -47,13 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn are_free_and_different_and_not_those_of_connections() {
+    fn are_different_and_not_those_of_connections() {
         let mut ports = several(100).expect("ports");
         let connections = connections_begin().unwrap_or(PORTS.end);
         assert!(ports.iter().all(|port| (PORTS.start..connections).contains(port)), "{ports:?}");
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 100);
-        TcpListener::bind(("127.0.0.1", ports[0])).expect("it is free");
     }
 }
