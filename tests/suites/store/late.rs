@@ -1,8 +1,11 @@
 //! Claims that arrive after their time: they change nothing.
 
 use tokio_postgres::Client;
+use tonic_idempotency::store::{BeginOutcome, ClaimOutcome, Store, StoreErrorKind, TransactionOptions};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
+
+use crate::record;
 
 /// Calls a claim of this owner's key with a token of its own, and returns the state.
 async fn claim(client: &Client, id: Uuid, until: &str) -> String {
@@ -78,4 +81,36 @@ async fn reserves_nothing_together_with_others() {
     }
     assert_eq!(count(&owner, "tenant.idempotency_keys WHERE response_bytes IS NOT NULL").await, 1);
     assert_eq!(count(&owner, "tenant.idempotency_keys WHERE response_bytes IS NULL").await, 1);
+}
+
+/// As after a clock that was set forward: the answer tells it, and the next attempt is in time.
+#[tokio::test]
+async fn is_made_again_in_either_mode_and_refused_if_that_does_not_help() {
+    for (late, overloaded) in [("= 1", false), ("> 0", true)] {
+        let database = Database::new().await;
+        let replace = format!(
+            "CREATE SEQUENCE public.attempts; GRANT USAGE ON SEQUENCE public.attempts TO public;
+             DO $$ BEGIN
+                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_claim'::regproc), 'clock_timestamp() > v_until',
+                     'nextval(''public.attempts'') {late}');
+                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_begin'::regproc), 'date_part(''epoch'', clock_timestamp()) <= p_until',
+                     'NOT nextval(''public.attempts'') {late}');
+             END $$"
+        );
+        database.owner().await.batch_execute(&replace).await.expect("another clock");
+        // Alone: what goes together with others has another function.
+        let store = database.store().max_batch(1);
+        let claim = record::claim(Uuid::new_v4(), Uuid::new_v4());
+        let claimed = store.claim(&claim).await.map_err(|error| error.kind());
+        let again = "ALTER SEQUENCE public.attempts RESTART";
+        database.owner().await.batch_execute(again).await.expect("another first attempt");
+        let begun = store.begin(&record::claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+        match (claimed, begun.map_err(|error| error.kind())) {
+            (Ok(ClaimOutcome::Acquired), Ok(BeginOutcome::Open { transaction, .. })) if !overloaded => {
+                transaction.roll_back().await;
+            }
+            (Err(StoreErrorKind::Overloaded), Err(StoreErrorKind::Overloaded)) if overloaded => {}
+            other => panic!("{late}: {other:?}"),
+        }
+    }
 }
