@@ -62,7 +62,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     status             text,
     status_error       text,
     lease_left_ms      bigint,
-    expires_in_ms      bigint
+    expires_in_ms      bigint,
+    age                double precision
 )
 LANGUAGE plpgsql STABLE ROWS 1 AS $look$
 BEGIN
@@ -1117,22 +1118,29 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
     p_procedures text[],
     p_lookback   double precision,
     p_attempts   integer,
-    p_batch      integer
+    p_batch      integer,
+    p_after      uuid, -- NULL for the first page
+    p_seconds    double precision
 ) RETURNS TABLE (
     user_id         uuid,
     idempotency_key uuid,
     procedure       text,
     request_hash    bytea,
-    arrival_hash    bytea
+    arrival_hash    bytea,
+    reached         uuid
 )
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $abandoned$
 DECLARE
     v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_ends CONSTANT timestamptz := clock_timestamp() + make_interval(secs => p_seconds);
     -- In milliseconds since 1970. greatest() ignores NULL.
     v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - p_lookback);
-    v_first CONSTANT uuid := encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid;
+    v_after uuid := coalesce(p_after, encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid);
+    v_last uuid;
+    v_left integer := p_batch;
+    v_rows integer;
 BEGIN
     PERFORM tenant.idempotency_set(ARRAY[
         'idempotency.owner', '00000000-0000-0000-0000-000000000000',
@@ -1140,21 +1148,40 @@ BEGIN
         'app.idempotency_sight', 'recovery'
     ]);
 
-    RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
-        FROM tenant.idempotency_keys k
-        WHERE k.id >= v_first
-          AND k.response_bytes IS NULL
-          AND k.error_bytes IS NULL
-          AND k.lease_expires <= now()
-          AND k.expires > now()
-          AND k.attempts < p_attempts
-          AND k.procedure = ANY (p_procedures)
-        ORDER BY k.id
-        LIMIT p_batch
-    )
-    SELECT f.user_id, f.idempotency_key, f.procedure, f.request_hash, f.arrival_hash FROM found f ORDER BY f.id;
+    WHILE v_left > 0 LOOP
+        v_last := (
+            SELECT p.id FROM (
+                SELECT k.id FROM tenant.idempotency_keys k WHERE k.id > v_after ORDER BY k.id LIMIT 5000
+            ) p
+            ORDER BY p.id DESC LIMIT 1
+        );
+        EXIT WHEN v_last IS NULL;
+
+        RETURN QUERY
+        WITH found AS MATERIALIZED (
+            SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
+            FROM tenant.idempotency_keys k
+            WHERE k.id > v_after
+              AND k.id <= v_last
+              AND k.response_bytes IS NULL
+              AND k.error_bytes IS NULL
+              AND k.lease_expires <= now()
+              AND k.expires > now()
+              AND k.attempts < p_attempts
+              AND k.procedure = ANY (p_procedures)
+            ORDER BY k.id
+            LIMIT v_left
+        )
+        SELECT f.user_id, f.idempotency_key, f.procedure, f.request_hash, f.arrival_hash, NULL::uuid FROM found f ORDER BY f.id;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        v_left := v_left - v_rows;
+        v_after := v_last;
+
+        IF v_left > 0 AND clock_timestamp() > v_ends THEN
+            RETURN QUERY SELECT NULL::uuid, NULL::uuid, NULL::text, NULL::bytea, NULL::bytea, v_last;
+            EXIT;
+        END IF;
+    END LOOP;
 
     PERFORM tenant.idempotency_set(ARRAY[
         'app.idempotency_sight', '', 'app.current_user_id', v_user, 'idempotency.owner', v_owner

@@ -52,6 +52,10 @@ $expensive$;
 -- Neither a procedure nor PL/pgSQL: PostgreSQL inlines it into the client's statement, which it plans once if that is prepared.
 -- The planner does so without a user: it fails if a policy of the application calls a function that needs one. A reservation of
 -- the Go interceptor is 'abandoned'. On a standby, no row has a state: the claim finds out.
+--
+-- A function cannot tell a transaction that someone left open on the connection, in which it would read what has passed, and leave its
+-- settings. `age` is that of its transaction in seconds, and little more than the time in which it was planned: if it is more, the client
+-- finds out before it believes the answer. So each key has a row.
 CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     p_users          uuid[],
     p_keys           uuid[],
@@ -73,7 +77,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_look(
     status             text,
     status_error       text,
     lease_left_ms      bigint,
-    expires_in_ms      bigint
+    expires_in_ms      bigint,
+    age                double precision
 )
 LANGUAGE sql STABLE ROWS 1
 BEGIN ATOMIC
@@ -87,7 +92,7 @@ BEGIN ATOMIC
            CASE WHEN r.state = 'completed' AND r.resource IS NOT NULL AND q.resource_type IS NOT NULL
                 THEN tenant.idempotency_resource_status(q.resource_type, r.resource)
            END,
-           NULL::text, r.lease_left_ms, r.expires_in_ms
+           NULL::text, r.lease_left_ms, r.expires_in_ms, date_part('epoch', statement_timestamp() - now())
     FROM (
         SELECT u.*,
                set_config('idempotency.owner', u.owner::text, true) AS owner_set,
@@ -104,7 +109,7 @@ BEGIN ATOMIC
              WITH ORDINALITY AS u (owner, key, token, resource_type, app_user, item)
         OFFSET 0
     ) q
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT tenant.idempotency_state(k, q.token, interval '0') AS state,
                k.procedure, k.request_hash, k.arrival_hash, k.response_bytes, k.response_metadata, k.error_bytes,
                tenant.idempotency_resource_id(k) AS resource,
@@ -115,7 +120,7 @@ BEGIN ATOMIC
           AND k.user_id = q.owner
           AND (q.app_user_set IS NOT NULL OR tenant.idempotency_expensive(k.token))
         OFFSET 0
-    ) r
+    ) r ON true
     WHERE q.owner_set = q.owner::text;
 END;
 

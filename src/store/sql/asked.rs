@@ -54,6 +54,12 @@ impl<'a, D: Driver> Asked<'a, D> {
         self.claims = true;
     }
 
+    /// Commits. From here on nothing is rolled back or cancelled: a cancelled wait for a synchronous standby ends with success.
+    pub(super) async fn commit(&mut self) -> Result<(), DriverError> {
+        self.reset = Reset::Nothing;
+        D::Connection::commit(self, None, None).await
+    }
+
     /// Gives the connection back after an answer, or as [`failed`](Self::failed).
     pub(super) fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
         let is_lost = |error: &DriverError| Fault::of(error).is_lost();
@@ -135,21 +141,26 @@ impl<D: Driver> fmt::Debug for Asked<'_, D> {
 }
 
 /// Waits until everything that was sent is answered, and gives the connection back to its pool; closes it if that takes
-/// too long. Answers come in the order of the statements.
+/// too long, and cancels what would be rolled back. Answers come in the order of the statements.
 async fn give_back<D: Driver>(
     mut connection: D::Connection,
     reset: Reset,
     deadline: Instant,
     (_overdue, claiming): (Option<OwnedSemaphorePermit>, Option<Arc<Progress>>),
 ) {
-    let reset = async {
+    let reset_done = async {
         match reset {
             Reset::Nothing => connection.execute("").await,
             Reset::RollBack => connection.roll_back().await,
         }
     };
-    match timeout_at(deadline, reset).await {
+    match timeout_at(deadline, reset_done).await {
         Ok(Ok(())) => claiming.iter().for_each(|progress| progress.claim_is_answered()),
+        // What runs there commits nothing.
+        Err(_) if reset == Reset::RollBack => {
+            connection.cancel().await;
+            connection.close();
+        }
         _ => connection.close(),
     }
 }

@@ -124,7 +124,8 @@ async fn look_alone<D: Driver>(
     // It holds nothing once it is answered.
     let begin = Begin::new(claim, options, attempt, f64::INFINITY);
     let sql = &operation.connections().sql().begin;
-    let row = operation.query_one(attempt, Statement { sql, parameters: &begin.parameters() }).await?;
+    let rows = operation.call(attempt, Statement { sql, parameters: &begin.parameters() }, false).await?;
+    let row = only_row(rows).map_err(Failure::Statement)?;
     Ok(claim_outcome(claim, &row, attempt.with_status))
 }
 

@@ -14,6 +14,7 @@ use tokio::time::{self, Instant};
 use super::{
     connection::Connections,
     driver::Driver,
+    query::only_row,
     row::{column, corrupt},
 };
 use crate::{
@@ -90,8 +91,8 @@ impl Limits {
         // The count may not see their records.
         let in_flight = user.known().in_flight;
         let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
-        let row = connections
-            .read_one(
+        let rows = connections
+            .read(
                 &connections.sql().usage,
                 &[
                     (*owner.as_uuid()).into(),
@@ -100,6 +101,7 @@ impl Limits {
                 ],
             )
             .await?;
+        let row = only_row(rows).map_err(corrupt)?;
         let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
         let is_full = reaches(number("records")? + in_flight, self.records) || reaches(number("bytes")?, self.bytes);
         user.counted(is_full.then(|| Instant::now() + VALIDITY.max(begun.elapsed() * VALIDITY_PER_COUNT)));

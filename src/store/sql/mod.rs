@@ -2,6 +2,7 @@
 
 mod asked;
 mod batch;
+mod begin;
 mod claim;
 mod clock;
 mod columns;

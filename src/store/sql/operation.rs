@@ -23,13 +23,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{
     asked::{Asked, Failure, Reset},
     batch::Kind,
+    begin::{WHO, begin},
     connection::{Connections, share_of},
     driver::{Connection as _, Driver, Statement},
     fault::{Fault, kind_without_connection},
     progress::{Progress, Running, Waiting},
     query::{RowOf, only_row},
 };
-use crate::store::{Claim, StoreError, StoreErrorKind};
+use crate::{
+    policy::Isolation,
+    store::{Claim, StoreError, StoreErrorKind},
+};
 
 /// The number of attempts, without those after a conflict.
 const ATTEMPTS: u32 = 4;
@@ -248,18 +252,37 @@ impl<'a, D: Driver> Operation<'a, D> {
         &self.progress
     }
 
-    /// Runs a statement as an attempt.
-    pub(super) async fn query(&self, attempt: Attempt, statement: Statement<'_>) -> Result<Vec<RowOf<D>>, Failure> {
-        let mut asked = self.connect(attempt, Reset::Nothing).await?;
-        let rows = asked.query(statement).await;
-        asked.answered(rows)
-    }
-
     /// Runs a statement that has one row as an attempt.
     pub(super) async fn query_one(&self, attempt: Attempt, statement: Statement<'_>) -> Result<RowOf<D>, Failure> {
         let mut asked = self.connect(attempt, Reset::Nothing).await?;
         let row = asked.query(statement).await.and_then(only_row);
         asked.answered(row)
+    }
+
+    /// Calls a function as an attempt, in a transaction of its own: a function cannot tell whether the connection has come with a
+    /// transaction that someone left open, in which it would read what has passed, and leave its settings. A function that writes has its
+    /// transaction committed. A statement that only reads is cancelled if it has no answer in time.
+    pub(super) async fn call(
+        &self,
+        attempt: Attempt,
+        function: Statement<'_>,
+        writes: bool,
+    ) -> Result<Vec<RowOf<D>>, Failure> {
+        let mut asked = self.connect(attempt, Reset::RollBack).await?;
+        let called = async {
+            asked.begin(begin(Isolation::ReadCommitted), WHO, None).await?;
+            self.progress.server_answers();
+            let rows = asked.query(function).await?;
+            if writes {
+                asked.commit().await?;
+            }
+            Ok(rows)
+        };
+        match called.await {
+            // Dropped, it is rolled back if it was not committed.
+            Ok(rows) => Ok(rows),
+            Err(error) => Err(asked.failed(error)),
+        }
     }
 
     /// Runs the statement of a kind for one item as an attempt.

@@ -13,7 +13,7 @@ impl<D: Driver> OperatorStore for SqlStore<D> {
         let parameters =
             &[key.as_str().into(), owner.as_str().into(), release.token.into(), release.reason.as_str().into()];
         // One at a time: two at once would take each other for a transaction that holds the key.
-        let row = self.connections().query_one_long(&self.connections().sql().operator_release, parameters).await?;
+        let row = self.connections().call(&self.connections().sql().operator_release, parameters).await?;
         match column::<&str>(&row, "outcome")? {
             "absent" => Ok(OperatorReleaseOutcome::Absent),
             "completed" | "failed" | "not_stored" => Ok(OperatorReleaseOutcome::Ended),

@@ -7,6 +7,7 @@ use super::{
     connection::Connections,
     driver::{Connection, Driver, DriverError, Statement, Value},
     operation::{Attempt, Operation},
+    row::corrupt,
 };
 use crate::store::StoreError;
 
@@ -20,10 +21,17 @@ impl<D: Driver> Connections<D> {
         self.query_one_until(self.deadline(), sql, parameters).await
     }
 
-    /// As [`query_one`](Self::query_one), of a statement that only reads: nothing has happened if its answer is lost.
-    pub(super) async fn read_one(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
-        let operation = &Operation::new(self).leaving_nothing();
-        operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
+    /// Returns the rows of a function that only reads: nothing has happened if its answer is lost.
+    pub(super) async fn read(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<RowOf<D>>, StoreError> {
+        let operation = &Operation::new(self).leaving_nothing().one_at_a_time();
+        operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, false), |_| true).await
+    }
+
+    /// Returns the only row of a function that writes. It is repeated only if its answer is lost.
+    pub(super) async fn call(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
+        let operation = &Operation::new(self).one_at_a_time();
+        let rows = operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, true), |_| true);
+        only_row(rows.await?).map_err(corrupt)
     }
 
     /// As [`query_one`](Self::query_one), with a deadline of its own.
@@ -65,12 +73,6 @@ impl<D: Driver> Connections<D> {
     pub(super) async fn query_one_long(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
         let operation = &Operation::new(self).one_at_a_time();
         operation.run(|attempt| operation.query_one(attempt, Statement { sql, parameters }), |_| true).await
-    }
-
-    /// As [`query_one_long`](Self::query_one_long), of a statement that has any number of rows.
-    pub(super) async fn query_long(&self, sql: &str, parameters: &[Value<'_>]) -> Result<Vec<RowOf<D>>, StoreError> {
-        let operation = &Operation::new(self).one_at_a_time();
-        operation.run(|attempt| operation.query(attempt, Statement { sql, parameters }), |_| true).await
     }
 }
 

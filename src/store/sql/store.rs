@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use uuid::Uuid;
+
 use super::{
     batch::{Lanes, Recording, Renewal, Writing},
     claim,
@@ -401,20 +403,36 @@ impl<D: Driver> Store for SqlStore<D> {
         }
     }
 
+    /// Page by page: an outcome is read, too, and there may be millions.
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
-        let rows = self
-            .connections
-            .query_long(
-                &self.connections.sql().abandoned,
-                &[
-                    search.procedures.as_slice().into(),
-                    search.lookback.map(|lookback| lookback.as_secs_f64()).into(),
-                    i32::try_from(search.max_attempts).unwrap_or(i32::MAX).into(),
-                    i32::try_from(search.batch).unwrap_or(i32::MAX).into(),
-                ],
-            )
-            .await?;
-        rows.iter().map(abandoned_key).collect()
+        let most = usize::try_from(search.batch).unwrap_or(usize::MAX);
+        let (mut found, mut reached) = (Vec::new(), None::<Uuid>);
+        loop {
+            let rows = self
+                .connections
+                .read(
+                    &self.connections.sql().abandoned,
+                    &[
+                        search.procedures.as_slice().into(),
+                        search.lookback.map(|lookback| lookback.as_secs_f64()).into(),
+                        i32::try_from(search.max_attempts).unwrap_or(i32::MAX).into(),
+                        i32::try_from(most - found.len()).unwrap_or(i32::MAX).into(),
+                        reached.into(),
+                        self.connections.share().as_secs_f64().into(),
+                    ],
+                )
+                .await?;
+            reached = None;
+            for row in &rows {
+                match column(row, "reached")? {
+                    None => found.push(abandoned_key(row)?),
+                    next => reached = next,
+                }
+            }
+            if reached.is_none() || found.len() >= most {
+                return Ok(found);
+            }
+        }
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {

@@ -15,6 +15,12 @@ use super::{
 };
 use crate::store::{Claim, ClaimOutcome, Reservation};
 
+/// The age in seconds of a transaction that is hardly that of its only statement.
+const AGE: f64 = 0.001;
+
+/// Fails in a transaction that someone left open on the connection.
+const IN_NO_TRANSACTION: &str = "DO $$ BEGIN COMMIT; END $$";
+
 /// Looks what a claim would find, and changes nothing. It answers what stays as it is, whatever the claim's policy: an
 /// outcome, a reservation with its lease, another request. What a claim would change goes alone, as does a row that cannot be read.
 pub(in crate::store::sql) struct Look;
@@ -72,7 +78,9 @@ impl Kind for Look {
         ];
         let rows = connection.query(Statement { sql: &sql.look, parameters }).await?;
         let mut answers: Vec<_> = looks.iter().map(|_| None).collect();
+        let mut age: f64 = 0.0;
         for row in &rows {
+            age = age.max(column(row, "age").map_err(DriverError::lost)?);
             let item: i64 = column(row, "item").map_err(DriverError::lost)?;
             let token: Uuid = column(row, "token").map_err(DriverError::lost)?;
             let place =
@@ -81,6 +89,9 @@ impl Kind for Look {
                 Some((look, answer)) if look.claim.reservation.token == token => *answer = conclusive(look, row),
                 _ => return Err(DriverError::lost("the answer to another statement: it has another call's row")),
             }
+        }
+        if age > AGE {
+            connection.execute(IN_NO_TRANSACTION).await?;
         }
         Ok(answers)
     }

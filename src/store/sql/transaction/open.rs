@@ -14,13 +14,13 @@ use uuid::Uuid;
 use super::{in_transaction::InTransaction, lookup::look_up};
 use crate::{
     caller::OwnerId,
-    policy::Isolation,
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
         StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
         sql::{
             asked::{Asked, Failure, Reset},
             batch::Lanes,
+            begin::begin,
             claim::{Begin, in_time, look, look_for_record},
             clock,
             columns::{
@@ -349,13 +349,8 @@ async fn start<'a, D: Driver>(
     options: TransactionOptions,
     first: Statement<'_>,
 ) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
-    // NOT DEFERRABLE fails in a transaction that has run a query: one that was left open on the connection.
-    let begin = match options.isolation {
-        Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE",
-        Isolation::RepeatableRead => "BEGIN ISOLATION LEVEL REPEATABLE READ NOT DEFERRABLE",
-        Isolation::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE NOT DEFERRABLE",
-    };
-    match asked.begin(begin, first, options.savepoint.then_some(SAVEPOINT)).await.and_then(only_row) {
+    match asked.begin(begin(options.isolation), first, options.savepoint.then_some(SAVEPOINT)).await.and_then(only_row)
+    {
         Ok(row) => Ok((asked, row)),
         Err(error) => Err(asked.failed(error)),
     }

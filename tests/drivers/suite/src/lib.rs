@@ -14,6 +14,7 @@
 //! | [`duplicates`] | calls with one key at once |
 //! | [`errors`] | what the store makes of the library's errors |
 //! | [`failover`] | failovers, and standbys |
+//! | [`functions`] | functions, on connections with a transaction that someone left open |
 //! | [`handle`] | the handler's handle |
 //! | [`isolation`] | isolation levels, conflicts |
 //! | [`late_attempts`] | attempts that arrive after their call has given them up |
@@ -43,7 +44,7 @@ macro_rules! modules {
     };
 }
 
-modules!(atomicity bouncer connections cuts disconnects duplicates errors failover handle isolation late_attempts lost_answers owned reserved savepoints session without_key);
+modules!(atomicity bouncer connections cuts disconnects duplicates errors failover functions handle isolation late_attempts lost_answers owned reserved savepoints session without_key);
 
 #[doc(hidden)]
 pub use tonic_idempotency::store::conformance::conformance_tests;

@@ -126,6 +126,12 @@ macro_rules! driver_tests {
                 a_call_at_a_standby_is_refused_and_its_connection_is_closed
                 a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs
             }
+            functions {
+                that_look_neither_read_nor_leave_anything_in_it
+                that_search_find_what_is_there_now
+                that_release_a_key_for_an_operator_are_committed
+                that_search_for_too_long_are_cancelled
+            }
             handle {
                 is_dead_once_the_call_has_ended
                 can_be_cloned_into_helpers

@@ -159,7 +159,10 @@ pub(crate) async fn look(client: &Client, claims: &[&Claim]) -> Result<Vec<Optio
     let mut found: Vec<_> = claims.iter().map(|_| None).collect();
     for row in client.query_typed(select, &parameters).await? {
         let item = usize::try_from(row.get::<_, i64>("item")).expect("a number");
-        assert!(found[item - 1].replace(row).is_none(), "one row for each key");
+        assert!(row.get::<_, f64>("age") < 60.0, "a transaction of its own");
+        if row.get::<_, Option<&str>>("recorded_procedure").is_some() {
+            assert!(found[item - 1].replace(row).is_none(), "one row for each key");
+        }
     }
     Ok(found)
 }

@@ -1,0 +1,75 @@
+//! The list of the store's statements: none does anything in a transaction that someone left open on the connection.
+
+use std::{fs, path::Path};
+
+use tokio_postgres::error::SqlState;
+use tonic_idempotency_tests::{Database, until};
+
+/// The functions, and what keeps each from it. All others are procedures, which begin with COMMIT.
+const FUNCTIONS: [(&str, Guard); 7] = [
+    ("abandoned", Guard::Begin),
+    ("begin", Guard::Begin),
+    ("begin_without_key", Guard::Begin),
+    ("commit", Guard::Begin),
+    ("look", Guard::Age),
+    ("operator_release", Guard::Begin),
+    ("usage", Guard::Begin),
+];
+
+/// What keeps a function from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    /// It is sent after a BEGIN, which fails there: `driver_suite::functions`.
+    Begin,
+    /// Its answer has the age of its transaction.
+    Age,
+}
+
+/// Returns the names and texts of the statements, with NULL for each parameter.
+fn statements() -> Vec<(String, String)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/store/sql/sql");
+    let mut statements = Vec::new();
+    for file in fs::read_dir(directory).expect("the statements") {
+        let path = file.expect("a file").path();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let mut text = fs::read_to_string(&path).expect("a text");
+        for place in (1..=30).rev() {
+            text = text.replace(&format!("${place}"), "NULL");
+        }
+        statements.push((name, text));
+    }
+    statements
+}
+
+/// `verify` reads the catalogue alone.
+#[tokio::test]
+async fn do_nothing_in_a_transaction_that_someone_left_open() {
+    let database = Database::new().await;
+    let api = database.api().await;
+    let statements = statements();
+    assert!(FUNCTIONS.iter().all(|(name, _)| statements.iter().any(|(statement, _)| statement == name)));
+    for (name, text) in statements.iter().filter(|(name, _)| name != "verify") {
+        let guard = FUNCTIONS.iter().find(|(function, _)| function == name).map(|(_, guard)| *guard);
+        api.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.expect("a transaction");
+        match guard {
+            None => {
+                let error = api.batch_execute(text).await.expect_err(name);
+                assert_eq!(error.code(), Some(&SqlState::INVALID_TRANSACTION_TERMINATION), "{name}: {error:?}");
+            }
+            Some(Guard::Begin) => {
+                let error = api.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE").await;
+                assert_eq!(error.expect_err(name).code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION), "{name}");
+            }
+            Some(Guard::Age) => {
+                let old = "SELECT clock_timestamp() - now() > interval '20 milliseconds'";
+                until("the transaction is old", async || api.query_one(old, &[]).await.expect("a time").get(0)).await;
+                let one = "ARRAY['7d444840-9dc0-11d1-b245-5ffdce74fad2'::uuid]";
+                let look = format!(
+                    "SELECT age > 0.02 FROM tenant.idempotency_look({one}, {one}, {one}, ARRAY[NULL], {one}, NULL)"
+                );
+                assert!(api.query_one(&look, &[]).await.expect("one row, also of an absent key").get::<_, bool>(0));
+            }
+        }
+        api.batch_execute("ROLLBACK").await.expect("the end");
+    }
+}
