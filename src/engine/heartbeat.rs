@@ -1,8 +1,12 @@
 //! Renews the lease of a reservation while its handler runs.
 
-use std::{convert::Infallible, future, time::Duration};
+use std::{convert::Infallible, future, pin::pin, time::Duration};
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use futures_util::future::select;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
+};
 
 use super::{
     call::Call,
@@ -10,7 +14,7 @@ use super::{
 };
 use crate::{
     execution::Execution,
-    store::{DynStore, ExtendOutcome, StoreError},
+    store::{DynStore, ExtendOutcome, ServerClock, StoreError},
     telemetry::Chain,
 };
 
@@ -40,7 +44,15 @@ pub(super) async fn renew_late(
     }
 }
 
-/// Renews the lease until dropped. Tells the handler when the lease is lost, and goes on: as long as no other call has
+/// Waits until the clock that decides leases jumps ahead.
+async fn clock_jumps(jumps: &mut Option<watch::Receiver<()>>) {
+    let Some(jumps) = jumps else { return future::pending().await };
+    if jumps.changed().await.is_err() {
+        future::pending().await
+    }
+}
+
+/// Renews the lease until dropped, also at once if the store's clock has jumped: the lease may have ended with it. Tells the handler when the lease is lost, and goes on: as long as no other call has
 /// taken the key over, the token can still renew it.
 ///
 /// A lease that is not confirmed is renewed at once. If the store does not know the token, the claim was not made, and
@@ -52,12 +64,14 @@ pub(super) async fn heartbeat(
     execution: &Execution,
 ) -> Infallible {
     let telemetry = call.procedure.telemetry();
+    let mut jumps = store.server_clock().map(ServerClock::jumps);
     let mut lost = false;
     let mut next = lease.renewal();
     let late = next + lease.length;
     loop {
         let can_be_lost = lease.confirmed && !lost;
-        sleep_until(if can_be_lost { next.min(lease.ends) } else { next }).await;
+        let due = sleep_until(if can_be_lost { next.min(lease.ends) } else { next });
+        select(pin!(due), pin!(clock_jumps(&mut jumps))).await;
         let asked = Instant::now();
         let bound = if can_be_lost { lease.ends } else { asked + lease.length };
         let problem = match timeout_at(bound, store.extend(&call.reservation, lease.length)).await {

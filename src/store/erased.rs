@@ -5,7 +5,7 @@ use std::{pin::Pin, time::Duration};
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
     Completion, ExtendOutcome, KeyRecord, LookUp, OperatorRelease, OperatorReleaseOutcome, OperatorStore,
-    ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError, StoreTransaction, TransactionOptions,
+    ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store, StoreError, StoreTransaction, TransactionOptions,
 };
 use crate::caller::OwnerId;
 
@@ -32,6 +32,8 @@ pub(crate) trait DynStore: Send + Sync {
     fn look_up<'a>(&'a self, look_up: &'a LookUp) -> BoxFuture<'a, KeyRecord>;
 
     fn resource_types(&self) -> Option<&ResourceTypes>;
+
+    fn server_clock(&self) -> Option<&ServerClock>;
 
     fn has_statuses(&self) -> bool;
 
@@ -82,6 +84,10 @@ impl<S: Store> DynStore for S {
 
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Store::resource_types(self)
+    }
+
+    fn server_clock(&self) -> Option<&ServerClock> {
+        Store::server_clock(self)
     }
 
     fn has_statuses(&self) -> bool {

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
+
+/// How much more than was believed the clock has to show if it has jumped: no answer that is read takes so much longer than another.
+const JUMP: Duration = Duration::from_secs(1);
 
 /// The clock of a store's server, read off its answers: for stores whose attempts to claim a key may arrive after their call has ended. Each
 /// attempt carries the time after which it must do nothing, by that clock.
@@ -13,7 +16,10 @@ use tokio::time::Instant;
 /// It is never believed to be ahead, and behind by no more than the fastest answer took. If it is set back, it is believed to be ahead until
 /// the next answer. Times are counted from 1970.
 #[derive(Debug, Default)]
-pub struct ServerClock(Mutex<Option<Reading>>);
+pub struct ServerClock {
+    reading: Mutex<Option<Reading>>,
+    jumps: watch::Sender<()>,
+}
 
 /// The clock showed at least this at that time.
 #[derive(Clone, Copy, Debug)]
@@ -32,18 +38,26 @@ impl Reading {
 impl ServerClock {
     /// Returns what the clock shows at this time; `None` before the first answer.
     pub fn shows_at(&self, time: Instant) -> Option<Duration> {
-        let reading = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         reading.map(|reading| reading.shows_at(time))
     }
 
     /// Notes what an answer that has just come says. Its question was sent at that time.
     pub fn note(&self, sent: Instant, shown: Duration) {
         let new = Reading { at: Instant::now(), shown };
-        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if reading.is_some_and(|old| old.shows_at(new.at) + JUMP < shown) {
+            self.jumps.send_replace(());
+        }
         // It shows more than was believed, or it was set back.
         if reading.is_none_or(|old| old.shows_at(new.at) < shown || old.shows_at(sent) > shown) {
             *reading = Some(new);
         }
+    }
+
+    /// Tells each time that the clock is seen to have jumped ahead, by a second at least: leases may have ended with it.
+    pub(crate) fn jumps(&self) -> watch::Receiver<()> {
+        self.jumps.subscribe()
     }
 }
 
@@ -75,5 +89,17 @@ mod tests {
         // It is set back, and then forward.
         assert_eq!(behind_after(&clock, MILLISECOND, 500 * SECOND).await, MILLISECOND);
         assert_eq!(behind_after(&clock, SECOND, 2_000 * SECOND).await, SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tells_those_who_wait_that_it_has_jumped_ahead() {
+        let clock = ServerClock::default();
+        clock.note(Instant::now(), 1_000 * SECOND);
+        let jumps = clock.jumps();
+        tokio::time::advance(SECOND).await;
+        for (shown, jumped) in [(1_001 * SECOND, false), (900 * SECOND, false), (902 * SECOND, true)] {
+            clock.note(Instant::now(), shown);
+            assert_eq!(jumps.has_changed().expect("the clock lives"), jumped, "{shown:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-    Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, StoreError,
+    Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, StoreError,
     StoreErrorKind, StoreTransaction, TransactionOptions,
 };
 use crate::{
@@ -144,6 +144,12 @@ pub trait Store: Send + Sync + 'static {
     /// finds [`Expired`](super::KeyState::Expired). Defaults to `false`.
     fn forgets_expired(&self) -> bool {
         false
+    }
+
+    /// Returns the clock that decides leases, if the store reads it off its answers. If it jumps ahead, a process renews all of its leases at
+    /// once. Defaults to `None`.
+    fn server_clock(&self) -> Option<&ServerClock> {
+        None
     }
 
     /// Returns whether the store supports [`begin`](Self::begin). Defaults to `false`: a layer with a transactional

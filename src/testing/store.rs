@@ -15,8 +15,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Store, StoreError,
-        StoreTransaction, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, ServerClock, Store,
+        StoreError, StoreTransaction, TransactionOptions,
     },
 };
 
@@ -139,6 +139,10 @@ impl<S: Store> Store for HarnessStore<S> {
 
     fn forgets_expired(&self) -> bool {
         self.0.store.forgets_expired()
+    }
+
+    fn server_clock(&self) -> Option<&ServerClock> {
+        self.0.store.server_clock()
     }
 
     fn has_transactions(&self) -> bool {

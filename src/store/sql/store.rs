@@ -25,8 +25,8 @@ use crate::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, Store,
-        StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ResourceTypes, Schema, ServerClock,
+        Store, StoreError, StoreErrorKind, StoreTransaction, TransactionOptions,
     },
     telemetry::Chain,
 };
@@ -470,6 +470,10 @@ impl<D: Driver> Store for SqlStore<D> {
 
     fn resource_types(&self) -> Option<&ResourceTypes> {
         Some(&self.resource_types)
+    }
+
+    fn server_clock(&self) -> Option<&ServerClock> {
+        Some(self.connections.clock())
     }
 
     fn has_transactions(&self) -> bool {

@@ -30,6 +30,8 @@ use crate::{
 /// A lease in paused time.
 const LEASE: Duration = Duration::from_millis(150);
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A lease in real time: a busy machine has to renew it in time.
 const REAL_LEASE: Duration = Duration::from_secs(3);
 
@@ -72,6 +74,25 @@ async fn a_handler_that_runs_for_many_leases_keeps_its_key_and_is_told_nothing()
     let replay = shop.create("hold").await.expect("a replay");
     replay.assert("processing", true);
     assert_eq!((replay.message, shop.handler.started()), (first.message, 2));
+}
+
+/// A lease that ends by the clock of the store's server ends with it.
+#[tokio::test(start_paused = true)]
+async fn all_leases_are_renewed_at_once_if_the_stores_clock_jumps_ahead() {
+    let store = Watched::default();
+    store.clock.note(Instant::now(), HOUR);
+    let shop = shop_on(&store, HOUR).await;
+    let calls = [shop.spawn_create("hold"), shop.with_key(Some(Uuid::new_v4())).spawn_create("lose")];
+    until("both handlers run", async || shop.handler.started() == 2).await;
+    for jumps in 1..=2 {
+        store.clock.note(Instant::now(), 3 * jumps * HOUR);
+        until("both leases are renewed", async || store.asked(Operation::Extend) == 2 * jumps as usize).await;
+    }
+    assert!(store.clock.shows_at(Instant::now()).is_some_and(|shown| shown < 7 * HOUR), "no lease was due");
+    shop.handler.open(1);
+    for call in calls {
+        call.abort();
+    }
 }
 
 /// Its claim was answered after its lease had ended.

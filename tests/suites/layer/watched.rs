@@ -11,8 +11,8 @@ use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CompleteOutcome,
-        Completion, ExtendOutcome, KeyRecord, LookUp, MemoryStore, ReleaseOutcome, Reservation, Store, StoreError,
-        StoreErrorKind, TransactionOptions,
+        Completion, ExtendOutcome, KeyRecord, LookUp, MemoryStore, ReleaseOutcome, Reservation, ServerClock, Store,
+        StoreError, StoreErrorKind, TransactionOptions,
     },
 };
 use uuid::Uuid;
@@ -24,6 +24,8 @@ pub(crate) struct Watched {
     operations: Arc<Mutex<HashMap<Operation, State>>>,
     effects: Arc<Mutex<Vec<EffectPolicy>>>,
     late: Arc<Mutex<Option<Claim>>>,
+    /// What the clock of its server has shown, as far as it is known.
+    pub(crate) clock: Arc<ServerClock>,
 }
 
 /// An operation of a store.
@@ -208,6 +210,10 @@ impl Store for Watched {
 
     async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
         self.watch(Operation::LookUp, self.store.look_up(look_up)).await
+    }
+
+    fn server_clock(&self) -> Option<&ServerClock> {
+        Some(&self.clock)
     }
 
     fn has_transactions(&self) -> bool {
