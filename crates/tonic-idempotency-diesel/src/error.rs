@@ -26,9 +26,6 @@ const NO_CONNECTION: [&str; 5] = [
     "timeout waiting for server",
 ];
 
-/// How the errors of tokio-postgres begin after which the connection is as good as before.
-const OF_VALUES: [&str; 2] = ["error deserializing column", "error serializing parameter"];
-
 pub(crate) fn driver_error(error: Error) -> DriverError {
     match answer(&error) {
         Answer::Error { code: Some(code), message } => {
@@ -68,7 +65,7 @@ fn answer(error: &Error) -> Answer<'_> {
     match error {
         Error::DatabaseError(DatabaseErrorKind::ClosedConnection, _) => Answer::Lost,
         Error::DatabaseError(DatabaseErrorKind::UnableToSendCommand, information) => {
-            if begins_with_one_of(information.message(), &OF_VALUES) { Answer::None } else { Answer::Lost }
+            if begins_with_one_of(information.message(), &NO_CONNECTION) { Answer::Lost } else { Answer::None }
         }
         Error::DatabaseError(kind, information) => {
             Answer::Error { code: sqlstate(kind, &**information), message: information.message() }
@@ -134,4 +131,58 @@ pub(crate) fn of_deadpool(error: diesel_async::pooled_connection::deadpool::Pool
         PoolError::Timeout(TimeoutType::Wait) => AcquireErrorKind::NoneFree,
     };
     AcquireError::new(kind, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: DatabaseErrorKind, text: &str) -> Error {
+        Error::DatabaseError(kind, Box::new(text.to_owned()))
+    }
+
+    /// The texts of all kinds of errors of tokio-postgres.
+    const NOT_LOST: [&str; 12] = [
+        "authentication error",
+        "error deserializing column 1: something else",
+        "error encoding message to server",
+        "error parsing response from server",
+        "error performing TLS handshake",
+        "error serializing parameter 1: something else",
+        "expected 1 parameters but got 2",
+        "invalid column `clock`",
+        "invalid configuration",
+        "query returned an unexpected number of columns",
+        "query returned an unexpected number of rows",
+        "unexpected message from server",
+    ];
+
+    #[test]
+    fn what_the_client_fails_at_is_no_lost_connection() {
+        let others = [
+            Error::NotFound,
+            Error::AlreadyInTransaction,
+            Error::NotInTransaction,
+            Error::RollbackTransaction,
+            Error::BrokenTransactionManager,
+            Error::DeserializationError("something else".into()),
+            Error::SerializationError("something else".into()),
+            Error::QueryBuilderError("something else".into()),
+        ];
+        let texts = NOT_LOST.map(|text| of(DatabaseErrorKind::UnableToSendCommand, text));
+        for error in others.into_iter().chain(texts) {
+            let text = error.to_string();
+            let explained = driver_error(error);
+            assert!(!explained.is_connection_lost() && explained.code().is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_network_fails_at_is_one() {
+        for text in NO_CONNECTION {
+            assert!(driver_error(of(DatabaseErrorKind::UnableToSendCommand, text)).is_connection_lost(), "{text}");
+            assert_eq!(kind_without_answer(text), AcquireErrorKind::Unreachable, "{text}");
+        }
+        assert!(driver_error(of(DatabaseErrorKind::ClosedConnection, "")).is_connection_lost());
+    }
 }

@@ -31,7 +31,7 @@ pub fn driver_error(error: &Error, source: impl Into<Box<dyn StdError + Send + S
         Error::BeginFailed | Error::InvalidSavePointStatement => {
             DriverError::answered(OPEN_TRANSACTION, "the connection came with a transaction", false, source)
         }
-        Error::Io(_) | Error::Protocol(_) | Error::Tls(_) | Error::WorkerCrashed => DriverError::lost(source),
+        Error::Io(error) if driver::is_of_network(error) => DriverError::lost(source),
         _ => DriverError::unanswered(source),
     }
 }
@@ -52,7 +52,8 @@ pub(crate) fn acquire_error(error: Error) -> AcquireError {
         Error::Database(_) => {
             AcquireErrorKind::Login(answer(&error).map(|answer| answer.code().to_owned()).unwrap_or_default())
         }
-        Error::Io(_) | Error::PoolClosed | Error::Protocol(_) => AcquireErrorKind::Unreachable,
+        Error::Io(error) if driver::is_of_network(error) => AcquireErrorKind::Unreachable,
+        Error::PoolClosed => AcquireErrorKind::Unreachable,
         // Also if none could be made in time: the store asks whether the pool is exhausted.
         Error::PoolTimedOut => AcquireErrorKind::NoneFree,
         _ => AcquireErrorKind::Misconfigured,
@@ -74,4 +75,70 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
 /// Returns the server's answer.
 fn answer(error: &Error) -> Option<&PgDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn io(kind: io::ErrorKind) -> Error {
+        Error::Io(kind.into())
+    }
+
+    fn other() -> Box<dyn StdError + Send + Sync> {
+        "something else".into()
+    }
+
+    /// All variants but those of the server's answers, of a connection that fails and of a pool.
+    fn of_the_client() -> Vec<Error> {
+        vec![
+            Error::AnyDriverError(other()),
+            Error::ColumnDecode { index: "0".to_owned(), source: other() },
+            Error::ColumnIndexOutOfBounds { index: 1, len: 1 },
+            Error::ColumnNotFound("clock".to_owned()),
+            Error::Configuration(other()),
+            Error::Decode(other()),
+            Error::Encode(other()),
+            Error::InvalidArgument("too many".to_owned()),
+            Error::Protocol("unknown message type".to_owned()),
+            Error::RowNotFound,
+            Error::Tls(other()),
+            Error::TypeNotFound { type_name: "hstore".to_owned() },
+            Error::WorkerCrashed,
+            io(io::ErrorKind::InvalidData),
+            io(io::ErrorKind::InvalidInput),
+        ]
+    }
+
+    #[test]
+    fn what_the_client_fails_at_is_no_lost_connection() {
+        for error in of_the_client() {
+            let text = error.to_string();
+            let explained = explained(error);
+            assert!(!explained.is_connection_lost() && explained.code().is_none(), "{text}");
+        }
+        for error in of_the_client() {
+            let text = error.to_string();
+            assert_eq!(*acquire_error(error).kind(), AcquireErrorKind::Misconfigured, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_network_fails_at_is_one() {
+        for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
+            assert!(explained(io(kind)).is_connection_lost(), "{kind}");
+            assert_eq!(*acquire_error(io(kind)).kind(), AcquireErrorKind::Unreachable, "{kind}");
+        }
+        assert_eq!(*acquire_error(Error::PoolClosed).kind(), AcquireErrorKind::Unreachable);
+        assert_eq!(*acquire_error(Error::PoolTimedOut).kind(), AcquireErrorKind::NoneFree);
+    }
+
+    #[test]
+    fn a_transaction_that_was_not_expected_is_an_answer() {
+        for error in [Error::BeginFailed, Error::InvalidSavePointStatement] {
+            assert_eq!(explained(error).code(), Some(OPEN_TRANSACTION));
+        }
+    }
 }

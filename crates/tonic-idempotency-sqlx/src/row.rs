@@ -21,11 +21,36 @@ impl SqlxRow {
         for column in row.columns() {
             let value = row.try_get_raw(column.ordinal())?;
             if value.format() == PgValueFormat::Text && column.type_info().name() == "BYTEA" && !value.is_null() {
-                bytes.push((column.ordinal(), row.try_get(column.ordinal())?));
+                let text = value.as_str().map_err(sqlx::Error::Decode)?;
+                let value = match text.starts_with("\\x") {
+                    true => row.try_get(column.ordinal())?,
+                    false => unescaped(text).ok_or_else(|| sqlx::Error::Decode("not a bytea".into()))?,
+                };
+                bytes.push((column.ordinal(), value));
             }
         }
         Ok(Self { row, bytes })
     }
+}
+
+/// Reads a `bytea` in the format of the server's setting `bytea_output = escape`, which sqlx does not know.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let byte;
+        (byte, rest) = match rest {
+            [b'\\', b'\\', rest @ ..] => (b'\\', rest),
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
+                ((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), rest)
+            }
+            [b'\\', ..] => return None,
+            [plain, rest @ ..] => (*plain, rest),
+            [] => break,
+        };
+        bytes.push(byte);
+    }
+    Some(bytes)
 }
 
 impl Row for SqlxRow {

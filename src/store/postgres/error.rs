@@ -1,6 +1,6 @@
 //! What an error of tokio-postgres or deadpool says.
 
-use std::error::Error as _;
+use std::{error::Error as _, io};
 
 use deadpool_postgres::{HookError, PoolError, TimeoutType};
 use tokio_postgres::{
@@ -8,18 +8,30 @@ use tokio_postgres::{
     error::{DbError, Severity},
 };
 
-use crate::store::driver::{AcquireError, AcquireErrorKind, DriverError};
+use crate::store::driver::{AcquireError, AcquireErrorKind, DriverError, is_of_network};
+
+/// How the errors begin that say that there is no connection. tokio-postgres tells its kinds by their texts alone.
+const NO_CONNECTION: [&str; 4] = [
+    "connection closed",
+    "error communicating with the server",
+    "error connecting to server",
+    "timeout waiting for server",
+];
 
 pub(super) fn driver_error(error: Error) -> DriverError {
-    let is_lost = error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>());
     match error.as_db_error() {
         Some(answer) => {
             let (code, message) = (answer.code().code().to_owned(), answer.message().to_owned());
             DriverError::answered(code, message, is_fatal(answer), error)
         }
-        None if is_lost => DriverError::lost(error),
+        None if has_no_connection(&error) => DriverError::lost(error),
         None => DriverError::unanswered(error),
     }
+}
+
+fn has_no_connection(error: &Error) -> bool {
+    let text = error.to_string();
+    NO_CONNECTION.iter().any(|beginning| text.starts_with(beginning))
 }
 
 /// Returns whether the server ends the connection after this answer. Poolers may leave out the field that has the same
@@ -51,14 +63,11 @@ fn kind_of_login(error: &Error) -> AcquireErrorKind {
         return AcquireErrorKind::Login(answer.code().code().to_owned());
     }
     let mut cause = error.source();
-    if cause.is_none() {
-        return AcquireErrorKind::Unreachable;
-    }
     while let Some(error) = cause {
-        if error.is::<std::io::Error>() {
-            return AcquireErrorKind::Unreachable;
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return if is_of_network(error) { AcquireErrorKind::Unreachable } else { AcquireErrorKind::Misconfigured };
         }
         cause = error.source();
     }
-    AcquireErrorKind::Misconfigured
+    if has_no_connection(error) { AcquireErrorKind::Unreachable } else { AcquireErrorKind::Misconfigured }
 }

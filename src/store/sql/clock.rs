@@ -25,7 +25,9 @@ pub(super) async fn shows_at(
             let sent = Instant::now();
             let row = connection.query(Statement { sql: ASK, parameters: &[] }).await.and_then(only_row)?;
             read(clock, sent, &row, "clock");
-            clock.shows_at(time).ok_or_else(|| DriverError::lost("the answer to another statement: it has no time"))?
+            clock
+                .shows_at(time)
+                .ok_or_else(|| DriverError::unanswered("the answer to another statement: it has no time"))?
         }
     };
     Ok(shows.as_secs_f64())

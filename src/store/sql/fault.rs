@@ -9,6 +9,10 @@ use crate::store::{StoreError, StoreErrorKind};
 /// has failed; and one in which a function commits, or would.
 const OPEN_TRANSACTION: [&str; 3] = ["25001", "25P02", "2D000"];
 
+/// The SQLSTATEs with which a server ends a connection because it goes, or is not there yet. (A pooler that has lost its server has
+/// class 08.)
+const GOES: [&str; 3] = ["57P01", "57P02", "57P03"];
+
 /// The SQLSTATEs that say that the server does not know whether a statement was carried out, that a lock was not to be had,
 /// that a statement took too long, and that the server is a standby.
 const COMPLETION_UNKNOWN: &str = "40003";
@@ -36,19 +40,22 @@ pub(super) enum Fault {
     Refused,
     /// It was rolled back: the server is a standby. After a failover, another connection leads to the primary.
     Standby,
-    /// The server has failed at it, and answers all the same. It may have been carried out, and may succeed later.
+    /// The server has failed at it, or has ended the connection, and others are answered all the same. It may have been carried out, and may
+    /// succeed later.
     Trouble,
-    /// The server has answered with an error that the driver cannot tell. It may have been carried out.
+    /// The server has answered with an error that the driver cannot tell, or the client has failed: at the parameters, or at the answer. It
+    /// may have been carried out.
     Unrecognised,
 }
 
 impl Fault {
     pub(super) fn of(error: &DriverError) -> Self {
         let Some(code) = error.code() else {
-            return if error.is_answer() { Self::Unrecognised } else { Self::Lost };
+            return if error.is_connection_lost() { Self::Lost } else { Self::Unrecognised };
         };
         match code {
-            _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN => Self::Lost,
+            _ if is_going(code) => Self::Lost,
+            _ if error.is_connection_lost() || code == COMPLETION_UNKNOWN => Self::Trouble,
             _ if error.is_conflict() => Self::Conflict,
             _ if OPEN_TRANSACTION.contains(&code) => Self::OpenTransaction,
             LOCK_NOT_AVAILABLE | QUERY_CANCELED => Self::Overload,
@@ -89,6 +96,11 @@ impl Fault {
     }
 }
 
+/// Returns whether a server that answers with this SQLSTATE goes, or is not there yet.
+fn is_going(code: &str) -> bool {
+    class(code) == "08" || GOES.contains(&code)
+}
+
 /// Returns the SQLSTATE of an error's source.
 pub(super) fn sql_state(error: &StoreError) -> Option<&str> {
     error.source()?.downcast_ref::<DriverError>()?.code()
@@ -102,10 +114,44 @@ pub(super) fn kind_without_connection(error: &AcquireError, exhausted: bool) -> 
         AcquireErrorKind::NoneFree | AcquireErrorKind::Unreachable => StoreErrorKind::Unreachable,
         AcquireErrorKind::Misconfigured => StoreErrorKind::Refused,
         // A server that refuses a login can be asked.
-        AcquireErrorKind::Login(code) => match class(code) {
-            "08" | "57" | "58" | "XX" => StoreErrorKind::Unreachable,
-            "53" => StoreErrorKind::Overloaded,
-            _ => StoreErrorKind::Refused,
-        },
+        AcquireErrorKind::Login(code) if is_going(code) => StoreErrorKind::Unreachable,
+        AcquireErrorKind::Login(code) if class(code) == "53" => StoreErrorKind::Overloaded,
+        AcquireErrorKind::Login(_) => StoreErrorKind::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only then may a handler run unprotected, where the policy says so.
+    #[test]
+    fn a_server_cannot_be_asked_if_the_network_fails_or_it_says_that_it_goes() {
+        let lost = [
+            DriverError::lost("cut"),
+            DriverError::answered("08006", "the pooler has no server", false, "cut"),
+            DriverError::answered("57P01", "terminating connection", true, "shut down"),
+            DriverError::answered("57P03", "the database system is starting up", true, "starts"),
+        ];
+        for error in lost {
+            assert!(Fault::of(&error).kind().is_unavailable(), "{error}");
+        }
+        let others = [
+            DriverError::unanswered("a column that cannot be read"),
+            DriverError::unrecognised("an error without a code", "none"),
+            DriverError::answered("40003", "statement completion unknown", false, "unknown"),
+            DriverError::answered("57P05", "terminating connection due to idle-session timeout", true, "idle"),
+            DriverError::answered("25P03", "terminating connection due to idle-in-transaction timeout", true, "idle"),
+            DriverError::answered("XX000", "internal error", false, "a bug"),
+        ];
+        for error in others {
+            assert!(!Fault::of(&error).kind().is_unavailable() && Fault::of(&error).is_lost(), "{error}");
+        }
+        for (code, unavailable) in
+            [("57P03", true), ("08006", true), ("57014", false), ("XX000", false), ("28P01", false)]
+        {
+            let error = AcquireError::new(AcquireErrorKind::Login(code.to_owned()), "no login");
+            assert_eq!(kind_without_connection(&error, false).is_unavailable(), unavailable, "{code}");
+        }
     }
 }

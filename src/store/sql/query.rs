@@ -81,6 +81,8 @@ impl<D: Driver> Connections<D> {
 pub(super) fn only_row<R>(rows: Vec<R>) -> Result<R, DriverError> {
     match <[R; 1]>::try_from(rows) {
         Ok([row]) => Ok(row),
-        Err(rows) => Err(DriverError::lost(format!("the answer to another statement: it has {} rows", rows.len()))),
+        Err(rows) => {
+            Err(DriverError::unanswered(format!("the answer to another statement: it has {} rows", rows.len())))
+        }
     }
 }

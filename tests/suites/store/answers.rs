@@ -3,7 +3,10 @@
 use deadpool_postgres::Pool;
 use scratch_postgres::{PgBouncer, skip};
 use tcp_proxy::{Cut, Direction, Moment};
-use tonic_idempotency::store::{BeginOutcome, ClaimOutcome, PostgresStore, Store, StoreErrorKind, TransactionOptions};
+use tonic_idempotency::store::{
+    BeginOutcome, ClaimOutcome, Deadpool, PostgresStore, Store, StoreErrorKind, TransactionOptions,
+    driver::{Connection as _, Driver as _, Statement},
+};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
@@ -47,12 +50,13 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         ("08003", Interrupted, true, true),
         ("08006", Interrupted, true, true),
         ("08P01", Interrupted, true, true),
-        ("40003", Interrupted, true, true),
         ("57P01", Interrupted, true, true),
         ("57P02", Interrupted, true, true),
         ("57P03", Interrupted, true, true),
-        ("57P05", Interrupted, true, true),
-        // Lost as well, but the server answers: it is broken.
+        // Lost as well, but the server answers: it has ended the connection alone, or is broken.
+        ("40003", Refused, true, true),
+        ("57P04", Refused, true, true),
+        ("57P05", Refused, true, true),
         ("58000", Refused, true, true),
         ("58030", Refused, true, true),
         ("XX000", Refused, true, true),
@@ -135,6 +139,62 @@ async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_clos
         owner.query_one(&format!("SELECT last_value FROM {sequence}"), &[]).await.expect("a count").get(0)
     };
     assert_eq!((count("attempts").await, count("connections").await), (2, 2));
+}
+
+/// What the client fails at says nothing of the network.
+#[tokio::test]
+async fn what_the_client_fails_at_is_no_lost_connection() {
+    let database = Database::new().await;
+    let driver = Deadpool::from(database.pool(1));
+    let mut connection = driver.acquire().await.expect("a connection");
+    let Err(error) = connection.query(Statement { sql: "SELECT '\0'", parameters: &[] }).await else {
+        panic!("a NUL cannot be sent")
+    };
+    assert!(!error.is_connection_lost() && error.code().is_none(), "{error}");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    database.owner().await.batch_execute(end).await.expect("its end");
+    let one = Statement { sql: "SELECT 1", parameters: &[] };
+    for _ in 0..2 {
+        assert!(connection.query(one).await.is_err_and(|error| error.is_connection_lost()));
+    }
+}
+
+/// tokio-postgres tells its kinds of errors by their texts alone, and the drivers on it by four of them: this fails if they change.
+#[tokio::test]
+async fn the_kinds_of_errors_of_tokio_postgres_have_the_texts_that_are_known() {
+    let database = Database::new().await;
+    let client = database.owner().await;
+    let row = client.query_one("SELECT 1 AS one", &[]).await.expect("a row");
+    let text = |error: tokio_postgres::Error| error.to_string();
+    let of_the_client = [
+        text("nonsense".parse::<tokio_postgres::Config>().expect_err("no configuration")),
+        text(client.batch_execute("SELECT '\0'").await.expect_err("a NUL")),
+        text(client.query("SELECT $1::int4", &[&"one"]).await.expect_err("not a number")),
+        text(client.query("SELECT $1::int4", &[]).await.expect_err("no parameter")),
+        text(client.query_one("SELECT 1 WHERE false", &[]).await.expect_err("no row")),
+        text(row.try_get::<_, &str>("one").expect_err("not a text")),
+        text(row.try_get::<_, i32>("two").expect_err("no such column")),
+    ];
+    assert_eq!(
+        of_the_client.map(|text| text.split(':').next().unwrap_or_default().to_owned()),
+        [
+            "invalid connection string",
+            "error encoding message to server",
+            "error serializing parameter 0",
+            "expected 1 parameters but got 0",
+            "query returned an unexpected number of rows",
+            "error deserializing column 0",
+            "invalid column `two`",
+        ]
+    );
+    let nowhere = "host=localhost port=1".parse::<tokio_postgres::Config>().expect("a configuration");
+    let refused = nowhere.connect(tokio_postgres::NoTls).await.err().expect("nobody listens");
+    assert!(text(refused).starts_with("error connecting to server"));
+    drop(client.batch_execute("SELECT pg_terminate_backend(pg_backend_pid())").await);
+    let closed = client.batch_execute("SELECT 1").await.expect_err("no connection");
+    assert!(text(closed).starts_with("connection closed"));
+    assert!(text(tokio_postgres::Error::__private_api_timeout()).starts_with("timeout waiting for server"));
 }
 
 /// A FATAL ends the connection, whatever its code.

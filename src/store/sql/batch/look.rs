@@ -80,14 +80,14 @@ impl Kind for Look {
         let mut answers: Vec<_> = looks.iter().map(|_| None).collect();
         let mut age: f64 = 0.0;
         for row in &rows {
-            age = age.max(column(row, "age").map_err(DriverError::lost)?);
-            let item: i64 = column(row, "item").map_err(DriverError::lost)?;
-            let token: Uuid = column(row, "token").map_err(DriverError::lost)?;
+            age = age.max(column(row, "age").map_err(DriverError::unanswered)?);
+            let item: i64 = column(row, "item").map_err(DriverError::unanswered)?;
+            let token: Uuid = column(row, "token").map_err(DriverError::unanswered)?;
             let place =
                 usize::try_from(item - 1).ok().and_then(|index| Some((looks.get(index)?, answers.get_mut(index)?)));
             match place {
                 Some((look, answer)) if look.claim.reservation.token == token => *answer = conclusive(look, row),
-                _ => return Err(DriverError::lost("the answer to another statement: it has another call's row")),
+                _ => return Err(DriverError::unanswered("the answer to another statement: it has another call's row")),
             }
         }
         if age > AGE {

@@ -51,14 +51,14 @@ impl Reservations {
 
     /// Reads the tokens of those that were changed, as [`change`](Self::change).
     pub(super) fn changed(&self, row: &impl Row, name: &str) -> Result<Vec<Option<()>>, DriverError> {
-        let changed = column::<Option<&[u8]>>(row, name).map_err(DriverError::lost)?.unwrap_or_default();
+        let changed = column::<Option<&[u8]>>(row, name).map_err(DriverError::unanswered)?.unwrap_or_default();
         let (changed, rest) = changed.as_chunks();
         if !rest.is_empty() {
-            return Err(DriverError::lost("the answer to another statement: a part of a token"));
+            return Err(DriverError::unanswered("the answer to another statement: a part of a token"));
         }
         let changed: HashSet<_> = changed.iter().copied().map(Uuid::from_bytes).collect();
         if changed.iter().any(|token| !self.tokens.contains(token)) {
-            return Err(DriverError::lost("the answer to another statement: it has another call's token"));
+            return Err(DriverError::unanswered("the answer to another statement: it has another call's token"));
         }
         Ok(self.tokens.iter().map(|token| changed.contains(token).then_some(())).collect())
     }

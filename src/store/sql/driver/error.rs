@@ -1,6 +1,6 @@
 //! The errors of drivers.
 
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, error::Error, fmt, io};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -42,12 +42,14 @@ impl DriverError {
         Self { answer: Some(answer), is_lost: false, source: error.into() }
     }
 
-    /// The connection was lost, so that there is no answer.
+    /// The connection was lost, so that there is no answer. Not for an error that the client makes itself: it would count as a server that
+    /// cannot be asked, without which calls may run unprotected.
     pub fn lost(error: impl Into<BoxError>) -> Self {
         Self { answer: None, is_lost: true, source: error.into() }
     }
 
-    /// The statement has no answer for another reason, such as an answer that the driver does not understand.
+    /// The statement has no answer for another reason, which is the client's own: a parameter that cannot be sent, an answer that it does
+    /// not understand. It may have been carried out.
     pub fn unanswered(error: impl Into<BoxError>) -> Self {
         Self { answer: None, is_lost: false, source: error.into() }
     }
@@ -55,11 +57,6 @@ impl DriverError {
     /// Returns the SQLSTATE of the server's answer; `None` if there was none, or the driver cannot tell.
     pub fn code(&self) -> Option<&str> {
         self.answer.as_ref()?.code.as_deref()
-    }
-
-    /// Returns whether the server has answered.
-    pub(in crate::store::sql) fn is_answer(&self) -> bool {
-        self.answer.is_some()
     }
 
     /// Returns whether the connection was lost.
@@ -94,6 +91,13 @@ impl DriverError {
 /// Returns whether this is the SQLSTATE of a serialization failure or a deadlock.
 pub fn is_conflict(code: &str) -> bool {
     matches!(code, "40001" | "40P01")
+}
+
+/// Returns whether an error of I/O is the network's, and not one of data that somebody has sent: of a certificate that does not count,
+/// say.
+pub fn is_of_network(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, PermissionDenied, Unsupported};
+    !matches!(error.kind(), InvalidData | InvalidInput | PermissionDenied | Unsupported)
 }
 
 /// Returns the class of an SQLSTATE.

@@ -23,7 +23,7 @@ mod value;
 
 pub use self::{
     connection::{Connection, Row, Statement},
-    error::{AcquireError, AcquireErrorKind, DriverError, is_conflict},
+    error::{AcquireError, AcquireErrorKind, DriverError, is_conflict, is_of_network},
     exclusive::{Exclusive, Guard},
     levels::{Level, Levels},
     pool::Driver,

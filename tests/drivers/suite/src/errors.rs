@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::store::{ClaimOutcome, SetupProblem, Store as _, StoreErrorKind, VerifyError};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency::store::{
+    Claim, ClaimOutcome, Completion, Reservation, SetupProblem, Store as _, StoreErrorKind, StoredResponse, VerifyError,
+};
+use tonic_idempotency_tests::{API_ROLE, Database};
 
 use crate::{
-    Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
+    PoolOptions, Stack, all_are_back, assert_clean, behind_bouncer, execute_on_one, new_claim, patient, pool, pool_at, pool_through,
     pool_through_proxy, store,
 };
 
@@ -67,6 +69,34 @@ pub async fn of_silent_connections_are_not_seen<S: Stack>() {
     proxy.silence_connections();
     let claimed = store.claim(&new_claim()).await.expect("the store answers");
     assert!(matches!(claimed, ClaimOutcome::Acquired));
+}
+
+/// How the server writes an answer that is sent as a text.
+pub async fn of_texts_are_not_made_by_the_settings_of_the_role<S: Stack>() {
+    let database = Database::new().await;
+    for is_pooled in [false, true] {
+        let pool = S::pool(PoolOptions {
+            url: database.url().to_owned(),
+            max_connections: 2,
+            setup: format!("SET ROLE {API_ROLE}; SET bytea_output = 'escape'"),
+            is_pooled,
+            is_checked: true,
+        });
+        let store = patient::<S>(pool);
+        let claim = new_claim();
+        let claimed = store.claim(&claim).await.expect("the store answers");
+        assert!(matches!(claimed, ClaimOutcome::Acquired));
+        let message: Vec<u8> = (0..=255).collect();
+        let response = StoredResponse::message(message.clone());
+        let completion = Completion { response, resource: None, retention: Duration::from_secs(60) };
+        store.complete(&claim.reservation, &completion).await.expect("the store answers");
+        // The first alone, the others as those whose keys are looked up together.
+        for _ in 0..20 {
+            let again = Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() };
+            let Ok(ClaimOutcome::Replay(replay)) = store.claim(&again).await else { panic!("expected a replay") };
+            assert_eq!(replay.response, StoredResponse::message(message.clone()));
+        }
+    }
 }
 
 /// Each statement of the check is one of several on its connection, with a transaction that the library does not know of.

@@ -120,6 +120,7 @@ macro_rules! driver_tests {
                 of_stale_statements_are_not_seen
                 of_lost_connections_are_not_seen
                 of_silent_connections_are_not_seen
+                of_texts_are_not_made_by_the_settings_of_the_role
                 of_the_set_up_are_found_by_verify
             }
             failover {
