@@ -43,7 +43,7 @@ pub(crate) fn claimed(answer: Value) -> Result<ClaimOutcome, StoreError> {
 pub(crate) fn clock(answer: &Value) -> Option<Duration> {
     let Value::Array(parts) = answer else { return None };
     match parts.as_slice() {
-        [Value::BulkString(word), Value::Int(micros)] if matches!(&word[..], b"acquired" | b"late" | b"taken_over") => {
+        [_, Value::Int(micros)] if holds_key(answer) || is_late(answer) => {
             Some(Duration::from_micros((*micros).try_into().ok()?))
         }
         _ => None,
@@ -52,7 +52,24 @@ pub(crate) fn clock(answer: &Value) -> Option<Duration> {
 
 /// Returns whether a claim came too late.
 pub(crate) fn is_late(answer: &Value) -> bool {
-    matches!(answer, Value::Array(parts) if parts.first() == Some(&Value::BulkString(b"late".to_vec())))
+    word(answer) == Some(b"late")
+}
+
+/// Returns whether a script that could not write has found no answer.
+pub(crate) fn is_nothing(answer: &Value) -> bool {
+    matches!(word(answer), Some(b"absent" | b"late"))
+}
+
+/// Returns whether a claim has written.
+pub(crate) fn holds_key(answer: &Value) -> bool {
+    matches!(word(answer), Some(b"acquired" | b"taken_over"))
+}
+
+/// Returns the first word of an answer.
+fn word(answer: &Value) -> Option<&[u8]> {
+    let Value::Array(parts) = answer else { return None };
+    let Some(Value::BulkString(word)) = parts.first() else { return None };
+    Some(word)
 }
 
 pub(crate) fn completed(answer: Value) -> Result<CompleteOutcome, StoreError> {

@@ -12,7 +12,7 @@ use tonic_idempotency::store::{ServerClock, StoreError, StoreErrorKind};
 use crate::{
     answer,
     connection::{Connections, Primary, Target, is_spent},
-    error::{Failure, Verdict, kind_after},
+    error::{Failure, Fault},
     scripts::{Call, Source},
 };
 
@@ -54,7 +54,16 @@ impl Attempts {
     ///
     /// The kind says whether the server can be asked, and the error whether an attempt may have been carried out.
     pub(crate) async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
-        let deadline = Instant::now() + self.timeout + call.durability.time();
+        self.run_until(call, self.deadline(call)).await
+    }
+
+    /// Returns the time until which a call that begins now is attempted.
+    pub(crate) fn deadline(&self, call: &Call) -> Instant {
+        Instant::now() + self.timeout + call.durability.time()
+    }
+
+    /// As [`run`](Self::run), until this time.
+    pub(crate) async fn run_until(&self, call: &Call, deadline: Instant) -> Result<Answer, StoreError> {
         let (mut pause, mut lost, mut late_until) = (PAUSES.0, false, None);
         loop {
             let attempt_ends = Instant::now() + self.time_of_attempt(call, deadline);
@@ -66,8 +75,14 @@ impl Attempts {
                 lost = true;
                 late_until = Some(attempt_ends);
             }
-            if let Verdict::Final(kind) = failure.verdict() {
-                return Err(failure.into_error(kind, lost));
+            let fault = failure.fault();
+            if fault.may_read()
+                && let Some(value) = self.found(call, attempt_ends).await
+            {
+                return Ok(Answer { value, reached: None, late_until });
+            }
+            if !fault.passes() {
+                return Err(failure.into_error(fault.kind(lost), lost));
             }
             // An attempt that has too little time would say nothing of the server.
             if Instant::now() + pause + self.part() / 2 >= deadline {
@@ -85,11 +100,18 @@ impl Attempts {
     ///
     /// As [`run`](Self::run).
     pub(crate) async fn read(&self, primary: &Primary, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
-        let read = || async {
-            let values = self.send(Target::Primary(primary), commands, self.part()).await?;
-            values.into_iter().map(checked).collect()
-        };
-        self.until_answered(read).await
+        self.until_answered(|| self.try_to_read(primary, commands, self.part())).await
+    }
+
+    /// Sends commands that change nothing, once.
+    pub(crate) async fn try_to_read(
+        &self,
+        primary: &Primary,
+        commands: &Pipeline,
+        time: Duration,
+    ) -> Result<Vec<Value>, Failure> {
+        let values = self.send(Target::Primary(primary), commands, time).await?;
+        values.into_iter().map(checked).collect()
     }
 
     /// Returns all primaries.
@@ -98,11 +120,13 @@ impl Attempts {
     ///
     /// As [`run`](Self::run).
     pub(crate) async fn primaries(&self) -> Result<Vec<Primary>, StoreError> {
-        let find = || async {
-            let found = timeout(self.part(), self.connections.primaries(LONGEST_CONNECT)).await;
-            found.unwrap_or(Err(Failure::NotSentInTime))
-        };
-        self.until_answered(find).await
+        self.until_answered(|| self.try_to_find_primaries(self.part())).await
+    }
+
+    /// Returns all primaries, if they can be found at the first attempt.
+    pub(crate) async fn try_to_find_primaries(&self, time: Duration) -> Result<Vec<Primary>, Failure> {
+        let found = timeout(time, self.connections.primaries(LONGEST_CONNECT.min(time))).await;
+        found.unwrap_or(Err(Failure::NotSentInTime))
     }
 
     /// Asks again until there is an answer, or the time is up.
@@ -117,35 +141,48 @@ impl Attempts {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if failure.verdict() != Verdict::Retry || Instant::now() + pause >= deadline {
-                return Err(self.error_of_read(failure));
+            let fault = failure.fault();
+            if !fault.passes() || Instant::now() + pause >= deadline {
+                return Err(failure.into_error(fault.kind(false), false));
             }
             sleep(pause).await;
             pause = PAUSES.1.min(pause * 2);
         }
     }
 
-    fn error_of_read(&self, failure: Failure) -> StoreError {
-        let kind = match (failure.verdict(), &failure) {
-            (Verdict::Final(kind), _) => kind,
-            (Verdict::Retry, Failure::Answered(error)) => kind_after(error),
-            (Verdict::Retry, _) => StoreErrorKind::Unreachable,
-        };
-        failure.into_error(kind, false)
+    /// Runs a script once, or twice: what often writes nothing waits for replicas after it has written.
+    async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
+        let waits = !call.durability.is_primary();
+        if !(waits && call.may_not_write) {
+            return self.send_script(call, ends, waits).await;
+        }
+        let answer = self.send_script(call, ends, false).await?;
+        if !answer::holds_key(&answer.value) {
+            return Ok(answer);
+        }
+        // WAIT counts from the last write of its own connection, which is another one if that has ended: so this one writes as well.
+        let confirmed = self.send_script(call, ends, true).await;
+        confirmed.map_err(|failure| Failure::Unconfirmed(Box::new(failure)))
+    }
+
+    /// Returns what a server that refuses to write says without; `None` if it knows of nothing, or would have to write.
+    async fn found(&self, call: &Call, ends: Instant) -> Option<Value> {
+        let answer = self.send_script(&call.reading()?, ends, false).await.ok()?;
+        (!answer::is_nothing(&answer.value)).then_some(answer.value)
     }
 
     /// Sends a script by its hash, and with its text if the server does not have it.
-    async fn attempt(&self, call: &Call, ends: Instant) -> Result<Answer, Failure> {
-        match self.send_call(call, Source::Hash, ends).await {
-            Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, ends).await,
+    async fn send_script(&self, call: &Call, ends: Instant, waits: bool) -> Result<Answer, Failure> {
+        match self.send_call(call, Source::Hash, ends, waits).await {
+            Err(failure) if failure.is_without_script() => self.send_call(call, Source::Text, ends, waits).await,
             outcome => outcome,
         }
     }
 
-    async fn send_call(&self, call: &Call, source: Source, ends: Instant) -> Result<Answer, Failure> {
+    async fn send_call(&self, call: &Call, source: Source, ends: Instant, waits: bool) -> Result<Answer, Failure> {
         let sent = Instant::now();
         // Before the first answer, an attempt is too late, and the answer tells the clock.
-        let commands = call.commands(source, self.clock.shows_at(ends).unwrap_or_default());
+        let commands = call.commands(source, self.clock.shows_at(ends).unwrap_or_default(), waits);
         let values = self.send(Target::Record(&call.name), &commands, ends.saturating_duration_since(sent)).await?;
         let mut values = values.into_iter();
         let value = checked(values.next().ok_or(Failure::Corrupt("no answer"))?)?;
@@ -157,9 +194,11 @@ impl Attempts {
                 return Err(Failure::Late);
             }
         }
-        let reached = values.next().map(checked).transpose()?;
+        // The script was run, whatever became of what waits.
+        let unconfirmed = |failure| Failure::Unconfirmed(Box::new(failure));
+        let reached = values.next().map(checked).transpose().map_err(unconfirmed)?;
         let reached = reached.map(|reached| redis::from_redis_value(reached).map_err(|_| Failure::Corrupt("WAIT")));
-        Ok(Answer { value, reached: reached.transpose()?, late_until: None })
+        Ok(Answer { value, reached: reached.transpose().map_err(unconfirmed)?, late_until: None })
     }
 
     async fn send(&self, target: Target<'_>, commands: &Pipeline, time: Duration) -> Result<Vec<Value>, Failure> {
@@ -190,22 +229,17 @@ impl Attempts {
     }
 
     /// Returns the time for one attempt, without that for the replicas.
-    fn part(&self) -> Duration {
+    pub(crate) fn part(&self) -> Duration {
         (self.timeout / PARTS).max(Duration::from_millis(1))
     }
 
     /// Returns the kind of the error of an operation whose time is up. A server that did not answer in time is asked whether it can be
     /// asked at all.
     async fn kind_after(&self, failure: &Failure, name: &str, lost: bool) -> StoreErrorKind {
-        match failure {
-            Failure::Answered(error) => return kind_after(error),
-            Failure::Late => return StoreErrorKind::Overloaded,
-            _ => {}
-        }
         if failure.is_silence() && self.answers(name).await {
             return StoreErrorKind::Overloaded;
         }
-        if lost { StoreErrorKind::Interrupted } else { StoreErrorKind::Unreachable }
+        failure.fault().kind(lost)
     }
 
     /// Returns whether the server that has a record answers, with an error or without.
@@ -214,13 +248,10 @@ impl Attempts {
         question.arg(name);
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(question);
+        let answers = |failure: &Failure| failure.fault() != Fault::Away;
         match self.send(Target::Record(name), &commands, self.part()).await {
-            Ok(values) => values.into_iter().all(|value| match checked(value) {
-                Ok(_) => true,
-                Err(Failure::Answered(error)) => kind_after(&error) == StoreErrorKind::Overloaded,
-                Err(_) => false,
-            }),
-            Err(_) => false,
+            Ok(values) => values.into_iter().all(|value| checked(value).err().as_ref().is_none_or(answers)),
+            Err(failure) => answers(&failure),
         }
     }
 }

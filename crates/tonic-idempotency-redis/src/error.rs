@@ -1,7 +1,10 @@
-//! Failures, and the kinds of the store's errors.
+//! Failures, and what each says.
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
+
+/// What a server says that has no connection left. The code is that of any error.
+const MANY_CLIENTS: &str = "max number of clients";
 
 /// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +18,7 @@ pub(crate) enum Failure {
     /// It came too late, and has done nothing.
     #[error("the attempt has come too late")]
     Late,
-    /// The connection ended before the answer.
+    /// Something was sent, perhaps several times, as to a cluster, and the client has an error for an answer.
     #[error("the answer was lost")]
     Lost(#[source] RedisError),
     /// There was no connection, so nothing was sent.
@@ -30,26 +33,45 @@ pub(crate) enum Failure {
     /// The primary has written, and fewer replicas than asked for have in time.
     #[error("{reached} replicas have received the write in time, and {wanted} were asked for")]
     TooFewReplicas { reached: i64, wanted: u32 },
+    /// The primary has written, and whether the replicas have was not learnt.
+    #[error("the primary has written, and it is not known whether its replicas have")]
+    Unconfirmed(#[source] Box<Self>),
+    /// The server sends to others, and is not asked as a node of a cluster.
+    #[error("the server is a node of a cluster; use RedisStore::cluster")]
+    WrongTopology,
 }
 
-/// What a failure says.
+/// What a failure says. Only [`Away`](Self::Away) may let a call run unprotected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Another attempt may succeed.
-    Retry,
-    /// No other attempt will do better.
-    Final(StoreErrorKind),
+pub(crate) enum Fault {
+    /// There was no server to ask, or it says itself that it is going, or not there yet. Another attempt may find one.
+    Away,
+    /// The server can be asked, and another attempt may succeed.
+    Busy,
+    /// There was an answer that nobody understands.
+    Corrupt,
+    /// The server can be asked, and does not write for now. It may answer what it can read.
+    ReadOnly,
+    /// The server, or the client, refuses, and will refuse again.
+    Refused,
+    /// The server is a replica: it may answer what it can read, and another attempt may find the primary.
+    Replica,
 }
 
 impl Failure {
     /// Returns whether the script may have been run.
     pub(crate) fn may_have_happened(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Silent | Self::TooFewReplicas { .. })
+        matches!(self, Self::Lost(_) | Self::Silent | Self::TooFewReplicas { .. } | Self::Unconfirmed(_))
     }
 
     /// Returns whether there was no answer at all.
     pub(crate) fn is_silence(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::NotSent(_) | Self::NotSentInTime | Self::Silent)
+        match self {
+            Self::Lost(_) | Self::NotSent(_) => self.fault() == Fault::Away,
+            Self::NotSentInTime | Self::Silent => true,
+            Self::Unconfirmed(failure) => failure.is_silence(),
+            _ => false,
+        }
     }
 
     /// Returns whether the server does not have the script.
@@ -57,17 +79,17 @@ impl Failure {
         matches!(self, Self::Answered(error) if error.kind() == Some(ServerErrorKind::NoScript))
     }
 
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn fault(&self) -> Fault {
         match self {
-            Self::Answered(error) => answered(error),
-            Self::Corrupt(_) => Verdict::Final(StoreErrorKind::Corrupt),
-            // The server can be asked, and this store may not: so no call runs unprotected because of it.
-            Self::NotSent(error) | Self::Lost(error) if is_misconfigured(error) => {
-                Verdict::Final(StoreErrorKind::Refused)
-            }
-            Self::Late | Self::Lost(_) | Self::NotSent(_) | Self::NotSentInTime | Self::Silent => Verdict::Retry,
+            Self::Answered(error) => Fault::of_answer(error.code(), error.details()),
+            Self::Corrupt(_) => Fault::Corrupt,
+            Self::Late => Fault::Busy,
+            Self::Lost(error) | Self::NotSent(error) => Fault::of_error(error),
+            Self::NotSentInTime | Self::Silent => Fault::Away,
             // It has waited already.
-            Self::TooFewReplicas { .. } => Verdict::Final(StoreErrorKind::Overloaded),
+            Self::TooFewReplicas { .. } => Fault::ReadOnly,
+            Self::Unconfirmed(failure) => failure.fault(),
+            Self::WrongTopology => Fault::Refused,
         }
     }
 
@@ -78,80 +100,79 @@ impl Failure {
     }
 }
 
-/// Tells apart what passes with time from what does not.
-fn answered(error: &ServerError) -> Verdict {
-    match error.code() {
-        // A failover, a start, a move of slots, a disconnected replica, or a long script of another.
-        "ASK" | "BUSY" | "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "MOVED" | "NOREPLICAS" | "READONLY"
-        | "TRYAGAIN" | "UNBLOCKED" => Verdict::Retry,
-        "OOM" => Verdict::Final(StoreErrorKind::Overloaded),
-        "WRONGTYPE" => Verdict::Final(StoreErrorKind::Corrupt),
-        _ => Verdict::Final(StoreErrorKind::Refused),
+impl Fault {
+    /// Returns what an error of the server says, by its code.
+    fn of_answer(code: &str, details: Option<&str>) -> Self {
+        match code {
+            // A server that starts or ends, or whose cluster or primary is away. UNBLOCKED: it was a primary until now.
+            "CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "UNBLOCKED" => Self::Away,
+            // A slot that moves, or a long script of another.
+            "ASK" | "BUSY" | "MOVED" | "TRYAGAIN" => Self::Busy,
+            "ERR" if details.is_some_and(|text| text.contains(MANY_CLIENTS)) => Self::Busy,
+            // A disk that failed, fewer replicas than `min-replicas-to-write`, and no memory.
+            "MISCONF" | "NOREPLICAS" | "OOM" => Self::ReadOnly,
+            "READONLY" => Self::Replica,
+            "WRONGTYPE" => Self::Corrupt,
+            _ => Self::Refused,
+        }
     }
-}
 
-/// Returns the kind of the error after the last attempt, if the server has answered it: it can be asked, but does not write.
-pub(crate) fn kind_after(error: &ServerError) -> StoreErrorKind {
-    match error.code() {
-        "BUSY" | "TRYAGAIN" => StoreErrorKind::Overloaded,
-        _ => StoreErrorKind::Unreachable,
+    /// Returns what an error of the client says.
+    fn of_error(error: &RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Extension | ErrorKind::Server(_) => {
+                Self::of_answer(error.code().unwrap_or_default(), error.detail())
+            }
+            ErrorKind::ClusterConnectionNotFound | ErrorKind::Io => Self::of_no_connection(error.detail()),
+            // The Sentinels know no primary that is up. They do not say whether they know the name.
+            ErrorKind::MasterNameNotFoundBySentinel => Self::Away,
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Corrupt,
+            // AuthenticationFailed, Client, EmptySentinelList, InvalidClientConfig, NoValidReplicasFoundBySentinel, RESP3NotSupported, Serialize,
+            // and what a later version adds: nobody runs unprotected because of it.
+            _ => Self::Refused,
+        }
     }
-}
 
-fn is_misconfigured(error: &RedisError) -> bool {
-    // For a cluster, the client tells why no node has let it in as a text.
-    let codes = ["WRONGPASS", "NOAUTH", "NOPERM", "AuthenticationFailed"];
-    let of_login = |text: &str| codes.iter().any(|code| text.contains(code));
-    match error.kind() {
-        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig | ErrorKind::EmptySentinelList => true,
-        ErrorKind::RESP3NotSupported => true,
-        _ => error.code().is_some_and(of_login) || error.detail().is_some_and(of_login),
+    /// Returns why there is no connection. Of those to a cluster, the client has made a text of the reason.
+    fn of_no_connection(reason: Option<&str>) -> Self {
+        const REFUSALS: [&str; 7] = [
+            "AuthenticationFailed",
+            "InvalidClientConfig",
+            "NOAUTH",
+            "NoPerm",
+            "RESP3NotSupported",
+            "ResponseError",
+            "WRONGPASS",
+        ];
+        match reason {
+            Some(text) if text.contains(MANY_CLIENTS) => Self::Busy,
+            Some(text) if REFUSALS.iter().any(|refusal| text.contains(refusal)) => Self::Refused,
+            Some(text) if text.contains("Incompatible type") => Self::Corrupt,
+            _ => Self::Away,
+        }
+    }
+
+    /// Returns whether another attempt may succeed.
+    pub(crate) fn passes(self) -> bool {
+        matches!(self, Self::Away | Self::Busy | Self::Replica)
+    }
+
+    /// Returns whether the server refuses a script that may write, and may run one that does not.
+    pub(crate) fn may_read(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::Replica)
+    }
+
+    /// Returns the kind of an operation's error if no other attempt did better. `lost` says whether one may have been carried out.
+    pub(crate) fn kind(self, lost: bool) -> StoreErrorKind {
+        match self {
+            Self::Away if lost => StoreErrorKind::Interrupted,
+            Self::Away => StoreErrorKind::Unreachable,
+            Self::Busy | Self::ReadOnly | Self::Replica => StoreErrorKind::Overloaded,
+            Self::Corrupt => StoreErrorKind::Corrupt,
+            Self::Refused => StoreErrorKind::Refused,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server(code: &str) -> Failure {
-        match redis::parse_redis_value(format!("-{code} of a test\r\n").as_bytes()) {
-            Ok(redis::Value::ServerError(error)) => Failure::Answered(error),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn tries_again_what_may_pass() {
-        for code in ["CLUSTERDOWN", "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MOVED", "BUSY"] {
-            assert_eq!(server(code).verdict(), Verdict::Retry, "{code}");
-        }
-    }
-
-    #[test]
-    fn does_not_try_again_what_does_not_pass() {
-        for (code, kind) in [
-            ("OOM", StoreErrorKind::Overloaded),
-            ("WRONGTYPE", StoreErrorKind::Corrupt),
-            ("NOAUTH", StoreErrorKind::Refused),
-            ("NOPERM", StoreErrorKind::Refused),
-            ("MISCONF", StoreErrorKind::Refused),
-            ("ERR", StoreErrorKind::Refused),
-        ] {
-            assert_eq!(server(code).verdict(), Verdict::Final(kind), "{code}");
-        }
-        let few = Failure::TooFewReplicas { reached: 0, wanted: 1 };
-        assert_eq!(few.verdict(), Verdict::Final(StoreErrorKind::Overloaded));
-        assert!(few.may_have_happened());
-    }
-
-    /// Only a store that cannot be asked lets calls run unprotected.
-    #[test]
-    fn a_server_that_answers_can_be_asked_unless_it_does_not_write() {
-        let kind = |code| match server(code) {
-            Failure::Answered(error) => kind_after(&error),
-            other => panic!("{other}"),
-        };
-        assert_eq!(kind("BUSY"), StoreErrorKind::Overloaded);
-        assert_eq!(kind("CLUSTERDOWN"), StoreErrorKind::Unreachable);
-    }
-}
+mod tests;

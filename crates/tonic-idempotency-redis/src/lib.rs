@@ -42,7 +42,8 @@
 //! script on that key, which compares the fencing token and writes in one step, by the server's clock. Scripts are called by their
 //! hash, and sent once more with their text if the server does not have them.
 //!
-//! The server has to be Redis 7.0 or later, or Valkey, and must not evict: [`RedisStore::verify`] checks that.
+//! The server has to be Redis 7.0 or later, or Valkey, and must not evict: [`RedisStore::verify`] checks that, and the first claim
+//! that it does not evict.
 
 mod abandoned;
 mod answer;
@@ -50,6 +51,7 @@ mod attempts;
 mod connection;
 mod durability;
 mod error;
+mod late_claims;
 mod prefix;
 mod scripts;
 mod store;

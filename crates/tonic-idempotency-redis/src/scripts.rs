@@ -8,29 +8,45 @@ use crate::durability::Durability;
 
 pub(crate) static ABANDON: LazyLock<Transition> =
     LazyLock::new(|| Transition::new(include_str!("scripts/abandon.lua")));
-pub(crate) static CLAIM: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/claim.lua")));
+pub(crate) static CLAIM: LazyLock<Transition> =
+    LazyLock::new(|| Transition::new(include_str!("scripts/claim.lua")).readable());
 pub(crate) static COMPLETE: LazyLock<Transition> =
     LazyLock::new(|| Transition::new(include_str!("scripts/complete.lua")));
 pub(crate) static EXTEND: LazyLock<Transition> = LazyLock::new(|| Transition::new(include_str!("scripts/extend.lua")));
 pub(crate) static LOOK_UP: LazyLock<Transition> =
-    LazyLock::new(|| Transition::new(include_str!("scripts/look_up.lua")));
+    LazyLock::new(|| Transition::new(include_str!("scripts/look_up.lua")).readable());
 pub(crate) static RELEASE: LazyLock<Transition> =
     LazyLock::new(|| Transition::new(include_str!("scripts/release.lua")));
 
 /// A script, with its hash.
 pub(crate) struct Transition {
-    text: &'static str,
+    text: String,
     hash: String,
+    /// The same script, which a server runs that refuses writes.
+    reading: Option<Box<Self>>,
 }
 
 impl Transition {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: Script::new(text).get_hash().to_owned() }
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), hash: Script::new(text).get_hash().to_owned(), reading: None }
+    }
+
+    /// Adds the script without writes: it ends before the first one.
+    fn readable(self) -> Self {
+        let reading = self.text.replacen("#!lua", "#!lua flags=no-writes", 1);
+        Self { reading: Some(Box::new(Self::new(&reading))), ..self }
     }
 
     /// Makes a call of this script on a record.
     pub(crate) fn on(&'static self, name: String) -> Call {
-        Call { script: self, name, arguments: Vec::new(), durability: Durability::primary(), has_deadline: false }
+        Call {
+            script: self,
+            name,
+            arguments: Vec::new(),
+            durability: Durability::primary(),
+            may_not_write: false,
+            has_deadline: false,
+        }
     }
 }
 
@@ -40,6 +56,8 @@ pub(crate) struct Call {
     pub(crate) name: String,
     arguments: Vec<Vec<u8>>,
     pub(crate) durability: Durability,
+    /// Whether many answers come without a write, for which no replica is waited for.
+    pub(crate) may_not_write: bool,
     /// Whether each attempt has a time after which it does nothing.
     pub(crate) has_deadline: bool,
 }
@@ -67,12 +85,25 @@ impl Call {
         Self { durability, ..self }
     }
 
+    /// Waits for the replicas, of a script that often writes nothing: the script is then run again, and writes again.
+    pub(crate) fn waiting_once_written(self, durability: Durability) -> Self {
+        Self { durability, may_not_write: true, ..self }
+    }
+
+    /// Returns the call for a server that refuses writes; `None` if that has no answer without one. What has a deadline is too late as soon
+    /// as it would have to write.
+    pub(crate) fn reading(&self) -> Option<Self> {
+        let call = self.script.reading.as_deref()?.on(self.name.clone());
+        let call = Self { arguments: self.arguments.clone(), ..call };
+        Some(if self.has_deadline { call.arg("0") } else { call })
+    }
+
     /// Returns the commands: the call, by the hash of its script or with its text, and what waits for the replicas. The deadline is by the
     /// server's clock.
-    pub(crate) fn commands(&self, source: Source, deadline: Duration) -> Pipeline {
+    pub(crate) fn commands(&self, source: Source, deadline: Duration, waits: bool) -> Pipeline {
         let mut call = match source {
             Source::Hash => command("EVALSHA", &self.script.hash),
-            Source::Text => command("EVAL", self.script.text),
+            Source::Text => command("EVAL", &self.script.text),
         };
         call.arg(1).arg(&self.name);
         for argument in &self.arguments {
@@ -83,7 +114,7 @@ impl Call {
         }
         let mut commands = Pipeline::with_capacity(2);
         commands.add_command(call);
-        if !self.durability.is_primary() {
+        if waits {
             let mut wait = redis::cmd("WAIT");
             let within = u64::try_from(self.durability.time().as_millis()).unwrap_or(u64::MAX);
             wait.arg(self.durability.waits_for()).arg(within);

@@ -1,13 +1,15 @@
 //! [`RedisStore`].
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use redis::Client;
 #[cfg(feature = "sentinel")]
 use redis::sentinel::SentinelClient;
 #[cfg(feature = "cluster")]
 use redis::{RedisError, cluster::ClusterClientBuilder};
-use tokio::time::sleep_until;
 use tonic_idempotency::{
     policy::LeasePolicy,
     status::{OutboxStatus, Resource},
@@ -22,6 +24,7 @@ use crate::{
     attempts::Attempts,
     connection::{Connections, Topology},
     durability::Durability,
+    late_claims::LateClaims,
     prefix::{InvalidPrefix, Prefix},
     scripts::{ABANDON, CLAIM, COMPLETE, Call, EXTEND, LOOK_UP, RELEASE, Transition},
     verify::{self, VerifyError},
@@ -45,6 +48,9 @@ pub struct RedisStore {
     pub(crate) prefix: Prefix,
     pub(crate) durability: Durability,
     pub(crate) in_cluster: bool,
+    /// Whether a primary has said that it does not evict.
+    pub(crate) is_checked: Arc<AtomicBool>,
+    late_claims: LateClaims,
 }
 
 impl RedisStore {
@@ -101,7 +107,14 @@ impl RedisStore {
 
     fn on(topology: Topology, in_cluster: bool) -> Self {
         let attempts = Attempts::new(Connections::new(topology));
-        Self { attempts, prefix: Prefix::default(), durability: Durability::default(), in_cluster }
+        Self {
+            attempts,
+            prefix: Prefix::default(),
+            durability: Durability::default(),
+            in_cluster,
+            is_checked: Arc::default(),
+            late_claims: LateClaims::default(),
+        }
     }
 
     /// Sets how long an operation may take, from 1 millisecond to 1 hour; another time counts as the nearer of these. Within it, an
@@ -137,7 +150,8 @@ impl RedisStore {
     }
 
     /// Asks every primary whether it is set up as the store needs it: its version, that it does not evict records, and that it has as many
-    /// replicas as [`Durability`] asks for. Call it when the service starts.
+    /// replicas as [`Durability`] asks for. Call it when the service starts. Without it, the first claim asks whether records are evicted,
+    /// and is refused if so.
     ///
     /// # Errors
     ///
@@ -169,20 +183,21 @@ impl Store for RedisStore {
             .arg(micros(claim.lease))
             .arg(micros(claim.lease.max(claim.retention)))
             .arg(on_lease_ended)
-            .replicated(self.durability)
+            .waiting_once_written(self.durability)
             .with_deadline();
-        let answer = self.attempts.run(&call).await?;
+        let deadline = self.attempts.deadline(&call);
+        verify::refuse_eviction(self).await?;
+        let answer = self.attempts.run_until(&call, deadline).await?;
         let outcome = answer::claimed(answer.value.clone())?;
-        let holds_key = matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver);
-        if holds_key {
-            answer.check_replicas(&call)?;
-        }
+        let token = claim.reservation.token;
         if let Some(late_until) = answer.late_until {
-            // What may still arrive would reserve the key of a call that has ended.
-            sleep_until(late_until).await;
-            if !holds_key && !matches!(outcome, ClaimOutcome::Replay(_)) {
-                self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
-            }
+            self.late_claims.note(token, late_until);
+        }
+        if matches!(outcome, ClaimOutcome::Acquired | ClaimOutcome::TakenOver) {
+            answer.check_replicas(&call)?;
+        } else if !matches!(outcome, ClaimOutcome::Replay(_)) && self.late_claims.has(token) {
+            // What may still arrive reserves the key if its holder lets go of it.
+            self.release(&claim.reservation).await.map_err(StoreError::after_a_lost_answer)?;
         }
         Ok(outcome)
     }
@@ -216,6 +231,7 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
+        self.late_claims.are_over(reservation.token).await;
         let call = self.call(&RELEASE, reservation);
         answer::released(self.attempts.run(&call).await?.value)
     }

@@ -1,8 +1,8 @@
 //! The check of the servers' settings.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, sync::atomic::Ordering};
 
-use redis::{Pipeline, cmd};
+use redis::{Pipeline, Value, cmd};
 use tonic_idempotency::store::{StoreError, StoreErrorKind};
 
 use crate::{connection::Primary, error::Failure, store::RedisStore};
@@ -74,12 +74,66 @@ pub(crate) async fn verify(store: &RedisStore) -> Result<(), VerifyError> {
     for primary in store.attempts.primaries().await? {
         let mut commands = Pipeline::with_capacity(1);
         commands.add_command(cmd("INFO"));
-        let answer = store.attempts.read(&primary, &commands).await?.into_iter().next();
-        let text: Option<String> = answer.and_then(|answer| redis::from_redis_value(answer).ok());
-        let corrupt = || Failure::Corrupt("INFO").into_error(StoreErrorKind::Corrupt, false);
-        problems.extend(problems_of(store, &primary, &Info::parse(&text.ok_or_else(corrupt)?)));
+        let text = text(store.attempts.read(&primary, &commands).await?)?;
+        problems.extend(problems_of(store, &primary, &Info::parse(&text)));
     }
-    if problems.is_empty() { Ok(()) } else { Err(VerifyError::Setup(problems)) }
+    if !problems.is_empty() {
+        return Err(VerifyError::Setup(problems));
+    }
+    store.is_checked.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Refuses servers that evict, once: perhaps nobody has called [`verify`]. Asks each primary for a part of the time of one attempt; one that is
+/// away is left to the claims that need it.
+///
+/// # Errors
+///
+/// A primary evicts, or does not let itself be asked.
+pub(crate) async fn refuse_eviction(store: &RedisStore) -> Result<(), StoreError> {
+    if store.is_checked.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let half = store.attempts.part() / 2;
+    let primaries = asked(store.attempts.try_to_find_primaries(half).await)?.unwrap_or_default();
+    let time = half / u32::try_from(primaries.len()).unwrap_or(u32::MAX).max(1);
+    let (mut is_answered, mut problems) = (false, Vec::new());
+    let mut commands = Pipeline::with_capacity(1);
+    commands.add_command(cmd("INFO").arg("memory").clone());
+    for primary in primaries {
+        let Some(answers) = asked(store.attempts.try_to_read(&primary, &commands, time).await)? else { continue };
+        let text = text(answers)?;
+        problems.extend(eviction(&primary, &Info::parse(&text)));
+        is_answered = true;
+    }
+    if !problems.is_empty() {
+        return Err(StoreError::new(StoreErrorKind::Refused, VerifyError::Setup(problems)));
+    }
+    store.is_checked.fetch_or(is_answered, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Returns an answer; `None` if there may be one later.
+fn asked<T>(outcome: Result<T, Failure>) -> Result<Option<T>, StoreError> {
+    match outcome {
+        Ok(answer) => Ok(Some(answer)),
+        Err(failure) if failure.fault().passes() => Ok(None),
+        Err(failure) => {
+            let kind = failure.fault().kind(false);
+            Err(failure.into_error(kind, false))
+        }
+    }
+}
+
+/// Returns the answer of `INFO`.
+fn text(answers: Vec<Value>) -> Result<String, StoreError> {
+    let text = answers.into_iter().next().and_then(|answer| redis::from_redis_value(answer).ok());
+    text.ok_or_else(|| Failure::Corrupt("INFO").into_error(StoreErrorKind::Corrupt, false))
+}
+
+fn eviction(primary: &Primary, info: &Info<'_>) -> Option<SetupProblem> {
+    let policy = info.get("maxmemory_policy");
+    (policy != "noeviction").then(|| SetupProblem::Evicts { server: primary.to_string(), policy: policy.to_owned() })
 }
 
 fn problems_of(store: &RedisStore, primary: &Primary, info: &Info<'_>) -> Vec<SetupProblem> {
@@ -89,10 +143,7 @@ fn problems_of(store: &RedisStore, primary: &Primary, info: &Info<'_>) -> Vec<Se
     if version.split('.').next().and_then(|major| major.parse().ok()).is_none_or(|major: u32| major < OLDEST) {
         problems.push(SetupProblem::TooOld { server: server(), version: version.to_owned() });
     }
-    let policy = info.get("maxmemory_policy");
-    if policy != "noeviction" {
-        problems.push(SetupProblem::Evicts { server: server(), policy: policy.to_owned() });
-    }
+    problems.extend(eviction(primary, info));
     let in_cluster = info.get("cluster_enabled") == "1";
     if in_cluster != store.in_cluster {
         problems.push(SetupProblem::OtherTopology { server: server(), in_cluster });

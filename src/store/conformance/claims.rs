@@ -9,13 +9,17 @@ use uuid::Uuid;
 use super::{
     Harness,
     support::{
-        HOUR, NONE, acquire, again, assert_in_flight, claim, claimed, complete, completed, completion, released, replay,
+        HOUR, NONE, abandoned, acquire, again, assert_in_flight, assert_unknown, claim, claimed, complete, completed,
+        completion, released, replay,
     },
 };
 use crate::{
     caller::OwnerId,
+    policy::LeasePolicy,
     rejection::Mismatch,
-    store::{Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse},
+    store::{
+        AbandonOutcome, Claim, ClaimOutcome, CompleteOutcome, Completion, ReleaseOutcome, Reservation, StoredResponse,
+    },
 };
 
 /// The first claim acquires the key.
@@ -31,6 +35,21 @@ pub async fn acquires_a_key_again_with_the_token_that_holds_it(harness: &impl Ha
     acquire(&store, &claim).await;
     acquire(&store, &claim).await;
     assert_in_flight(&store, &again(&claim)).await;
+}
+
+/// The time for which its answer was lost is not missing from its lease. A reservation that was abandoned stays so.
+pub async fn renews_the_lease_of_a_claim_that_is_repeated(harness: &impl Harness) {
+    let (store, _fixture) = harness.store().await;
+    let repeated = Claim { lease: NONE, ..claim() };
+    acquire(&store, &repeated).await;
+    acquire(&store, &Claim { lease: HOUR, ..repeated.clone() }).await;
+    assert_in_flight(&store, &again(&repeated)).await;
+
+    let left = Claim { on_lease_ended: LeasePolicy::Refuse, ..claim() };
+    acquire(&store, &left).await;
+    assert_eq!(abandoned(&store, &left).await, AbandonOutcome::Abandoned);
+    acquire(&store, &left).await;
+    assert_unknown(&store, &again(&left)).await;
 }
 
 /// Exactly one of many concurrent claims acquires the key. The others find it in flight.

@@ -81,6 +81,7 @@ macro_rules! __conformance_tests {
             full_matrix
             acquires_a_key_that_is_absent
             acquires_a_key_again_with_the_token_that_holds_it
+            renews_the_lease_of_a_claim_that_is_repeated
             acquires_a_key_for_one_of_many_at_once
             acquires_a_key_whose_record_expired
             takes_over_a_key_whose_lease_ended

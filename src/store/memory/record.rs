@@ -59,6 +59,16 @@ impl Record {
         *self = Self { attempts: attempts + 1, created, unknown, request, ..Self::reserved(claim, now) };
     }
 
+    /// Renews the lease, and the lifetime if it would end before the lease. Returns whether there is one: not after a release or an abandonment.
+    pub(super) fn renew(&mut self, lease: Duration, now: Instant) -> bool {
+        let has_lease = self.lease_expires.is_some();
+        if has_lease {
+            self.lease_expires = Some(now + lease);
+            self.expires = self.expires.max(now + lease);
+        }
+        has_lease
+    }
+
     /// Decides a claim of the same request while there is no outcome.
     pub(super) fn claimed(&self, claim: &Claim, now: Instant) -> Look {
         match claim.on_lease_ended {

@@ -92,8 +92,12 @@ impl Store for MemoryStore {
                 state.records.insert(id(&claim.reservation), Record::reserved(claim, now));
                 ClaimOutcome::Acquired
             }
-            Look::Held { attempts: 1 } => ClaimOutcome::Acquired,
-            Look::Held { .. } => ClaimOutcome::TakenOver,
+            Look::Held { attempts } => {
+                if let Some(record) = state.records.get_mut(&id(&claim.reservation)) {
+                    record.renew(claim.lease, now);
+                }
+                if attempts == 1 { ClaimOutcome::Acquired } else { ClaimOutcome::TakenOver }
+            }
             Look::Refused(outcome) => outcome,
             Look::TakeOver => {
                 if let Some(record) = state.records.get_mut(&id(&claim.reservation)) {
@@ -108,13 +112,9 @@ impl Store for MemoryStore {
         let mut state = self.state.lock();
         let now = state.now();
         let record = state.records.get_mut(&id(reservation));
-        let Some(record) = record.filter(|record| record.is_held_by(reservation) && record.lease_expires.is_some())
-        else {
-            return Ok(ExtendOutcome::NotHeld);
-        };
-        record.lease_expires = Some(now + lease);
-        record.expires = record.expires.max(now + lease);
-        Ok(ExtendOutcome::Extended)
+        let is_renewed =
+            record.filter(|record| record.is_held_by(reservation)).is_some_and(|record| record.renew(lease, now));
+        Ok(if is_renewed { ExtendOutcome::Extended } else { ExtendOutcome::NotHeld })
     }
 
     async fn complete(

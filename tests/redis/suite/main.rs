@@ -8,6 +8,7 @@ mod outages;
 mod permissions;
 mod reconcile;
 mod record;
+mod refusals;
 mod scripts;
 mod search;
 mod servers;

@@ -1,11 +1,21 @@
 //! What `verify` says of servers that are set up wrongly.
 
-use scratch_redis::Server;
+use std::{error::Error as _, time::Duration};
+
+use scratch_redis::{Cluster, Server};
+use tokio::time::Instant;
+use tonic_idempotency::store::{ClaimOutcome, Store as _, StoreErrorKind};
 use tonic_idempotency_redis::{
     Durability, RedisStore, SetupProblem, VerifyError, redis::cluster::ClusterClientBuilder,
 };
 
-use crate::servers::{are_missing, cluster, on, on_cluster, watched};
+use crate::{
+    record::{acquire, claim},
+    scripts::calls,
+    servers::{DOWN_AFTER, are_missing, cluster, on, on_cluster, watched},
+};
+
+const DOWN_AFTER_TIME: Duration = Duration::from_millis(DOWN_AFTER as u64);
 
 async fn problems(store: &RedisStore) -> Vec<SetupProblem> {
     match store.verify().await {
@@ -36,6 +46,68 @@ async fn a_server_that_evicts_is_wrong() {
     assert!(matches!(&found[..], [SetupProblem::Evicts { policy, .. }] if policy == "allkeys-lru"), "{found:?}");
     let text = on(&server).verify().await.expect_err("an error").to_string();
     assert!(text.contains("noeviction"), "{text}");
+}
+
+/// Also where nobody has called `verify`.
+#[tokio::test]
+async fn the_first_claim_refuses_a_server_that_evicts() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&["maxmemory-policy volatile-lru"]).expect("a server");
+    let store = on(&server);
+    for store in [store.clone(), store.clone().prefix("another").expect("a prefix")] {
+        let error = store.claim(&claim()).await.expect_err("it evicts");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Refused, false), "{error:?}");
+        let text = error.source().expect("why").to_string();
+        assert!(text.contains("volatile-lru") && text.contains("noeviction"), "{text}");
+    }
+    assert_eq!(server.ask(&["DBSIZE"]).trim(), "0");
+    let set = |policy| server.ask(&["CONFIG", "SET", "maxmemory-policy", policy]);
+    assert!(set("noeviction").contains("OK"));
+    acquire(&store, &claim()).await;
+    // It is asked once.
+    let before = calls(&server, "info");
+    acquire(&store, &claim()).await;
+    assert_eq!(calls(&server, "info"), before + 1, "the question of this test itself");
+    let verified = on(&server);
+    verified.verify().await.expect("the server is set up");
+    let before = calls(&server, "info");
+    acquire(&verified, &claim()).await;
+    assert_eq!(calls(&server, "info"), before + 1, "the question of this test itself");
+}
+
+/// Each primary is asked, and one that is away refuses nobody.
+#[tokio::test]
+async fn the_first_claim_refuses_a_cluster_of_which_a_primary_evicts() {
+    if are_missing() {
+        return;
+    }
+    let cluster = Cluster::start(DOWN_AFTER, &["cluster-require-full-coverage no"]).expect("a cluster");
+    let pairs = [0, 8000, 16000].map(|slot| cluster.pair(slot).expect("a pair"));
+    let set = |policy| pairs[0].0.ask(&["CONFIG", "SET", "maxmemory-policy", policy]);
+    set("allkeys-random");
+    let store = on_cluster(&cluster);
+    for _ in 0..10 {
+        let error = store.claim(&claim()).await.expect_err("a primary evicts");
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
+    }
+    set("noeviction");
+    let (primary, replica) = pairs[2];
+    replica.kill();
+    primary.pause();
+    // A claim of a slot that is there: the slots of the others are two thirds.
+    let store = on_cluster(&cluster).timeout(4 * DOWN_AFTER_TIME);
+    let mut acquired = 0;
+    while acquired < 3 {
+        let began = Instant::now();
+        if let Ok(outcome) = store.claim(&claim()).await {
+            assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+            assert!(began.elapsed() < 4 * DOWN_AFTER_TIME, "{:?}", began.elapsed());
+            acquired += 1;
+        }
+    }
+    primary.resume();
 }
 
 #[tokio::test]

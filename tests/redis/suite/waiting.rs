@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use tonic_idempotency::store::{ClaimOutcome, KeyState, Store as _, StoreErrorKind};
+use tokio::time::Instant;
+use tonic_idempotency::{
+    policy::LeasePolicy,
+    store::{Claim, ClaimOutcome, KeyState, Store as _, StoreErrorKind},
+};
 use tonic_idempotency_redis::{Durability, RedisStore};
 
 use crate::{
@@ -72,24 +76,65 @@ async fn an_outcome_is_not_recorded_before_a_replica_has_it() {
 /// `WAIT` counts from the last write of its own connection, by its documentation. So a repeated attempt, which finds what an earlier one
 /// has written on another connection, writes itself.
 #[tokio::test]
-async fn a_repeated_attempt_writes_before_it_waits_and_not_without_replicas_to_wait_for() {
+async fn a_repeated_attempt_writes_before_it_waits() {
     if are_missing() {
         return;
     }
     let watched = watched();
     let [primary, _] = watched.servers();
     let (waiting, trusting) = (waiting(&primary.url(), PATIENCE), at(&primary.url()));
-    for (store, expected) in [(waiting, 1), (trusting, 0)] {
+    // A claim renews its lease, and once more what waits for it. A recorded outcome is written again only if it waits.
+    for (store, claimed, completed) in [(waiting, 2, 1), (trusting, 1, 0)] {
         let first = claim();
         acquire(&store, &first).await;
         let before = calls(primary, "hset");
         acquire(&store, &first).await;
-        assert_eq!(calls(primary, "hset"), before + expected);
+        assert_eq!(calls(primary, "hset"), before + claimed);
         complete(&store, &first, "first").await;
         let before = calls(primary, "hset");
         complete(&store, &first, "first").await;
-        assert_eq!(calls(primary, "hset"), before + expected);
+        assert_eq!(calls(primary, "hset"), before + completed);
     }
+}
+
+/// Also while the replicas are slow, a call that writes nothing does not wait for what others have written.
+#[tokio::test]
+async fn what_has_written_nothing_does_not_wait() {
+    if are_missing() {
+        return;
+    }
+    let watched = watched();
+    let [primary, replica] = watched.servers();
+    let store = waiting(&primary.url(), PATIENCE);
+    let before_all = claim();
+    acquire(&store, &before_all).await;
+    complete(&store, &before_all, "the server has the scripts now").await;
+    let before = calls(primary, "wait");
+    let [done, running, ended] = [claim(), claim(), Claim { lease: Duration::ZERO, ..claim() }];
+    for claim in [&done, &running, &ended] {
+        acquire(&store, claim).await;
+    }
+    complete(&store, &done, "done").await;
+    // One for each of the four that have written.
+    assert_eq!(calls(primary, "wait"), before + 4);
+    replica.pause();
+    let trusting = at(&primary.url()).prefix("waiting").expect("a prefix");
+    acquire(&trusting, &claim()).await;
+
+    let began = Instant::now();
+    assert_replayed(&store, &done, "done").await;
+    let outcome = store.claim(&again(&running)).await.expect("an answer");
+    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
+    let other = Claim { procedure: "/shop.v1.Shop/Other".to_owned(), ..again(&running) };
+    let outcome = store.claim(&other).await.expect("an answer");
+    assert!(matches!(outcome, ClaimOutcome::Mismatch(_)), "{outcome:?}");
+    let refused = Claim { on_lease_ended: LeasePolicy::Refuse, ..again(&ended) };
+    let outcome = store.claim(&refused).await.expect("an answer");
+    assert!(matches!(outcome, ClaimOutcome::OutcomeUnknown), "{outcome:?}");
+    assert_eq!(state(&store, &done).await, KeyState::Completed);
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+    assert_eq!(calls(primary, "wait"), before + 4);
+    replica.resume();
 }
 
 /// Renewals and releases do not wait: nothing unsafe follows if they are lost.

@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use self::topology::Connection;
 pub(crate) use self::topology::Topology;
-use crate::error::Failure;
+use crate::error::{Failure, Fault};
 
 /// The default number of connections to each server.
 const DEFAULT_LINES: usize = 4;
@@ -112,7 +112,7 @@ impl Connections {
         let line = self.next.fetch_add(1, Ordering::Relaxed) % self.lines.len();
         let connection = self.lines[line].get(&self.topology, patience).await?;
         let _ = sent.set(Sent { newest: GENERATIONS.load(Ordering::Relaxed) });
-        Box::pin(connection.send(target, commands)).await.map_err(Failure::Lost)
+        Box::pin(connection.send(target, commands)).await
     }
 
     /// Forgets all connections that there were when something was sent, so that the next operations make others: what has become of one has
@@ -158,11 +158,10 @@ impl Line {
 pub(crate) fn is_spent(failure: &Failure) -> bool {
     match failure {
         Failure::Lost(_) | Failure::Silent => true,
-        // A server that was a primary, or is none yet.
-        Failure::Answered(error) => matches!(
-            error.kind(),
-            Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::Moved)
-        ),
+        // A server that was a primary, or is none yet; and a cluster, whose client may not have heard of a failover.
+        Failure::Answered(error) => {
+            matches!(failure.fault(), Fault::Away | Fault::Replica) || error.kind() == Some(ServerErrorKind::Moved)
+        }
         _ => false,
     }
 }

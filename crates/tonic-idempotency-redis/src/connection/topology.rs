@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 #[cfg(feature = "sentinel")]
 use redis::sentinel::SentinelClient;
 use redis::{
-    AsyncConnectionConfig, Client, Pipeline, RedisError, Value,
+    AsyncConnectionConfig, Client, Pipeline, RedisError, ServerErrorKind, Value,
     aio::{ConnectionLike as _, MultiplexedConnection},
 };
 #[cfg(feature = "cluster")]
@@ -66,16 +66,17 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    pub(super) async fn send(self, target: Target<'_>, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+    pub(super) async fn send(self, target: Target<'_>, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
         let count = commands.cmd_iter().count();
         match self {
             #[cfg(feature = "cluster")]
             Self::Cluster(mut connection) => {
-                connection.route_pipeline(commands.clone(), 0, count, target.into_route()).await
+                connection.route_pipeline(commands.clone(), 0, count, target.into_route()).await.map_err(Failure::Lost)
             }
             Self::Server(mut connection) => {
                 let _ = target;
-                connection.req_packed_commands(commands, 0, count).await
+                let values = connection.req_packed_commands(commands, 0, count).await.map_err(Failure::Lost)?;
+                if values.iter().any(leads_elsewhere) { Err(Failure::WrongTopology) } else { Ok(values) }
             }
         }
     }
@@ -93,6 +94,12 @@ impl Connection {
             Self::Server(_) => Ok(vec![Primary::Only]),
         }
     }
+}
+
+/// Returns whether a node of a cluster says that the record is another's. Only the client of a cluster follows it there.
+fn leads_elsewhere(answer: &Value) -> bool {
+    let kind = if let Value::ServerError(error) = answer { error.kind() } else { None };
+    matches!(kind, Some(ServerErrorKind::Ask | ServerErrorKind::Moved))
 }
 
 #[cfg(feature = "cluster")]

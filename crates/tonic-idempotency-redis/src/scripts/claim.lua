@@ -3,16 +3,16 @@
 --
 -- KEYS[1]  the record
 -- ARGV     token, procedure, canonical hash, arrival hash or '', lease in µs, lifetime of the reservation in µs,
---          'reconcile', 'refuse' or 'rerun', '1' if the answer has to reach the replicas, and the time in µs after which it writes nothing
+--          'reconcile', 'refuse' or 'rerun', and the time in µs after which it writes nothing
 --
 -- An attempt may arrive after its call has given it up, has claimed the key with another one, and has released it: nobody would hold what it
--- reserves. So each has its time, by the server's clock, which the client reads off earlier answers.
+-- reserves. So each has its time, by the server's clock, which the client reads off earlier answers. With the
+-- time 0 it never writes: so a server that refuses writes still replays.
 --
 -- Returns {'acquired', clock in µs}, {'taken_over', clock}, {'late', clock}, {'in_flight', µs left}, {'mismatch', 'procedure' or 'request'},
 -- {'unknown'}, or {'replay', kind, body, metadata, resource type, resource id, µs left}.
 local key, token, procedure, canonical, arrival = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local lease, lifetime, on_lease_ended, replicate = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == '1'
-local deadline = tonumber(ARGV[9])
+local lease, lifetime, on_lease_ended, deadline = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -26,8 +26,8 @@ local function known(recorded)
   return recorded and (recorded == canonical or recorded == arrival)
 end
 
-local function expire()
-  redis.call('PEXPIREAT', key, digits(math.floor((now + lifetime) / 1000)))
+local function expire(...)
+  redis.call('PEXPIREAT', key, digits(math.floor((now + lifetime) / 1000)), ...)
 end
 
 local record = redis.call('HMGET', key, 'token', 'procedure', 'canonical', 'arrival', 'attempts', 'lease', 'unknown', 'outcome')
@@ -60,9 +60,14 @@ if outcome then
 end
 
 if holder == token then
-  -- An earlier attempt of this claim, whose answer was lost. WAIT counts from the last write of its own connection.
-  if replicate then
-    redis.call('HSET', key, 'token', token)
+  -- An earlier attempt of this claim, whose answer was lost, or which no replica had yet: WAIT counts from the last write of its own
+  -- connection. What was abandoned or released has no lease to renew.
+  if now > deadline then
+    return {'late', now}
+  end
+  if record[6] then
+    redis.call('HSET', key, 'lease', digits(now + lease))
+    expire('GT')
   end
   return {attempts == '1' and 'acquired' or 'taken_over', now}
 end

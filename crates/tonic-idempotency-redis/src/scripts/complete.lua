@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Records the outcome of the call that holds a key.
 --
 -- KEYS[1]  the record

@@ -1,5 +1,6 @@
-#!lua flags=no-writes
--- Says what is known of a key.
+#!lua
+-- Says what is known of a key. It writes nothing, and is for a server that could: only that may say that there is no record. Without that
+-- flag it answers for others, too, and is believed if it finds one.
 --
 -- KEYS[1]  the record
 --
