@@ -14,6 +14,7 @@ mod search;
 mod servers;
 mod setup;
 mod shop;
+mod sizes;
 mod slots;
 mod time_to_live;
 mod tls;

@@ -1,11 +1,12 @@
 //! The permissions of the page are enough, and no more than needed is granted.
 
-use scratch_redis::Server;
-use tonic_idempotency::store::{AbandonedQuery, KeyState, Store as _};
+use scratch_redis::{Cluster, Server};
+use tonic_idempotency::store::{AbandonedQuery, KeyState, Store as _, StoreErrorKind};
+use tonic_idempotency_redis::{RedisStore, redis::cluster::ClusterClientBuilder};
 
 use crate::{
     record::{HOUR, acquire, assert_replayed, claim, complete, state},
-    servers::{are_missing, at},
+    servers::{DOWN_AFTER, PATIENCE, are_missing, at, cluster, server},
 };
 
 const PAGE: &str = include_str!("../../../docs/redis.md");
@@ -18,6 +19,10 @@ fn make_user(server: &Server) {
     assert!(answer.contains("OK"), "{answer}");
 }
 
+fn url(server: &Server) -> String {
+    format!("redis://idempotency:password@{}/", server.address())
+}
+
 #[tokio::test]
 async fn those_of_the_page_are_enough_for_every_operation() {
     if are_missing() {
@@ -25,8 +30,7 @@ async fn those_of_the_page_are_enough_for_every_operation() {
     }
     let server = Server::start(&[]).expect("a server");
     make_user(&server);
-    let url = format!("redis://idempotency:password@{}/", server.address());
-    let store = at(&url).prefix("idempotency").expect("a prefix");
+    let store = at(&url(&server)).prefix("idempotency").expect("a prefix");
     store.verify().await.expect("the server is set up");
     let [first, second, third] = [claim(), claim(), claim()];
     for claim in [&first, &second, &third] {
@@ -51,7 +55,58 @@ async fn those_of_the_page_reach_no_other_names() {
     }
     let server = Server::start(&[]).expect("a server");
     make_user(&server);
-    let url = format!("redis://idempotency:password@{}/", server.address());
-    let error = at(&url).prefix("other").expect("a prefix").claim(&claim()).await.expect_err("not permitted");
-    assert_eq!(error.kind(), tonic_idempotency::store::StoreErrorKind::Refused, "{error:?}");
+    for prefix in ["other", "idempotency:eu", "idempotency2"] {
+        let store = at(&url(&server)).prefix(prefix).expect("a prefix");
+        let error = store.claim(&claim()).await.expect_err("not permitted");
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{prefix}: {error:?}");
+    }
+}
+
+/// What is half moved is asked for at its new place, which needs a right of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_of_the_page_are_enough_while_a_slot_moves() {
+    if are_missing() {
+        return;
+    }
+    let cluster = Cluster::start(DOWN_AFTER, &[]).expect("a cluster");
+    for node in cluster.nodes() {
+        make_user(node);
+    }
+    let urls = cluster.nodes().iter().map(url);
+    let store = RedisStore::cluster(ClusterClientBuilder::new(urls)).expect("addresses").timeout(PATIENCE);
+    store.verify().await.expect("the cluster is set up");
+    let first = claim();
+    let (owner, key) = (first.reservation.owner, first.reservation.key);
+    let name = format!("idempotency:{{{}:{}}}", owner.as_uuid(), key.as_uuid());
+    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]).trim().to_owned();
+    let number: u16 = slot.parse().expect("a slot");
+    let (from, _) = cluster.pair(number).expect("a pair");
+    let (to, _) = cluster.pair((number + 8192) % 16384).expect("another pair");
+    let id = |node: &Server| node.ask(&["CLUSTER", "MYID"]).trim().to_owned();
+    assert!(to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).contains("OK"));
+    assert!(from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).contains("OK"));
+    acquire(&store, &first).await;
+    complete(&store, &first, "first").await;
+    assert_replayed(&store, &first, "first").await;
+    assert_eq!(state(&store, &first).await, KeyState::Completed);
+}
+
+/// A client that may not ask where the slots are is set up wrongly, and no server is away.
+#[tokio::test]
+async fn a_right_that_is_missing_is_no_outage() {
+    if are_missing() {
+        return;
+    }
+    for (command, node) in [("cluster|slots", &cluster().nodes()[0]), ("info", server()), ("evalsha", server())] {
+        let user = format!("without-{}", command.replace('|', "-"));
+        let answer = node.ask(&["ACL", "SETUSER", &user, "on", ">password", "~*", "+@all", &format!("-{command}")]);
+        assert!(answer.contains("OK"), "{answer}");
+        let url = format!("redis://{user}:password@{}/", node.address());
+        let store = match command {
+            "cluster|slots" => RedisStore::cluster(ClusterClientBuilder::new([url])).expect("an address"),
+            _ => at(&url),
+        };
+        let error = store.timeout(PATIENCE).claim(&claim()).await.expect_err("not permitted");
+        assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Refused, false), "{command}: {error:?}");
+    }
 }
