@@ -224,7 +224,7 @@ $missing$;
 
 -- Gives the name of the table of keys to tenant.idempotency_keys_next, and the table the name idempotency_keys_before. The functions that
 -- take a row of the table, or were made with it, are made again. Holds a lock that excludes everything, for as long as that takes: some
--- milliseconds.
+-- milliseconds, and at most 25 more for the comparison of the records that have changed since they were compared.
 CREATE OR REPLACE FUNCTION tenant.idempotency_switch_tables() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $switch$
@@ -274,7 +274,12 @@ BEGIN
     ) s;
 
     LOCK TABLE tenant.idempotency_keys, tenant.idempotency_keys_next IN ACCESS EXCLUSIVE MODE;
+    -- An empty table (tenant.idempotency_partition) has nothing to compare.
+    IF to_regclass('tenant.idempotency_move') IS NOT NULL THEN
+        PERFORM tenant.idempotency_compare_changes();
+    END IF;
     DROP TRIGGER IF EXISTS idempotency_mirror ON tenant.idempotency_keys;
+    DROP TRIGGER IF EXISTS idempotency_mirror_changes ON tenant.idempotency_keys;
     DROP TRIGGER IF EXISTS idempotency_mirror_truncate ON tenant.idempotency_keys;
     IF (SELECT c.relforcerowsecurity FROM pg_class c WHERE c.oid = v_table) THEN
         ALTER TABLE tenant.idempotency_keys_next FORCE ROW LEVEL SECURITY;
@@ -305,7 +310,7 @@ BEGIN ATOMIC
            ));
 END;
 
--- Drops the table that tenant.idempotency_switch_tables has replaced, and the functions of its rows.
+-- Drops the table that tenant.idempotency_switch_tables has replaced, the functions of its rows, and what its move has left.
 CREATE OR REPLACE FUNCTION tenant.idempotency_drop_before() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $drop$
@@ -319,6 +324,7 @@ BEGIN
         EXECUTE format('DROP ROUTINE %s', v_routine);
     END LOOP;
     DROP TABLE tenant.idempotency_keys_before;
+    PERFORM tenant.idempotency_end_move();
 END
 $drop$;
 
@@ -364,12 +370,88 @@ END
 $partition$;
 
 -- The way for a table in use. A trigger mirrors each change of the table of keys in tenant.idempotency_keys_next, the rows that have not
--- changed since are copied in small batches, and then the names are switched. Until then, every call sees the table of keys and nothing
--- else; from then on, the new one and nothing else. So servers of any version, the Go interceptor, and statements by hand work on.
+-- changed since are copied in small batches, both tables are compared, and then the names are switched. Until then, every call sees the
+-- table of keys and nothing else; from then on, the new one and nothing else. So servers of any version, the Go interceptor, and
+-- statements by hand work on.
 --
 -- The mirror inserts or replaces, in one statement: in a transaction with one snapshot (REPEATABLE READ), a copy that was made meanwhile
 -- cannot be seen, and the statement fails with serialization_failure. A DELETE would find nothing, and leave the copy: there, the row is
 -- replaced first.
+--
+-- The comparison does not trust the mirror. A trigger of its own notes the keys of all records that change from its beginning on. Each
+-- record is compared, in batches, and then again if it was noted. The last ones that were noted are compared under the lock of the switch.
+-- A difference ends the move. All triggers fire in every session (ENABLE ALWAYS), also in one that applies logical replication.
+--
+-- Progress is in tenant.idempotency_move, a table of one row, which is written in the transaction of each step and names the new table by
+-- its oid. (A comment on the new table would be lighter, but the ids that a copy has passed over are many in the worst case, and a
+-- partitioned table has no storage parameters.) Whoever does a step, or takes everything back, holds the lock of the move.
+
+-- Waits for the lock of the move, and has it until the end of the transaction.
+CREATE OR REPLACE FUNCTION tenant.idempotency_lock_move() RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    SELECT pg_advisory_xact_lock(7594306392365691954);
+END;
+
+-- Lets the owner see all rows of the table of keys until the function ends that calls this one, as a function with settings of its own.
+-- Nobody's rows are seen by their policy; the nil user, because authn.current_user_id() of some applications needs one.
+CREATE OR REPLACE FUNCTION tenant.idempotency_see_all() RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    SELECT set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
+           set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
+           set_config('app.idempotency_sight', 'copy', true);
+END;
+
+-- Makes the empty tables of the progress and of the changes for the new table.
+CREATE OR REPLACE FUNCTION tenant.idempotency_begin_move() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $begin_move$
+DECLARE
+    v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass);
+    v_table regclass;
+    v_grantee text;
+BEGIN
+    CREATE TABLE tenant.idempotency_move (
+        next_table  oid    NOT NULL,
+        -- The id from which on rows are to be copied; NULL if there are none left.
+        copy_at     uuid            DEFAULT '00000000-0000-0000-0000-000000000000',
+        -- The same for their comparison; NULL before it, too.
+        compare_at  uuid,
+        -- The rows that were locked when others were copied.
+        passed_over uuid[] NOT NULL DEFAULT '{}',
+        -- Which triggers there are (tenant.idempotency_mirrors) since the comparison has begun.
+        triggers    text[]
+    );
+    INSERT INTO tenant.idempotency_move (next_table) VALUES ('tenant.idempotency_keys_next'::regclass);
+    -- The keys of records that have changed since the comparison has begun.
+    CREATE TABLE tenant.idempotency_move_changes (user_id uuid NOT NULL, idempotency_key uuid NOT NULL);
+
+    -- The owner's alone, whatever default privileges have added.
+    FOREACH v_table IN ARRAY ARRAY['tenant.idempotency_move', 'tenant.idempotency_move_changes']::regclass[] LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO %s', v_table, v_owner);
+        FOR v_grantee IN
+            SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+            FROM pg_class c CROSS JOIN aclexplode(c.relacl) a
+            WHERE c.oid = v_table AND a.grantee <> c.relowner
+        LOOP
+            EXECUTE format('REVOKE ALL ON TABLE %s FROM %s', v_table, v_grantee);
+        END LOOP;
+    END LOOP;
+END
+$begin_move$;
+
+-- Drops what a move needs besides the new table.
+CREATE OR REPLACE FUNCTION tenant.idempotency_end_move() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $end_move$
+BEGIN
+    DROP FUNCTION IF EXISTS tenant.idempotency_mirror(), tenant.idempotency_note_change(),
+        tenant.idempotency_copy_rows(uuid[], boolean), tenant.idempotency_compare_rows(uuid[], uuid[]);
+    DROP TABLE IF EXISTS tenant.idempotency_move, tenant.idempotency_move_changes;
+END
+$end_move$;
+
 CREATE OR REPLACE FUNCTION tenant.idempotency_write_mirror() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $write_mirror$
@@ -415,6 +497,21 @@ BEGIN
         replace(v_upsert, '{row}', 'OLD'), replace(v_upsert, '{row}', 'NEW')
     );
 
+    CREATE OR REPLACE FUNCTION tenant.idempotency_note_change() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $note$
+    BEGIN
+        IF TG_OP <> 'INSERT' THEN
+            INSERT INTO tenant.idempotency_move_changes VALUES (OLD.user_id, OLD.idempotency_key);
+        END IF;
+        IF TG_OP = 'INSERT'
+           OR TG_OP = 'UPDATE' AND (OLD.user_id, OLD.idempotency_key) <> (NEW.user_id, NEW.idempotency_key) THEN
+            INSERT INTO tenant.idempotency_move_changes VALUES (NEW.user_id, NEW.idempotency_key);
+        END IF;
+        RETURN NULL;
+    END
+    $note$;
+
     -- Copies the rows with these ids that have not expired, and returns the ids of those that it left out because they are locked. With
     -- p_wait it waits for them.
     EXECUTE format(
@@ -454,7 +551,47 @@ BEGIN
         $function$,
         v_names
     );
-    REVOKE EXECUTE ON FUNCTION tenant.idempotency_mirror(), tenant.idempotency_copy_rows(uuid[], boolean) FROM PUBLIC;
+
+    -- Compares the records of these users and keys in both tables, byte by byte. An expired one may be missing in the new table. Both are
+    -- read by one statement, so that it sees each transaction with its mirror or not at all.
+    EXECUTE format(
+        $function$
+        CREATE OR REPLACE FUNCTION tenant.idempotency_compare_rows(p_users uuid[], p_keys uuid[]) RETURNS void
+        LANGUAGE plpgsql
+        SET search_path = pg_catalog, pg_temp AS $compare$
+        DECLARE
+            v_found record;
+        BEGIN
+            SELECT q.user_id, q.idempotency_key,
+                   CASE WHEN k.id IS NULL THEN 'is gone, and not from its copy'
+                        WHEN n.id IS NULL THEN 'has no copy' ELSE 'differs from its copy' END AS what
+            INTO v_found
+            FROM unnest(p_users, p_keys) AS q (user_id, idempotency_key)
+            LEFT JOIN LATERAL (
+                SELECT t.id, t.expires, ROW(%1$s) AS content FROM tenant.idempotency_keys t
+                WHERE t.user_id = q.user_id AND t.idempotency_key = q.idempotency_key
+            ) k ON true
+            LEFT JOIN LATERAL (
+                SELECT t.id, ROW(%1$s) AS content FROM tenant.idempotency_keys_next t
+                WHERE t.user_id = q.user_id AND t.idempotency_key = q.idempotency_key
+            ) n ON true
+            WHERE CASE WHEN k.id IS NULL THEN n.id IS NOT NULL
+                       WHEN n.id IS NULL THEN k.expires > clock_timestamp()
+                       ELSE NOT (k.content OPERATOR(pg_catalog.*=) n.content) END
+            LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'the record of the key %% of the user %% %%', v_found.idempotency_key, v_found.user_id, v_found.what
+                    USING ERRCODE = 'object_not_in_prerequisite_state',
+                          HINT = 'Nothing is switched, and calls go on. '
+                                 'Call tenant.idempotency_stop_moving(), and begin again. Write into the table of keys alone, with its triggers.';
+            END IF;
+        END
+        $compare$
+        $function$,
+        v_names
+    );
+    REVOKE EXECUTE ON FUNCTION tenant.idempotency_mirror(), tenant.idempotency_note_change(),
+        tenant.idempotency_copy_rows(uuid[], boolean), tenant.idempotency_compare_rows(uuid[], uuid[]) FROM PUBLIC;
 END
 $write_mirror$;
 
@@ -468,6 +605,7 @@ DECLARE
 BEGIN
     PERFORM tenant.idempotency_write_mirror();
     EXECUTE format('ALTER FUNCTION tenant.idempotency_mirror() OWNER TO %s', v_owner);
+    EXECUTE format('ALTER FUNCTION tenant.idempotency_note_change() OWNER TO %s', v_owner);
     LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE;
     EXECUTE format(
         'CREATE POLICY idempotency_keys_copy_policy ON tenant.idempotency_keys FOR SELECT TO %s '
@@ -481,14 +619,13 @@ BEGIN
         FOR EACH ROW EXECUTE FUNCTION tenant.idempotency_mirror();
     CREATE TRIGGER idempotency_mirror_truncate BEFORE TRUNCATE ON tenant.idempotency_keys
         FOR EACH STATEMENT EXECUTE FUNCTION tenant.idempotency_mirror();
+    ALTER TABLE tenant.idempotency_keys
+        ENABLE ALWAYS TRIGGER idempotency_mirror, ENABLE ALWAYS TRIGGER idempotency_mirror_truncate;
 END
 $begin_mirroring$;
 
--- Copies at most p_batch rows: the next ones after p_after by their id, or, if there are none left, one of p_left. `after` is NULL when
--- all of them were seen.
-CREATE OR REPLACE FUNCTION tenant.idempotency_copy_batch(
-    p_after uuid, p_left uuid[], p_batch integer, OUT after uuid, OUT remaining uuid[]
-)
+-- Copies at most p_batch rows: the next ones by their id, or, if there are none left, one of those that were passed over.
+CREATE OR REPLACE FUNCTION tenant.idempotency_copy_batch(p_batch integer) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_sort = off
@@ -498,40 +635,164 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off AS $copy_batch$
 DECLARE
+    v_move record;
     v_ids uuid[];
+    v_left uuid[];
 BEGIN
-    -- Nobody's rows are copied by their policy; the nil user, because authn.current_user_id() of some applications needs one.
-    PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
-            set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
-            set_config('app.idempotency_sight', 'copy', true);
-    IF p_after IS NULL THEN
-        remaining := p_left[2:] || tenant.idempotency_copy_rows(p_left[1:1], true);
+    PERFORM tenant.idempotency_see_all();
+    SELECT m.* INTO v_move FROM tenant.idempotency_move m;
+    IF v_move.copy_at IS NULL THEN
+        v_left := v_move.passed_over[2:] || tenant.idempotency_copy_rows(v_move.passed_over[1:1], true);
     ELSE
-        v_ids := ARRAY(SELECT k.id FROM tenant.idempotency_keys k WHERE k.id > p_after ORDER BY k.id LIMIT p_batch);
-        after := v_ids[cardinality(v_ids)];
-        remaining := p_left || tenant.idempotency_copy_rows(v_ids, false);
+        -- The one after the batch is where the next one begins.
+        v_ids := ARRAY(SELECT k.id FROM tenant.idempotency_keys k WHERE k.id >= v_move.copy_at ORDER BY k.id LIMIT p_batch + 1);
+        v_left := v_move.passed_over || tenant.idempotency_copy_rows(v_ids[:p_batch], false);
     END IF;
-    PERFORM set_config('app.idempotency_sight', '', true);
+    UPDATE tenant.idempotency_move SET copy_at = v_ids[p_batch + 1], passed_over = v_left;
 END
 $copy_batch$;
 
--- Does the next step of the way, except for copies: 'copy' if rows are to be copied now, 'done' if there is nothing to do.
-CREATE OR REPLACE FUNCTION tenant.idempotency_move_step(p_partitions integer, p_copied boolean) RETURNS text
+-- Returns the triggers of the move, each as it was made: one that was disabled since is another one.
+CREATE OR REPLACE FUNCTION tenant.idempotency_mirrors() RETURNS text[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $mirrors$
+BEGIN
+    RETURN ARRAY(
+        SELECT format('%s %s', t.oid, t.xmin) FROM pg_trigger t
+        WHERE t.tgrelid = 'tenant.idempotency_keys'::regclass AND t.tgname LIKE 'idempotency\_mirror%'
+        ORDER BY t.oid
+    );
+END
+$mirrors$;
+
+-- Lets each further change of the table of keys be noted.
+CREATE OR REPLACE FUNCTION tenant.idempotency_begin_comparing() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $begin_comparing$
+BEGIN
+    -- Waits until no transaction is open that has changed the table without a note.
+    CREATE TRIGGER idempotency_mirror_changes AFTER INSERT OR UPDATE OR DELETE ON tenant.idempotency_keys
+        FOR EACH ROW EXECUTE FUNCTION tenant.idempotency_note_change();
+    ALTER TABLE tenant.idempotency_keys ENABLE ALWAYS TRIGGER idempotency_mirror_changes;
+    UPDATE tenant.idempotency_move SET triggers = tenant.idempotency_mirrors();
+END
+$begin_comparing$;
+
+-- Compares the next p_batch rows by their id, and 500 of the records that have changed. Returns whether there are more of either.
+CREATE OR REPLACE FUNCTION tenant.idempotency_compare_batch(p_batch integer) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off AS $compare_batch$
+DECLARE
+    v_at uuid;
+    v_next uuid;
+    v_users uuid[];
+    v_keys uuid[];
+BEGIN
+    PERFORM tenant.idempotency_see_all();
+    SELECT m.compare_at INTO v_at FROM tenant.idempotency_move m;
+    IF v_at IS NOT NULL THEN
+        SELECT k.id INTO v_next FROM tenant.idempotency_keys k WHERE k.id >= v_at ORDER BY k.id OFFSET p_batch LIMIT 1;
+        -- Those of both tables: one of the new table alone is as wrong.
+        SELECT array_agg(r.user_id), array_agg(r.idempotency_key) INTO v_users, v_keys
+        FROM (
+            SELECT k.user_id, k.idempotency_key FROM tenant.idempotency_keys k
+            WHERE k.id >= v_at AND k.id <= coalesce(v_next, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+            UNION
+            SELECT n.user_id, n.idempotency_key FROM tenant.idempotency_keys_next n
+            WHERE n.id >= v_at AND n.id <= coalesce(v_next, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        ) r;
+        PERFORM tenant.idempotency_compare_rows(v_users, v_keys);
+        UPDATE tenant.idempotency_move SET compare_at = v_next;
+    END IF;
+    WITH noted AS (
+        DELETE FROM tenant.idempotency_move_changes c
+        WHERE c.ctid = ANY (ARRAY(SELECT l.ctid FROM tenant.idempotency_move_changes l LIMIT 500))
+        RETURNING c.user_id, c.idempotency_key
+    )
+    SELECT array_agg(n.user_id), array_agg(n.idempotency_key) INTO v_users, v_keys FROM noted n;
+    PERFORM tenant.idempotency_compare_rows(v_users, v_keys);
+    RETURN v_next IS NOT NULL OR EXISTS (SELECT FROM tenant.idempotency_move_changes);
+END
+$compare_batch$;
+
+-- Compares all records that have changed since they were compared, in at most 25 milliseconds: a lock is held meanwhile.
+CREATE OR REPLACE FUNCTION tenant.idempotency_compare_changes() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off AS $compare_changes$
+DECLARE
+    v_until CONSTANT timestamptz := clock_timestamp() + interval '25 milliseconds';
+    v_users uuid[];
+    v_keys uuid[];
+BEGIN
+    PERFORM tenant.idempotency_see_all();
+    IF tenant.idempotency_mirrors() IS DISTINCT FROM (SELECT m.triggers FROM tenant.idempotency_move m) THEN
+        RAISE EXCEPTION 'the triggers of tenant.idempotency_keys were changed while it was moved to partitions'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Nothing is switched, and calls go on. Call tenant.idempotency_stop_moving(), and begin again.';
+    END IF;
+    FOR v_users, v_keys IN
+        SELECT array_agg(c.user_id), array_agg(c.idempotency_key)
+        FROM (SELECT l.*, row_number() OVER () AS number FROM tenant.idempotency_move_changes l) c
+        GROUP BY c.number / 50
+    LOOP
+        PERFORM tenant.idempotency_compare_rows(v_users, v_keys);
+        IF clock_timestamp() > v_until THEN
+            RAISE EXCEPTION 'more records have changed than can be compared in 25 milliseconds' USING ERRCODE = 'lock_not_available';
+        END IF;
+    END LOOP;
+END
+$compare_changes$;
+
+-- Compares what is left, and empties the files of the changes: they have to be read under the lock of the switch, and have grown with all
+-- that were deleted from them.
+CREATE OR REPLACE FUNCTION tenant.idempotency_empty_changes() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $empty$
+BEGIN
+    LOCK TABLE tenant.idempotency_move_changes IN ACCESS EXCLUSIVE MODE;
+    PERFORM tenant.idempotency_compare_changes();
+    TRUNCATE tenant.idempotency_move_changes;
+END
+$empty$;
+
+-- Does the next step of the move to p_next, or of the move that there is if that is NULL. Returns the step, and the new table's oid.
+CREATE OR REPLACE FUNCTION tenant.idempotency_move_step(
+    p_partitions integer, p_batch integer, p_next oid, OUT step text, OUT next_table oid
+)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $step$
 DECLARE
     v_partitions integer;
-    v_next regclass;
+    v_move record;
+    v_progress_of oid;
     v_constraint name;
     v_statement text;
 BEGIN
-    -- One connection at a time, until the end of the transaction.
-    PERFORM pg_advisory_xact_lock(7594306392365691954);
+    PERFORM tenant.idempotency_lock_move();
     v_partitions := tenant.idempotency_partitions();
-    v_next := to_regclass('tenant.idempotency_keys_next');
+    next_table := CASE WHEN v_partitions > 0 THEN 'tenant.idempotency_keys'::regclass
+                       ELSE to_regclass('tenant.idempotency_keys_next') END;
+    IF p_next IS NOT NULL AND p_next IS DISTINCT FROM next_table THEN
+        RAISE EXCEPTION 'the move of tenant.idempotency_keys to partitions was taken back while it ran'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Nothing is lost: calls use the table of keys. To move it, call tenant.idempotency_move_to_partitions again.';
+    END IF;
     IF v_partitions > 0 AND v_partitions = p_partitions THEN
         IF to_regclass('tenant.idempotency_keys_before') IS NULL THEN
-            RETURN 'done';
+            step := 'done';
+            RETURN;
         END IF;
         -- Each locks another table, too.
         SELECT c.conname INTO v_constraint
@@ -541,44 +802,68 @@ BEGIN
         LIMIT 1;
         IF FOUND THEN
             EXECUTE format('ALTER TABLE tenant.idempotency_keys_before DROP CONSTRAINT %I', v_constraint);
-            RETURN 'reference dropped';
+            step := 'reference dropped';
+            RETURN;
         END IF;
         PERFORM tenant.idempotency_drop_before();
-        RETURN 'dropped';
+        step := 'dropped';
+        RETURN;
     ELSIF v_partitions > 0 THEN
         RAISE EXCEPTION 'tenant.idempotency_keys has % partitions, not %', v_partitions, p_partitions
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Their number does not change.';
     END IF;
 
-    IF v_next IS NULL THEN
+    IF to_regclass('tenant.idempotency_move') IS NOT NULL THEN
+        SELECT m.* INTO v_move FROM tenant.idempotency_move m;
+        v_progress_of := v_move.next_table;
+    END IF;
+    IF next_table IS DISTINCT FROM v_progress_of THEN
+        RAISE EXCEPTION 'the progress in tenant.idempotency_move is not that of tenant.idempotency_keys_next'
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Call tenant.idempotency_stop_moving(), and begin again.';
+    ELSIF next_table IS NULL THEN
         PERFORM tenant.idempotency_check_partitioning(p_partitions);
         PERFORM tenant.idempotency_make_next(p_partitions);
-        RETURN 'made';
-    ELSIF (SELECT count(*) FROM pg_inherits i WHERE i.inhparent = v_next) <> p_partitions THEN
+        PERFORM tenant.idempotency_begin_move();
+        next_table := 'tenant.idempotency_keys_next'::regclass;
+        step := 'made';
+        RETURN;
+    ELSIF (SELECT count(*) FROM pg_inherits i WHERE i.inhparent = next_table) <> p_partitions THEN
         RAISE EXCEPTION 'tenant.idempotency_keys is being moved to another number of partitions than %', p_partitions
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Call tenant.idempotency_stop_moving(), and begin again.';
     END IF;
     SELECT m INTO v_statement FROM tenant.idempotency_missing_references() m LIMIT 1;
     IF FOUND THEN
         EXECUTE v_statement;
-        RETURN 'referenced';
-    END IF;
-    IF NOT EXISTS (
+        step := 'referenced';
+    ELSIF NOT EXISTS (
         SELECT FROM pg_trigger t WHERE t.tgrelid = 'tenant.idempotency_keys'::regclass AND t.tgname = 'idempotency_mirror'
     ) THEN
         PERFORM tenant.idempotency_begin_mirroring();
-        RETURN 'mirrored';
-    ELSIF NOT p_copied THEN
-        RETURN 'copy';
+        step := 'mirrored';
+    ELSIF v_move.copy_at IS NOT NULL OR v_move.passed_over <> '{}' THEN
+        PERFORM tenant.idempotency_copy_batch(p_batch);
+        step := 'copied';
+    ELSIF v_move.triggers IS NULL AND v_move.compare_at IS NULL THEN
+        ANALYZE tenant.idempotency_keys_next;
+        UPDATE tenant.idempotency_move SET compare_at = '00000000-0000-0000-0000-000000000000';
+        step := 'analyzed';
+    ELSIF v_move.triggers IS NULL THEN
+        PERFORM tenant.idempotency_begin_comparing();
+        step := 'noted';
+    ELSIF tenant.idempotency_compare_batch(p_batch) THEN
+        step := 'compared';
+    ELSIF pg_relation_size('tenant.idempotency_move_changes') > 1048576 THEN
+        PERFORM tenant.idempotency_empty_changes();
+        step := 'emptied';
+    ELSE
+        PERFORM tenant.idempotency_switch_tables();
+        step := 'switched';
     END IF;
-    PERFORM tenant.idempotency_switch_tables();
-    DROP FUNCTION tenant.idempotency_mirror(), tenant.idempotency_copy_rows(uuid[], boolean);
-    RETURN 'switched';
 END
 $step$;
 
 -- Moves the table of keys to p_partitions partitions while calls go on. Run it as the owner of the table, outside of a transaction. It
--- takes about a minute for each two million rows, and as much space as the rows that have not expired. If it is interrupted, call it
+-- takes about a minute for each million rows, and as much space as the rows that have not expired. If it is interrupted, call it
 -- again, and it goes on; tenant.idempotency_stop_moving() takes everything back until the names are switched.
 --
 -- Waits at most p_lock_ms for each lock, because calls wait behind it; then tries again, up to p_attempts times, after a pause in which
@@ -595,12 +880,9 @@ DECLARE
     v_set pg_catalog.text;
     v_begun pg_catalog.timestamptz;
     v_pause double precision;
-    v_step pg_catalog.text;
+    v_did record;
+    v_next pg_catalog.oid;
     v_failed integer := 0;
-    v_copied boolean := false;
-    v_after pg_catalog.uuid := '00000000-0000-0000-0000-000000000000';
-    v_left pg_catalog.uuid[] := '{}';
-    v_batch record;
 BEGIN
     COMMIT;
     LOOP
@@ -610,27 +892,23 @@ BEGIN
         v_begun := clock_timestamp();
         v_pause := 0;
         BEGIN
-            v_step := tenant.idempotency_move_step(p_partitions, v_copied);
-            IF v_step = 'copy' THEN
-                v_batch := tenant.idempotency_copy_batch(v_after, v_left, greatest(p_batch, 1));
-                v_after := v_batch.after;
-                v_left := v_batch.remaining;
-                IF v_after IS NULL AND cardinality(v_left) = 0 THEN
-                    ANALYZE tenant.idempotency_keys_next;
-                    v_copied := true;
-                END IF;
+            SELECT s.step, s.next_table INTO v_did FROM tenant.idempotency_move_step(p_partitions, greatest(p_batch, 1), v_next) s;
+            v_next := v_did.next_table;
+            EXIT WHEN v_did.step = 'done';
+            IF v_did.step IN ('copied', 'compared') THEN
                 v_pause := p_rest * date_part('epoch', clock_timestamp() - v_begun);
             END IF;
-            v_failed := 0;
+            -- What has changed meanwhile is compared between two attempts to switch.
+            IF v_did.step NOT IN ('compared', 'emptied') THEN
+                v_failed := 0;
+            END IF;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             v_failed := v_failed + 1;
             IF v_failed >= p_attempts THEN
                 RAISE;
             END IF;
-            v_step := 'locked';
             v_pause := 0.05 + random() * least(2, 0.1 * v_failed);
         END;
-        EXIT WHEN v_step = 'done';
         COMMIT;
         PERFORM pg_catalog.pg_sleep(v_pause);
         COMMIT;
@@ -638,36 +916,54 @@ BEGIN
 END
 $move$;
 
--- Takes back what tenant.idempotency_move_to_partitions has done, unless the names are switched already. Calls go on with the table of keys.
+-- Takes back what tenant.idempotency_move_to_partitions has done, unless the names are switched already. Calls go on with the table of
+-- keys, and a mover that still runs ends with an error.
 CREATE OR REPLACE FUNCTION tenant.idempotency_stop_moving() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '500ms' AS $stop$
+SET lock_timeout = 0 AS $stop$
 BEGIN
-    IF to_regclass('tenant.idempotency_keys_next') IS NULL THEN
+    -- No call waits behind this one.
+    PERFORM tenant.idempotency_lock_move();
+    PERFORM set_config('lock_timeout', '500ms', true);
+    IF to_regclass('tenant.idempotency_keys_before') IS NOT NULL THEN
+        RAISE EXCEPTION 'tenant.idempotency_keys is moved already: its partitions have all records'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Call tenant.idempotency_move_to_partitions again: it drops what is left of the old table.';
+    ELSIF coalesce(to_regclass('tenant.idempotency_keys_next'), to_regclass('tenant.idempotency_move')) IS NULL THEN
         RETURN;
     END IF;
     DROP TRIGGER IF EXISTS idempotency_mirror ON tenant.idempotency_keys;
+    DROP TRIGGER IF EXISTS idempotency_mirror_changes ON tenant.idempotency_keys;
     DROP TRIGGER IF EXISTS idempotency_mirror_truncate ON tenant.idempotency_keys;
     DROP POLICY IF EXISTS idempotency_keys_copy_policy ON tenant.idempotency_keys;
     DROP POLICY IF EXISTS idempotency_keys_copy_lock_policy ON tenant.idempotency_keys;
-    DROP FUNCTION IF EXISTS tenant.idempotency_mirror(), tenant.idempotency_copy_rows(uuid[], boolean);
-    DROP TABLE tenant.idempotency_keys_next;
+    DROP TABLE IF EXISTS tenant.idempotency_keys_next;
+    PERFORM tenant.idempotency_end_move();
 END
 $stop$;
 
 REVOKE EXECUTE ON ROUTINE
+    tenant.idempotency_begin_comparing(),
     tenant.idempotency_begin_mirroring(),
+    tenant.idempotency_begin_move(),
     tenant.idempotency_check_partitioning(integer),
-    tenant.idempotency_copy_batch(uuid, uuid[], integer),
+    tenant.idempotency_compare_batch(integer),
+    tenant.idempotency_compare_changes(),
+    tenant.idempotency_copy_batch(integer),
     tenant.idempotency_drop_before(),
+    tenant.idempotency_empty_changes(),
+    tenant.idempotency_end_move(),
     tenant.idempotency_functions_of(regclass),
+    tenant.idempotency_lock_move(),
     tenant.idempotency_make_next(integer),
+    tenant.idempotency_mirrors(),
     tenant.idempotency_missing_references(),
-    tenant.idempotency_move_step(integer, boolean),
+    tenant.idempotency_move_step(integer, integer, oid),
     tenant.idempotency_move_to_partitions(integer, integer, double precision, integer, integer),
     tenant.idempotency_partition(integer),
     tenant.idempotency_partitions(),
+    tenant.idempotency_see_all(),
     tenant.idempotency_stop_moving(),
     tenant.idempotency_switch_tables(),
     tenant.idempotency_write_mirror()

@@ -15,11 +15,13 @@ const TABLE: &str = "idempotency_keys";
 const PREFIX: &str = "idempotency_";
 
 /// The tables beside the table of keys.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "idempotency_audit",
     "idempotency_keys_before",
     "idempotency_keys_next",
     "idempotency_migrations",
+    "idempotency_move",
+    "idempotency_move_changes",
     "idempotency_resource_types",
 ];
 

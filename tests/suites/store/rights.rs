@@ -11,19 +11,27 @@ use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 29] = [
+const OWNERS: [&str; 38] = [
     "idempotency_adapt",
+    "idempotency_begin_comparing",
     "idempotency_begin_mirroring",
+    "idempotency_begin_move",
     "idempotency_check_partitioning",
+    "idempotency_compare_batch",
+    "idempotency_compare_changes",
     "idempotency_copy_batch",
     "idempotency_drop_before",
+    "idempotency_empty_changes",
+    "idempotency_end_move",
     "idempotency_functions_of",
     "idempotency_grant",
     "idempotency_grant_operator",
     "idempotency_id_type",
     "idempotency_inspect",
     "idempotency_key_id",
+    "idempotency_lock_move",
     "idempotency_make_next",
+    "idempotency_mirrors",
     "idempotency_missing_grants",
     "idempotency_missing_operator_grants",
     "idempotency_missing_references",
@@ -34,6 +42,7 @@ const OWNERS: [&str; 29] = [
     "idempotency_partition",
     "idempotency_partitions",
     "idempotency_register_resource",
+    "idempotency_see_all",
     "idempotency_stop_moving",
     "idempotency_stuck",
     "idempotency_switch_tables",

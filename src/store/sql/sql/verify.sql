@@ -58,10 +58,13 @@ WHERE r.proname NOT IN (
           'idempotency_register_resource',
           'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements',
           -- Those of partitions.
-          'idempotency_begin_mirroring', 'idempotency_check_partitioning', 'idempotency_copy_batch', 'idempotency_copy_rows',
-          'idempotency_drop_before', 'idempotency_functions_of', 'idempotency_make_next', 'idempotency_mirror',
-          'idempotency_missing_references', 'idempotency_move_step', 'idempotency_move_to_partitions', 'idempotency_partition',
-          'idempotency_partitions', 'idempotency_stop_moving', 'idempotency_switch_tables', 'idempotency_write_mirror'
+          'idempotency_begin_comparing', 'idempotency_begin_mirroring', 'idempotency_begin_move', 'idempotency_check_partitioning',
+          'idempotency_compare_batch', 'idempotency_compare_changes', 'idempotency_compare_rows', 'idempotency_copy_batch',
+          'idempotency_copy_rows', 'idempotency_drop_before', 'idempotency_empty_changes', 'idempotency_end_move',
+          'idempotency_functions_of', 'idempotency_lock_move', 'idempotency_make_next', 'idempotency_mirror',
+          'idempotency_mirrors', 'idempotency_missing_references', 'idempotency_move_step', 'idempotency_move_to_partitions',
+          'idempotency_note_change', 'idempotency_partition', 'idempotency_partitions', 'idempotency_see_all',
+          'idempotency_stop_moving', 'idempotency_switch_tables', 'idempotency_write_mirror'
       )
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL

@@ -46,7 +46,7 @@ async fn a_partitioned_table_is_not_distributed() {
 async fn a_table_that_is_being_moved_to_partitions_is_not_distributed() {
     let Some(distributed) = Distributed::take().await else { return };
     let (owner, schema) = local(&distributed).await;
-    let begin = format!("SELECT {}.idempotency_move_step(4, false)", schema.name());
+    let begin = format!("SELECT {}.idempotency_move_step(4, 500, NULL)", schema.name());
     owner.batch_execute(&begin).await.expect("the first step");
     let why = format!("{}.idempotency_keys is being moved to partitions, and is not distributed", schema.name());
     assert_refused(owner.batch_execute(&migrations::distribution_sql(&schema)).await, &why);

@@ -2,14 +2,17 @@
 //!
 //! With `IDEMPOTENCY_TEST_PARTITIONS`, all other tests have such a table, too.
 
+mod compared;
 mod made;
 mod moved;
 mod moving;
+mod steps;
+mod stopped;
 mod swept;
 
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
-    migrations,
+    migrations::{self, MigrationError},
     store::{Claim, Schema},
 };
 use tonic_idempotency_tests::{API_ROLE, Database};
@@ -45,6 +48,20 @@ async fn count(client: &Client, select: &str) -> i64 {
 
 async fn partitions(owner: &Client) -> i64 {
     count(owner, "SELECT tenant.idempotency_partitions()::int8").await
+}
+
+/// Fills the table with records of others, so that there is something to copy.
+async fn fill(owner: &Client, rows: i64) {
+    let insert = format!(
+        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
+         SELECT gen_random_uuid(), gen_random_uuid(), '/', '', '', now() + interval '1 day' FROM generate_series(1, {rows})"
+    );
+    owner.batch_execute(&insert).await.expect("many rows");
+}
+
+/// Begins the move, and returns when it has ended.
+async fn go(database: &Database) -> Result<(), MigrationError> {
+    migrations::move_to_partitions(&database.owner().await, &Schema::default(), PARTITIONS).await
 }
 
 fn claims(number: usize) -> Vec<Claim> {

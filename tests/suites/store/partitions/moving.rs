@@ -6,46 +6,24 @@ use std::sync::{
 };
 
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, error::SqlState, types::Type};
+use tokio_postgres::{error::SqlState, types::Type};
 use tonic_idempotency::{
-    migrations::{self, MigrationError},
+    migrations,
     store::{
         BeginOutcome, Claim, ClaimOutcome, CommitOutcome, PostgresStore, ResourceTypes, Schema, Store,
         TransactionOptions,
     },
 };
-use tonic_idempotency_tests::{Database, until};
+use tonic_idempotency_tests::until;
 
-use super::{PARTITIONS, claims, count, expire, partitions, plain, statements_for_several_calls_work};
+use super::{
+    PARTITIONS, claims, count, expire, fill, go, partitions, plain, statements_for_several_calls_work,
+    steps::until_step,
+};
 use crate::{
     migrations::schema,
     record::{acquire, again, complete, completion, patient, take_over},
 };
-
-/// Fills the table with records of others, so that there is something to copy.
-async fn fill(owner: &Client, rows: u32) {
-    let insert = format!(
-        "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
-         SELECT gen_random_uuid(), gen_random_uuid(), '/', '', '', now() + interval '1 day' FROM generate_series(1, {rows})"
-    );
-    owner.batch_execute(&insert).await.expect("many rows");
-}
-
-/// Begins the move, and returns when it has ended.
-async fn go(database: &Database) -> Result<(), MigrationError> {
-    migrations::move_to_partitions(&database.owner().await, &Schema::default(), PARTITIONS).await
-}
-
-/// Does the steps of the move until rows are to be copied.
-async fn until_mirrored(owner: &Client) {
-    loop {
-        let step = format!("SELECT tenant.idempotency_move_step({PARTITIONS}, false)");
-        let step: String = owner.query_typed_one(&step, &[]).await.expect("a step").get(0);
-        if step == "copy" {
-            return;
-        }
-    }
-}
 
 /// What became of a caller's keys.
 #[derive(Default)]
@@ -147,7 +125,7 @@ async fn copies_a_locked_row_when_it_is_free() {
             complete(&store, claim, &completion("done")).await;
         }
         fill(&owner, 100).await;
-        until_mirrored(&owner).await;
+        until_step(&owner, "mirrored").await;
         let change = owner.transaction().await.expect("a transaction");
         change
             .batch_execute("UPDATE tenant.idempotency_keys SET procedure = '/other' WHERE procedure <> '/'")
@@ -179,7 +157,7 @@ async fn holds_a_row_from_its_read_until_its_copy_is_committed() {
     let database = plain().await;
     let (mut owner, other) = (database.owner().await, database.owner().await);
     fill(&owner, 1).await;
-    until_mirrored(&owner).await;
+    until_step(&owner, "mirrored").await;
     let copying = owner.transaction().await.expect("a transaction");
     copying
         .batch_execute("SELECT tenant.idempotency_copy_rows(ARRAY(SELECT id FROM tenant.idempotency_keys), false)")
@@ -203,7 +181,7 @@ async fn leaves_no_copy_of_a_row_that_is_deleted_with_an_old_snapshot() {
     let store = PostgresStore::new(database.pool(1), ResourceTypes::none());
     let claim = claims(1).remove(0);
     complete(&store, &claim, &completion("done")).await;
-    until_mirrored(&owner).await;
+    until_step(&owner, "mirrored").await;
     let level = tokio_postgres::IsolationLevel::RepeatableRead;
     for statement in ["DELETE FROM tenant.idempotency_keys", "UPDATE tenant.idempotency_keys SET procedure = '/later'"]
     {
@@ -239,7 +217,7 @@ async fn mirrors_every_change() {
     for claim in &before {
         acquire(&store, claim).await;
     }
-    until_mirrored(&owner).await;
+    until_step(&owner, "mirrored").await;
     let differences = "SELECT count(*) FROM (
         (SELECT * FROM tenant.idempotency_keys_next EXCEPT SELECT * FROM tenant.idempotency_keys)) d";
     let after = claims(6);
@@ -286,7 +264,7 @@ async fn waits_for_a_long_transaction_without_holding_up_calls() {
     let store = patient(database.pool(2));
     let held = claims(1).remove(0);
     acquire(&store, &held).await;
-    until_mirrored(&owner).await;
+    until_step(&owner, "mirrored").await;
     let long = owner.transaction().await.expect("a transaction");
     long.query_one("SELECT count(*) FROM tenant.idempotency_keys", &[]).await.expect("the table's lock");
     let moving = go(&database);
@@ -318,7 +296,7 @@ async fn is_taken_back_without_a_trace() {
     let owner = database.owner().await;
     fill(&owner, 10).await;
     let before = schema(&owner).await;
-    until_mirrored(&owner).await;
+    until_step(&owner, "mirrored").await;
     assert_ne!(schema(&owner).await, before);
     let error = migrations::partition(&owner, &Schema::default(), PARTITIONS).await;
     error.expect_err("it is being moved");
