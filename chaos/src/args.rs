@@ -90,6 +90,7 @@ pub struct Args {
     pub(crate) partitions: Option<u16>,
 
     /// Move the table to its partitions while the clients call, and go on after each interruption, in place of making them before.
+    /// Meanwhile movers are started, killed, and told to take everything back.
     #[arg(long, conflicts_with = "clients_die")]
     pub(crate) moving: bool,
 
@@ -123,9 +124,10 @@ pub struct Args {
     pub(crate) max_batch: Option<u16>,
 
     /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, redis, server-kill, silence, slow-outbox, stall,
+    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, mover, redis, server-kill, silence, slow-outbox, stall,
     /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
-    /// instead of database-kill; with `--topology redis-cluster` there is redis, and neither batch nor full-pool.
+    /// instead of database-kill; with `--topology redis-cluster` there is redis, and neither batch nor full-pool. There is mover
+    /// with `--moving` alone.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 

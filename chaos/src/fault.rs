@@ -52,6 +52,14 @@ pub(crate) enum FaultKind {
     Hogged,
     /// The look-up of statuses was slow.
     OutboxAsleep,
+    /// The move to partitions was taken back, and begun again while its mover still ran.
+    MoveRestarted,
+    /// The move to partitions was taken back.
+    MoveStopped,
+    /// Another mover was started beside the first one.
+    MoverDoubled,
+    /// The sessions of all movers were ended.
+    MoverKilled,
     /// The outbox was locked.
     OutboxLocked,
     /// The table of keys was locked, and more calls came than the server has connections for.
@@ -87,9 +95,15 @@ pub(crate) enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether the client itself caused it, which changes nothing for its operation.
+    /// Whether the client itself caused it.
     pub(crate) fn is_of_clients(self) -> bool {
         matches!(self, Self::ClientHungUp | Self::Flooded | Self::Hogged)
+    }
+
+    /// Whether it changes nothing for an operation: its client itself caused it, or it happened to the move to partitions.
+    pub(crate) fn spares_operations(self) -> bool {
+        self.is_of_clients()
+            || matches!(self, Self::MoveRestarted | Self::MoveStopped | Self::MoverDoubled | Self::MoverKilled)
     }
 
     /// Whether another server of the database has become the primary, or a primary of Redis was lost.
@@ -200,6 +214,10 @@ impl fmt::Display for FaultKind {
             Self::DatabaseStalled => f.write_str("database connections of a server stalled"),
             Self::Flooded => f.write_str("flood of calls that hang up"),
             Self::Hogged => f.write_str("one user holds all transactions"),
+            Self::MoveRestarted => f.write_str("move taken back, and begun again while its mover ran"),
+            Self::MoveStopped => f.write_str("move taken back"),
+            Self::MoverDoubled => f.write_str("second mover started"),
+            Self::MoverKilled => f.write_str("movers killed"),
             Self::OutboxAsleep => f.write_str("look-up of statuses slow"),
             Self::OutboxLocked => f.write_str("outbox locked"),
             Self::PoolFull => f.write_str("pool of a server full"),
@@ -240,9 +258,10 @@ pub(crate) enum Family {
     Stall,
     StepKill,
     Zombie,
-    /// The last two, so that the others' seeds stay as they are.
+    /// The last three, so that the others' seeds stay as they are.
     Failover,
     Redis,
+    Mover,
 }
 
 impl Named for Family {
@@ -258,6 +277,7 @@ impl Named for Family {
         Self::FullPool,
         Self::HangUp,
         Self::Hog,
+        Self::Mover,
         Self::Redis,
         Self::ServerKill,
         Self::Silence,
@@ -280,6 +300,7 @@ impl Named for Family {
             Self::FullPool => "full-pool",
             Self::HangUp => "hang-up",
             Self::Hog => "hog",
+            Self::Mover => "mover",
             Self::Redis => "redis",
             Self::ServerKill => "server-kill",
             Self::Silence => "silence",

@@ -85,6 +85,7 @@ impl Plan {
             due.fault.can_happen_to(self.topology)
                 && (self.max_batch != Some(1) || !due.fault.needs_batches())
                 && (mode == Mode::Reserved || !due.fault.needs_reservations())
+                && (self.moving || !due.fault.needs_move())
         });
         schedule
     }

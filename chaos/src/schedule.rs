@@ -15,7 +15,7 @@ use crate::{
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 17] = [
+const RATES: [(Family, u32, u32); 18] = [
     (Family::Batch, 250, 4),
     (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
@@ -26,6 +26,7 @@ const RATES: [(Family, u32, u32); 17] = [
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
     (Family::Hog, 2000, 1),
+    (Family::Mover, 100, 8),
     (Family::Redis, 125, 5),
     (Family::ServerKill, 150, 1),
     (Family::Silence, 400, 1),
@@ -55,6 +56,18 @@ const SLOTS: u16 = 16384;
 /// The ways to break a primary of the Redis Cluster.
 const REDIS: [RedisFault; 5] =
     [RedisFault::Hang, RedisFault::Kill, RedisFault::Lag, RedisFault::Restart, RedisFault::Switchover];
+
+/// The ways to disturb the move to partitions, and whether they wait for its switch.
+const MOVERS: [(MoverFault, bool); 8] = [
+    (MoverFault::Another, false),
+    (MoverFault::Kill, false),
+    (MoverFault::Kill, true),
+    (MoverFault::Kill, true),
+    (MoverFault::Restart, false),
+    (MoverFault::Restart, true),
+    (MoverFault::Stop, false),
+    (MoverFault::Stop, true),
+];
 
 /// The ways to make the outbox slow.
 const SLOWNESS: [Slowness; 2] = [Slowness::Asleep, Slowness::Locked];
@@ -123,6 +136,11 @@ pub(crate) enum Planned {
     Hog {
         operations: Range<u32>,
     },
+    /// The move to partitions is disturbed, at its next switch or at once.
+    Mover {
+        how: MoverFault,
+        at_switch: bool,
+    },
     /// The primary of this slot is broken.
     Redis {
         slot: u16,
@@ -162,6 +180,11 @@ impl Planned {
         matches!(self, Self::Batch { .. })
     }
 
+    /// Whether it concerns the move to partitions.
+    pub(crate) fn needs_move(&self) -> bool {
+        matches!(self, Self::Mover { .. })
+    }
+
     /// Whether it concerns the rows of reservations, as there are in reserved mode alone.
     pub(crate) fn needs_reservations(&self) -> bool {
         matches!(self, Self::Batch { how: Trouble::Locked, .. })
@@ -190,6 +213,19 @@ pub(crate) enum Break {
     Silence,
     /// The database ends all sessions.
     Terminate,
+}
+
+/// A way to disturb the move to partitions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum MoverFault {
+    /// A mover is started beside the one that may run.
+    Another,
+    /// The sessions of all movers are ended.
+    Kill,
+    /// The move is taken back, and another mover is started at once.
+    Restart,
+    /// The move is taken back.
+    Stop,
 }
 
 /// A way to make the outbox slow.
@@ -239,6 +275,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
         let mut breaks = Shuffled::new(&BREAKS);
         let mut failovers = Shuffled::new(&FAILOVERS);
         let mut redis = Shuffled::new(&REDIS);
+        let mut movers = Shuffled::new(&MOVERS);
         let mut troubles = Shuffled::new(&TROUBLES);
         let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
@@ -265,6 +302,10 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
                     Planned::Flood { operations: extra(operations + hogs(operations, faults) * HOG, number, FLOOD) }
                 }
                 Family::Hog => Planned::Hog { operations: extra(operations, number, HOG) },
+                Family::Mover => {
+                    let (how, at_switch) = movers.next(&mut rng);
+                    Planned::Mover { how, at_switch }
+                }
                 Family::Redis => Planned::Redis { slot: rng.random_range(0..SLOTS), how: redis.next(&mut rng) },
                 Family::Silence => Planned::Silence { slot, hold: milliseconds(&mut rng, 500, 3000) },
                 Family::SlowOutbox => {
@@ -425,6 +466,8 @@ mod tests {
         assert!(FAILOVERS.into_iter().all(fails_over));
         let breaks = |how| faults.iter().any(|due| matches!(due.fault, Planned::Redis { how: it, .. } if it == how));
         assert!(REDIS.into_iter().all(breaks));
+        let disturbs = |(how, at_switch)| faults.iter().any(|due| due.fault == Planned::Mover { how, at_switch });
+        assert!(MOVERS.into_iter().all(disturbs));
         let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
         assert!(COMMITS.into_iter().all(cut));
     }
@@ -471,6 +514,7 @@ mod tests {
             Planned::Bouncer { .. } | Planned::BouncerCut { .. } => Family::BouncerKill,
             Planned::Flood { .. } => Family::Flood,
             Planned::Hog { .. } => Family::Hog,
+            Planned::Mover { .. } => Family::Mover,
             Planned::Silence { .. } => Family::Silence,
             Planned::SlowOutbox { .. } => Family::SlowOutbox,
             Planned::Cut { cut: Cut { all: true, .. }, .. } => Family::ConnectionsCut,

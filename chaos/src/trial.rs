@@ -114,21 +114,20 @@ async fn faults_and_work(
     let urls = fleet.ways().iter().map(|way| database.urls_through(&way.addresses()));
     let urls = urls.map(|urls| urls.api.unwrap_or(urls.database));
     let witnesses = Witnesses::start(urls, database.question(), journal);
+    let mover = plan.partitions.filter(|_| plan.moving);
+    let mover = mover.map(|partitions| Mover::start(database, journal, &pace, partitions, plan.of_clients));
     let stage = Stage {
         behind_bouncer: database.behind_bouncer().cloned(),
         database: Arc::clone(database),
         journal: Arc::clone(journal),
         mode,
+        moving: mover.as_ref().map(|mover| Arc::clone(mover.its())),
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
         pace: Arc::clone(&pace),
         rotation: Arc::clone(&setting.rotation),
         ways: fleet.ways().to_vec(),
     };
-    // When there are records to copy, and calls to come.
-    let mover = plan.partitions.filter(|_| plan.moving);
-    let mover =
-        mover.map(|partitions| Mover::start(Arc::clone(database), Arc::clone(&pace), partitions, plan.of_clients / 3));
     let director = Director::start(stage, plan.schedule(mode));
     let workload = Workload {
         calls: Calls { journal: Arc::clone(journal), rotation: setting.rotation },

@@ -112,7 +112,7 @@ impl Rules {
     /// Whether something else than another user's calls may have kept this call from its answer.
     pub(super) fn excuses(self, starved: &Starved, entries: &Entries) -> bool {
         let Starved { server, begun, ended, .. } = *starved;
-        let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.is_of_clients();
+        let near = |fault: &&Fault| fault.begun <= ended && fault.ended >= begun && !fault.kind.spares_operations();
         entries.faults.iter().filter(near).any(|fault| match fault.whom {
             Whom::All => true,
             Whom::Server(other) => other == server,
@@ -127,7 +127,7 @@ impl Rules {
             let until = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| *ended + self.lease);
             let near = |fault: &&Fault| fault.begun <= until && fault.ended >= attempt.begun;
             faults.iter().filter(near).any(|fault| match fault.whom {
-                _ if fault.kind.is_of_clients() => false,
+                _ if fault.kind.spares_operations() => false,
                 Whom::All => true,
                 Whom::Server(server) => server == attempt.server,
                 Whom::Slot(slot) => slot == attempt.server.slot,

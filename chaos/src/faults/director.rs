@@ -110,6 +110,12 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
                 flood::happen(&stage, operations).await;
                 continue;
             }
+            Planned::Mover { how, at_switch } => {
+                if let Some(its) = &stage.moving {
+                    its.disturb(how, at_switch);
+                }
+                continue;
+            }
             Planned::Server(order) => {
                 stage.orders.add(order);
                 continue;

@@ -8,6 +8,7 @@ use crate::{
     fleet::{Orders, Rotation},
     journal::Journal,
     mode::Mode,
+    mover::Move,
     operation::Operation,
     pace::Pace,
     topology::{Database, Way},
@@ -21,6 +22,8 @@ pub(crate) struct Stage {
     pub(crate) database: Arc<Database>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) mode: Mode,
+    /// The move to partitions; `None` if there is none.
+    pub(crate) moving: Option<Arc<Move>>,
     pub(crate) operations: Arc<[Operation]>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) pace: Arc<Pace>,

@@ -117,6 +117,7 @@ fn stage(plan: &Plan, database: &Arc<Database>, setting: &Setting, pace: &Arc<Pa
         database: Arc::clone(database),
         journal: Arc::clone(&setting.journal),
         mode: Mode::Transactional,
+        moving: None,
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
         pace: Arc::clone(pace),
