@@ -2,7 +2,7 @@
 //!
 //! A trigger mirrors each change in the new table, the copier copies what has not changed since, and then the names are switched
 //! (`migrations/core/V10__partitions.sql`). Transactions see what is committed (READ COMMITTED), or what was when they began (REPEATABLE
-//! READ); they commit or roll back at any time, and begin before, during and after the move.
+//! READ); they commit or roll back at any time, and begin before, during and after the move, which may be taken back and begun again.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,17 @@ enum Guard {
     DeleteReplacesCopy,
     /// The trigger is made under a lock that waits for all transactions that have changed the table.
     MirrorWaitsForTransactions,
+    /// The progress is that of a new table, and goes with it when the move is taken back.
+    ProgressIsOfTable,
 }
 
-const GUARDS: [Guard; 4] =
-    [Guard::CopyLocksRow, Guard::CopyReturnsToLocked, Guard::DeleteReplacesCopy, Guard::MirrorWaitsForTransactions];
+const GUARDS: [Guard; 5] = [
+    Guard::CopyLocksRow,
+    Guard::CopyReturnsToLocked,
+    Guard::DeleteReplacesCopy,
+    Guard::MirrorWaitsForTransactions,
+    Guard::ProgressIsOfTable,
+];
 
 /// A row of the key, with the number of the transaction that has written it; `None` if there is none.
 type Row = Option<u8>;
@@ -38,6 +45,8 @@ struct World {
     lock: Option<Holder>,
     phase: Phase,
     copier: Copier,
+    /// Whether the move was taken back once.
+    stopped: bool,
     transactions: Vec<Transaction>,
 }
 
@@ -98,6 +107,8 @@ enum Step {
     Mirror,
     Read,
     Copy,
+    /// The move is taken back: the new table and the trigger are dropped.
+    Stop,
     Switch,
 }
 
@@ -142,6 +153,7 @@ impl Model for Moving {
             lock: None,
             phase: Phase::Plain,
             copier: Copier::Before,
+            stopped: false,
             transactions: levels.map(|repeatable| Transaction { repeatable, stage: Stage::Before }).collect(),
         };
         levels.flat_map(|levels| [with(None, &mut levels.clone()), with(Some(0), &mut levels.clone())]).collect()
@@ -169,6 +181,10 @@ impl Model for Moving {
             (Phase::Mirroring, Copier::Read(_)) if !waits => steps.push(Step::Copy),
             (Phase::Mirroring, Copier::Done) if !waits => steps.push(Step::Switch),
             _ => {}
+        }
+        // Between two steps of the copier, under the lock of the move.
+        if world.phase == Phase::Mirroring && !matches!(world.copier, Copier::Read(_)) && !waits && !world.stopped {
+            steps.push(Step::Stop);
         }
     }
 
@@ -236,6 +252,18 @@ impl Model for Moving {
                     world.lock = None;
                 }
             }
+            Step::Stop => {
+                (world.phase, world.next, world.stopped) = (Phase::Plain, None, true);
+                // No snapshot shows a row of the next new table.
+                for transaction in &mut world.transactions {
+                    if let Stage::Open { next, .. } = &mut transaction.stage {
+                        *next = None;
+                    }
+                }
+                if self.holds(Guard::ProgressIsOfTable) {
+                    world.copier = Copier::Before;
+                }
+            }
             Step::Switch => world.phase = Phase::Switched,
         }
         Some(world)
@@ -249,6 +277,9 @@ impl Model for Moving {
             }),
             Property::sometimes("a row is mirrored before it is copied", |_, world: &World| {
                 world.phase == Phase::Mirroring && world.copier == Copier::Before && world.next.is_some()
+            }),
+            Property::sometimes("a row is copied again, after the move was taken back", |_, world: &World| {
+                world.phase == Phase::Switched && world.stopped && world.next == Some(0)
             }),
             Property::sometimes("a transaction changes the new table", |_, world: &World| {
                 let of_next = |it: &Transaction| matches!(it.stage, Stage::Changed { old: None, next: Some(_) });
