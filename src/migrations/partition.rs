@@ -44,12 +44,13 @@ pub async fn partition(client: &Client, schema: &Schema, partitions: u16) -> Res
 /// # Errors
 ///
 /// [`MigrationError`] if the database refuses, as for [`partition`], or if transactions on the table never leave a gap of 50 ms. Call it
-/// again: it goes on. `SELECT tenant.idempotency_stop_moving()` takes everything back instead.
+/// again: it goes on. `SELECT tenant.idempotency_stop_moving()` takes everything back instead, and a move that still runs ends with an error.
+/// A record that differs from its copy is an error, too, before anything is switched: take everything back then, and begin again.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped, the database goes on until the connection ends. Call it again, or take everything back, as after an error.
-/// Two at once do no harm, and waste time.
+/// Several at once share the work.
 pub async fn move_to_partitions(client: &Client, schema: &Schema, partitions: u16) -> Result<(), MigrationError> {
     client.query_typed(&schema.apply(MOVE), &[(&i32::from(partitions), Type::INT4)]).await?;
     Ok(())
