@@ -863,7 +863,7 @@ END
 $step$;
 
 -- Moves the table of keys to p_partitions partitions while calls go on. Run it as the owner of the table, outside of a transaction. It
--- takes about a minute for each million rows, and as much space as the rows that have not expired. If it is interrupted, call it
+-- takes one to two minutes for each million rows, and as much space as the rows that have not expired. If it is interrupted, call it
 -- again, and it goes on; tenant.idempotency_stop_moving() takes everything back until the names are switched.
 --
 -- Waits at most p_lock_ms for each lock, because calls wait behind it; then tries again, up to p_attempts times, after a pause in which

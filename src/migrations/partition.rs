@@ -38,8 +38,8 @@ pub async fn partition(client: &Client, schema: &Schema, partitions: u16) -> Res
 }
 
 /// Moves a table of keys in use to `partitions` partitions, from 2 to 256, while calls go on: with servers of this version, of earlier
-/// ones, and with the Go interceptor. It copies the records that have not expired, which takes about a minute for each two million, and
-/// as much space again. No call waits longer than 100 ms for it. A table that has as many partitions is not changed.
+/// ones, and with the Go interceptor. It copies and compares the records that have not expired, which takes one to two minutes for each
+/// million, and as much space again. No call waits longer than 100 ms for it. A table that has as many partitions is not changed.
 ///
 /// # Errors
 ///
