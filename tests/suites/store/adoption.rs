@@ -293,7 +293,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
         assert_eq!(go.execute_typed(reserve, parameters).await.expect("the reservation"), 1, "{step}");
         if step == "before" {
             loop {
-                let done = "SELECT tenant.idempotency_move_step(4, false) = 'copy'";
+                let done = "SELECT s.step = 'mirrored' FROM tenant.idempotency_move_step(4, 500, NULL) s";
                 if owner.query_one(done, &[]).await.expect("a step").get(0) {
                     break;
                 }

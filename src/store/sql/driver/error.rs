@@ -96,8 +96,8 @@ pub fn is_conflict(code: &str) -> bool {
 /// Returns whether an error of I/O is the network's, and not one of data that somebody has sent: of a certificate that does not count,
 /// say.
 pub fn is_of_network(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, PermissionDenied, Unsupported};
-    !matches!(error.kind(), InvalidData | InvalidInput | PermissionDenied | Unsupported)
+    use io::ErrorKind::{InvalidData, InvalidInput, Unsupported};
+    !matches!(error.kind(), InvalidData | InvalidInput | Unsupported)
 }
 
 /// Returns the class of an SQLSTATE.
