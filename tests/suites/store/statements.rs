@@ -61,11 +61,11 @@ async fn do_nothing_in_a_transaction_that_someone_left_open() {
                 assert_eq!(error.expect_err(name).code(), Some(&SqlState::ACTIVE_SQL_TRANSACTION), "{name}");
             }
             Some(Guard::Age) => {
-                let old = "SELECT clock_timestamp() - now() > interval '20 milliseconds'";
+                let old = "SELECT clock_timestamp() - now() > interval '100 milliseconds'";
                 until("the transaction is old", async || api.query_one(old, &[]).await.expect("a time").get(0)).await;
                 let one = "ARRAY['7d444840-9dc0-11d1-b245-5ffdce74fad2'::uuid]";
                 let look = format!(
-                    "SELECT age > 0.02 FROM tenant.idempotency_look({one}, {one}, {one}, ARRAY[NULL], {one}, NULL)"
+                    "SELECT age > 0.1 FROM tenant.idempotency_look({one}, {one}, {one}, ARRAY[NULL], {one}, NULL)"
                 );
                 assert!(api.query_one(&look, &[]).await.expect("one row, also of an absent key").get::<_, bool>(0));
             }

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::store::{Claim, ClaimOutcome, Reservation};
 
-/// The age in seconds of a transaction that is hardly that of its only statement.
-const AGE: f64 = 0.001;
+/// The age in seconds of a transaction that is hardly that of its only statement, which may have waited for a processor.
+const AGE: f64 = 0.05;
 
 /// Fails in a transaction that someone left open on the connection.
 const IN_NO_TRANSACTION: &str = "DO $$ BEGIN COMMIT; END $$";

@@ -24,7 +24,7 @@ async fn leave_open<S: Stack>(pool: &S::Pool, owner: &Client) {
         connection.execute(LEFT).await.expect("a transaction");
     }
     let old = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-               AND state = 'idle in transaction' AND clock_timestamp() - xact_start > interval '20 milliseconds'";
+               AND state = 'idle in transaction' AND clock_timestamp() - xact_start > interval '100 milliseconds'";
     let count = i64::try_from(CONNECTIONS).expect("a few");
     until("the transactions are old", async || {
         owner.query_one(old, &[]).await.expect("the count").get::<_, i64>(0) == count
