@@ -1,11 +1,10 @@
 //! Renews the lease of a reservation while its handler runs.
 
-use std::{convert::Infallible, future, pin::pin, time::Duration};
+use std::{convert::Infallible, future, time::Duration};
 
-use futures_util::future::select;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -44,16 +43,9 @@ pub(super) async fn renew_late(
     }
 }
 
-/// Waits until the clock that decides leases jumps ahead.
-async fn clock_jumps(jumps: &mut Option<watch::Receiver<()>>) {
-    let Some(jumps) = jumps else { return future::pending().await };
-    if jumps.changed().await.is_err() {
-        future::pending().await
-    }
-}
-
-/// Renews the lease until dropped, also at once if the store's clock has jumped: the lease may have ended with it. Tells the handler when the lease is lost, and goes on: as long as no other call has
-/// taken the key over, the token can still renew it.
+/// Renews the lease until dropped, also at once if the store's clock has jumped: the lease may have ended with it. Tells
+/// the handler when the lease is lost, and goes on: as long as no other call has taken the key over, the token can still
+/// renew it.
 ///
 /// A lease that is not confirmed is renewed at once. If the store does not know the token, the claim was not made, and
 /// nothing is lost; it may still be made late, and so the store is asked again until the lease would have ended.
@@ -70,8 +62,15 @@ pub(super) async fn heartbeat(
     let late = next + lease.length;
     loop {
         let can_be_lost = lease.confirmed && !lost;
-        let due = sleep_until(if can_be_lost { next.min(lease.ends) } else { next });
-        select(pin!(due), pin!(clock_jumps(&mut jumps))).await;
+        let due = if can_be_lost { next.min(lease.ends) } else { next };
+        let wakes = async {
+            match &mut jumps {
+                Some(jumps) => Box::pin(clock_jumps(jumps)).await,
+                None => future::pending().await,
+            }
+        };
+        // Whichever comes first.
+        let _: Result<(), _> = timeout_at(due, wakes).await;
         let asked = Instant::now();
         let bound = if can_be_lost { lease.ends } else { asked + lease.length };
         let problem = match timeout_at(bound, store.extend(&call.reservation, lease.length)).await {
@@ -100,5 +99,12 @@ pub(super) async fn heartbeat(
             telemetry.lease_not_extended(&Chain(&error));
         }
         next = now + (lease.length / RETRIES).max(SHORTEST_PAUSE);
+    }
+}
+
+/// Waits until the clock that decides leases jumps ahead.
+async fn clock_jumps(jumps: &mut watch::Receiver<()>) {
+    if jumps.changed().await.is_err() {
+        future::pending().await
     }
 }
