@@ -8,7 +8,7 @@
 -- because those of a partitioned table have to: (user_id, idempotency_key) and (id, user_id). The first also finds all records of a
 -- user. The second is led by the id, which is a time: the recovery reads the newest records by it.
 --
--- The policies of a partitioned table say `CASE WHEN … THEN true ELSE false END`. The condition of the owner compares user_id with a
+-- The policies of a partitioned table say `CASE WHEN ... THEN true ELSE false END`. The condition of the owner compares user_id with a
 -- setting, and a statement for several calls (V9) changes that setting from row to row. PostgreSQL would choose the partitions by it
 -- once, before the first row, and find nothing in the others. It does not look into a CASE; the statement's own condition on user_id
 -- chooses the partitions, row by row. (Nor does it look into IS TRUE for that, but it evaluates what is there to plan the statement, and
@@ -93,7 +93,8 @@ $partitions$;
 -- file system: new records need it at once, and calls would wait for the lock that it takes for that.
 CREATE OR REPLACE FUNCTION tenant.idempotency_make_next(p_partitions integer) RETURNS void
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $make$
+SET search_path = pg_catalog, pg_temp
+SET default_table_access_method = heap AS $make$
 DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
@@ -270,7 +271,7 @@ BEGIN
         UNION ALL
         SELECT 3, t.oid, 1, pg_get_triggerdef(t.oid)
         FROM pg_trigger t
-        WHERE t.tgrelid = v_table AND NOT t.tgisinternal AND t.tgname NOT LIKE 'idempotency\_mirror%'
+        WHERE t.tgrelid = v_table AND NOT t.tgisinternal AND NOT starts_with(t.tgname, 'idempotency_mirror')
     ) s;
 
     LOCK TABLE tenant.idempotency_keys, tenant.idempotency_keys_next IN ACCESS EXCLUSIVE MODE;
@@ -456,7 +457,7 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_write_mirror() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $write_mirror$
 DECLARE
-    v_names text; -- id, idempotency_key, …
+    v_names text; -- id, idempotency_key, ...
     v_upsert text; -- of OLD or NEW
 BEGIN
     SELECT string_agg(format('%I', a.attname), ', ' ORDER BY a.attnum),
@@ -886,7 +887,7 @@ DECLARE
 BEGIN
     COMMIT;
     LOOP
-        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE;
         v_set := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         v_set := set_config('lock_timeout', p_lock_ms::text || 'ms', true);
         v_begun := clock_timestamp();

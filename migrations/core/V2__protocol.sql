@@ -130,7 +130,7 @@ BEGIN
 END
 $needs_primary$;
 
--- claim: absent → reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
+-- claim: absent -> reserved. Returns 'acquired' or 'taken_over', or the state of the existing row
 -- (tenant.idempotency_state).
 --
 -- For any state except `acquired` and `taken_over`, the caller first compares `recorded_procedure`, `recorded_hash` and
@@ -317,7 +317,7 @@ BEGIN
 END
 $extend$;
 
--- release: reserved → absent. Only for the reservation with this token; returns whether there was one. Never changes a
+-- release: reserved -> absent. Only for the reservation with this token; returns whether there was one. Never changes a
 -- row with an outcome. A reservation that this token took over, or whose outcome is unknown, is not deleted: its lease
 -- ends at once, and the policy of the next claim applies. (The holder may not know that it took the reservation over,
 -- because the reply to its claim may have been lost.)
@@ -355,7 +355,7 @@ BEGIN
 END
 $release$;
 
--- abandon: reserved → unknown. Only for the reservation with this token; returns whether there was one. Ends the lease
+-- abandon: reserved -> unknown. Only for the reservation with this token; returns whether there was one. Ends the lease
 -- for good; 'rerun' does not take the reservation over.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_abandon(
     p_user uuid, p_key uuid, p_token uuid, OUT abandoned boolean

@@ -1,7 +1,7 @@
 -- Transactional mode: the complete record is inserted in the handler's own transaction, and committed with the
 -- handler's writes. It takes two functions, sent together with BEGIN and with COMMIT: one network round trip each.
 --
---   BEGIN;  tenant.idempotency_begin   →  the handler's statements  →  tenant.idempotency_commit;  COMMIT
+--   BEGIN;  tenant.idempotency_begin   ->  the handler's statements  ->  tenant.idempotency_commit;  COMMIT
 --
 -- An advisory lock excludes concurrent calls. It ends with the transaction, however the transaction ends. No call waits
 -- for it; a call that gets it knows that no other transaction of the key is open.
@@ -21,8 +21,8 @@ DO $seed$
 BEGIN
     IF to_regprocedure('tenant.idempotency_seed()') IS NULL THEN
         EXECUTE format(
-            'CREATE FUNCTION tenant.idempotency_seed() RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN %L::bytea',
-            uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
+            'CREATE FUNCTION tenant.idempotency_seed() RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN decode(%L, ''hex'')',
+            encode(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'hex')
         );
     END IF;
 END
@@ -105,12 +105,12 @@ RETURN CASE
             CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0'
                  THEN date_part('epoch', current_setting('idle_in_transaction_session_timeout')::interval)
             END
-        )))::text,
+        )))::bigint::text,
         true
     )
 END;
 
--- begin: absent → held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
+-- begin: absent -> held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder. A late one takes
 -- no lock.
 -- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the

@@ -12,7 +12,7 @@ BEGIN
     FOR v_routine IN
         SELECT p.oid FROM pg_proc p
         WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-          AND p.proname LIKE 'idempotency\_%'
+          AND starts_with(p.proname, 'idempotency_')
           AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
     LOOP
         EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', v_routine);
@@ -54,7 +54,7 @@ BEGIN ATOMIC
            OR p.oid = 'authn.current_user_id()'::regprocedure
            -- Of migrations/citus.
            OR p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-              AND p.proname LIKE 'idempotency\_%\_on\_node' AND p.proname <> 'idempotency_operator_release_on_node')
+              AND p.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND p.proname <> 'idempotency_operator_release_on_node')
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 

@@ -94,7 +94,7 @@ BEGIN
     SELECT tenant.idempotency_state(k, NULL, NULL), k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts,
            k.created, k.expires
     FROM tenant.idempotency_keys k
-    WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid
+    WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid
       AND k.response_bytes IS NULL
       AND k.error_bytes IS NULL
       AND k.lease_expires <= now()
@@ -188,7 +188,7 @@ BEGIN
 END
 $inspect$;
 
--- Frees a key without an outcome, so that a retry runs the handler: reserved, abandoned or unknown → absent. Only the
+-- Frees a key without an outcome, so that a retry runs the handler: reserved, abandoned or unknown -> absent. Only the
 -- reservation with this token (NULL for one of the Go interceptor, which has none): a call that still runs with it cannot
 -- record its outcome any more. Deletes no outcome, and ends no transaction. The outcomes:
 --

@@ -124,7 +124,7 @@ BEGIN ATOMIC
     WHERE q.owner_set = q.owner::text;
 END;
 
--- reserve: absent → reserved, for several keys: a part of tenant.idempotency_write_many. Returns the tokens of those that were
+-- reserve: absent -> reserved, for several keys: a part of tenant.idempotency_write_many. Returns the tokens of those that were
 -- absent, 16 bytes each, NULL if there are none. A key that has a row, also an expired one, is left as it is, and after p_until every key.
 CREATE OR REPLACE FUNCTION tenant.idempotency_reserve_many(
     p_users            uuid[],
@@ -286,7 +286,7 @@ BEGIN
 END
 $extend_many$;
 
--- release: reserved → absent, for several reservations with these tokens. Returns the tokens of those that were deleted, as
+-- release: reserved -> absent, for several reservations with these tokens. Returns the tokens of those that were deleted, as
 -- tenant.idempotency_write_many. A reservation that is not deleted (tenant.idempotency_release) is left as it is.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_release_many(
     p_users uuid[], p_keys uuid[], p_tokens uuid[], OUT changed bytea

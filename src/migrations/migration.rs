@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::store::Schema;
+use crate::store::{Schema, literal};
 
 /// The SQL files in `migrations/core/`, in their order, and their names.
 const FILES: [(&str, &str); 11] = [
@@ -64,7 +64,7 @@ pub fn validation_sql(schema: &Schema) -> String {
 /// assert_eq!(sql, "SELECT tenant.idempotency_grant('my_api_role');");
 /// ```
 pub fn grant_sql(schema: &Schema, role: &str) -> String {
-    format!("{}('{}');", schema.apply("SELECT tenant.idempotency_grant"), role.replace('\'', "''"))
+    format!("{}({});", schema.apply("SELECT tenant.idempotency_grant"), literal(role))
 }
 
 /// Returns the SQL that distributes the table of keys by user over the nodes of a Citus cluster, and moves the store's functions to the
@@ -133,8 +133,8 @@ impl Migration {
         self.name
     }
 
-    /// Returns the SQL: one statement, which may run in a transaction, and is one if there is none. If the database has the
-    /// migration, it changes and locks nothing.
+    /// Returns the SQL. It may run in a transaction, and is one if there is none and it is sent as a whole. Settings of the role and the
+    /// encoding of the database do not matter. If the database has the migration, it changes and locks nothing.
     pub fn sql(&self) -> &str {
         &self.sql
     }
@@ -170,6 +170,18 @@ mod tests {
                 "{}",
                 migration.name()
             );
+        }
+    }
+
+    /// What is read before its first statement takes effect, and what a function's body means in the session that calls it, depends on
+    /// `standard_conforming_strings` if it has a backslash; and not every encoding has more than ASCII.
+    #[test]
+    fn mean_the_same_with_every_setting_and_in_every_encoding() {
+        let citus = include_str!("../../migrations/citus/distribute.sql");
+        for (name, sql) in FILES.into_iter().chain([("citus", citus), ("once", ONCE)]) {
+            for line in sql.lines() {
+                assert!(line.is_ascii() && !line.contains('\\'), "{name}: {line}");
+            }
         }
     }
 

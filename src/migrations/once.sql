@@ -1,6 +1,23 @@
 -- Migration {version} of tonic-idempotency: {name}. Changes nothing if the database has it.
+
+-- No limit of the role ends it in the middle. One of a statement counts from its beginning, so that these are set before it, and restored
+-- after it. They are for the transaction; without one (psql without -1) each statement keeps its own.
+DO $limits$
+BEGIN
+    PERFORM pg_catalog.set_config('app.idempotency_' OPERATOR(pg_catalog.||) s.name, s.setting, true), pg_catalog.set_config(s.name, '0', true)
+    FROM pg_catalog.pg_settings s
+    WHERE s.name OPERATOR(pg_catalog.=) ANY (ARRAY['statement_timeout', 'transaction_timeout']);
+END
+$limits$;
+
 DO $once$
 DECLARE
+    -- Settings of the role that change what the migration means, and what it needs.
+    v_names  CONSTANT pg_catalog.text[] := ARRAY['standard_conforming_strings', 'default_table_access_method'];
+    v_values CONSTANT pg_catalog.text[] := ARRAY['on', 'heap'];
+    v_role   pg_catalog.text[];
+    v_limit  CONSTANT pg_catalog.text := pg_catalog.current_setting('lock_timeout');
+    v_set    pg_catalog.text;
     v_ran    pg_catalog.text;
     v_locked pg_catalog.bool := false;
 BEGIN
@@ -27,14 +44,33 @@ BEGIN
             END IF;
         END IF;
         EXIT WHEN v_locked;
-        -- Of several servers one is first. The others wait, and then find the migration done.
+        -- Of several servers one is first. The others wait, however long it takes, and then find the migration done.
+        v_set := pg_catalog.set_config('lock_timeout', '0', true);
         PERFORM pg_catalog.pg_advisory_xact_lock(7594306392365691953);
+        v_set := pg_catalog.set_config('lock_timeout', v_limit, true);
         v_locked := true;
+    END LOOP;
+
+    FOR v_index IN 1..pg_catalog.cardinality(v_names) LOOP
+        v_role[v_index] := pg_catalog.current_setting(v_names[v_index]);
+        v_set := pg_catalog.set_config(v_names[v_index], v_values[v_index], true);
     END LOOP;
 
     EXECUTE $migration$
 {sql}$migration$;
 
+    FOR v_index IN 1..pg_catalog.cardinality(v_names) LOOP
+        v_set := pg_catalog.set_config(v_names[v_index], v_role[v_index], true);
+    END LOOP;
     INSERT INTO tenant.idempotency_migrations (version, name, checksum) VALUES ({version}, '{name}', '{checksum}');
 END
 $once$;
+
+DO $limits$
+BEGIN
+    PERFORM pg_catalog.set_config(s.name, pg_catalog.current_setting('app.idempotency_' OPERATOR(pg_catalog.||) s.name, true), true)
+    FROM pg_catalog.pg_settings s
+    WHERE s.name OPERATOR(pg_catalog.=) ANY (ARRAY['statement_timeout', 'transaction_timeout'])
+      AND pg_catalog.current_setting('app.idempotency_' OPERATOR(pg_catalog.||) s.name, true) OPERATOR(pg_catalog.<>) '';
+END
+$limits$;

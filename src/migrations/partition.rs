@@ -2,14 +2,10 @@
 
 use tokio_postgres::{Client, types::Type};
 
-use super::{MigrationError, attempts::Attempts, run::was_first};
+use super::{MigrationError, partition_sql, run::execute};
 use crate::store::Schema;
 
-const PARTITION: &str = "SELECT tenant.idempotency_partition($1)";
 const MOVE: &str = "CALL tenant.idempotency_move_to_partitions($1)";
-
-/// The number of attempts while other servers are first.
-const ATTEMPTS: u32 = 20;
 
 /// Makes an empty table of keys one of `partitions` partitions, hash-partitioned by user: 16 is right for nearly all. Run it right after
 /// [`run`](super::run), at every start: a table that has as many partitions is not changed. Several servers may run it at once.
@@ -27,14 +23,7 @@ const ATTEMPTS: u32 = 20;
 ///
 /// If the future is dropped, the table is partitioned or not, nothing in between.
 pub async fn partition(client: &Client, schema: &Schema, partitions: u16) -> Result<(), MigrationError> {
-    let partition = schema.apply(PARTITION);
-    let mut attempts = Attempts::new(ATTEMPTS);
-    loop {
-        match client.query_typed(&partition, &[(&i32::from(partitions), Type::INT4)]).await {
-            Err(error) if was_first(&error) && attempts.again().await => {}
-            ended => return Ok(ended.map(|_| ())?),
-        }
-    }
+    execute(client, &partition_sql(schema, partitions)).await
 }
 
 /// Moves a table of keys in use to `partitions` partitions, from 2 to 256, while calls go on: with servers of this version, of earlier

@@ -2,13 +2,16 @@
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use super::{Migration, MigrationError, all, attempts::Attempts, validation_sql};
-use crate::store::{ResourceTypes, Schema};
+use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, validation_sql};
+use crate::store::{ResourceTypes, Schema, literal};
+
+/// What a role, a database or a pooler may have set otherwise, for the transaction of the statements that follow: a limit counts from
+/// the beginning of a statement, and a mode is set before the first.
+const SETTINGS: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE; SET LOCAL statement_timeout = 0; ";
 
 const ADAPT: &str = "SELECT tenant.idempotency_adapt()";
 const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";
-const GRANT: &str = "SELECT tenant.idempotency_grant($1)";
-const GRANT_OPERATOR: &str = "SELECT tenant.idempotency_grant_operator($1)";
+const GRANT_OPERATOR: &str = "SELECT tenant.idempotency_grant_operator";
 
 /// The number of attempts while other servers are first.
 const ATTEMPTS: u32 = 20;
@@ -35,12 +38,7 @@ const LOCK_ATTEMPTS: u32 = 6;
 pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationError> {
     let (migrations, adapt) = (all(schema), schema.apply(ADAPT));
     for sql in migrations.iter().map(Migration::sql).chain([&*adapt]) {
-        let mut attempts = Attempts::new(ATTEMPTS);
-        while let Err(error) = client.batch_execute(sql).await {
-            if !(was_first(&error) && attempts.again().await) {
-                return Err(error.into());
-            }
-        }
+        execute(client, sql).await?;
     }
     Ok(())
 }
@@ -80,13 +78,13 @@ async fn register_once(
 ) -> Result<(), tokio_postgres::Error> {
     let register = schema.apply(REGISTER);
     let transaction = client.transaction().await?;
+    transaction.batch_execute(SETTINGS).await?;
     for known in types.iter() {
         let (name, column, table) = (known.name(), known.column(), known.table());
         transaction.query_typed(&register, &[(&name, Type::TEXT), (&column, Type::NAME), (&table, Type::TEXT)]).await?;
     }
     transaction.commit().await?;
-    client.query_typed(&validation_sql(schema), &[]).await?;
-    Ok(())
+    client.batch_execute(&format!("{SETTINGS}{}", validation_sql(schema))).await
 }
 
 /// Grants a role the privileges that the store needs, and no others. The role is the one that the API logs in as:
@@ -102,7 +100,7 @@ async fn register_once(
 ///
 /// If the future is dropped, either all privileges are granted or none.
 pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
-    grant_by(client, &schema.apply(GRANT), role).await
+    execute(client, &grant_sql(schema, role)).await
 }
 
 /// Grants a role of the people who operate the service what they need to find a key that is stuck and to release it: the
@@ -117,21 +115,23 @@ pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), M
 ///
 /// As [`grant`].
 pub async fn grant_operator(client: &Client, schema: &Schema, role: &str) -> Result<(), MigrationError> {
-    grant_by(client, &schema.apply(GRANT_OPERATOR), role).await
+    execute(client, &format!("{}({});", schema.apply(GRANT_OPERATOR), literal(role))).await
 }
 
-async fn grant_by(client: &Client, grant: &str, role: &str) -> Result<(), MigrationError> {
+/// Executes statements as one transaction, again while other servers are first.
+pub(super) async fn execute(client: &Client, sql: &str) -> Result<(), MigrationError> {
+    let sql = format!("{SETTINGS}{sql}");
     let mut attempts = Attempts::new(ATTEMPTS);
-    loop {
-        match client.query_typed(grant, &[(&role, Type::NAME)]).await {
-            Err(error) if was_first(&error) && attempts.again().await => {}
-            ended => return Ok(ended.map(|_| ())?),
+    while let Err(error) = client.batch_execute(&sql).await {
+        if !(was_first(&error) && attempts.again().await) {
+            return Err(error.into());
         }
     }
+    Ok(())
 }
 
 /// Returns whether the error may mean that another server was first.
-pub(super) fn was_first(error: &tokio_postgres::Error) -> bool {
+fn was_first(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         [
             SqlState::UNIQUE_VIOLATION,

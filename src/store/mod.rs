@@ -36,6 +36,8 @@ pub use self::postgres::{
 };
 #[cfg(feature = "sql")]
 pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
+#[cfg(feature = "sql")]
+pub(crate) use self::schema::literal;
 pub(crate) use self::{
     erased::{DynOperatorStore, DynStore},
     session::InvalidSetting,

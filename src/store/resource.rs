@@ -1,6 +1,6 @@
 //! The resource types that a store can record.
 
-use super::Schema;
+use super::{Schema, schema::literal};
 use crate::status::IdKind;
 
 /// A type of resource that calls can create. A record refers to the created resource in a column of
@@ -95,9 +95,9 @@ impl ResourceType {
     /// Running it again changes nothing and locks nothing. `migrations::register` (feature `postgres`) does the same for all
     /// types at once.
     pub fn registration_sql(&self, schema: &Schema) -> String {
-        let [name, column, table] = [&self.name, &self.column, &self.table].map(|text| text.replace('\'', "''"));
+        let [name, column, table] = [&self.name, &self.column, &self.table].map(|name| literal(name));
         let register = schema.apply("SELECT tenant.idempotency_register_resource");
-        format!("{register}('{name}', '{column}', '{table}');")
+        format!("{register}({name}, {column}, {table});")
     }
 }
 

@@ -136,6 +136,12 @@ impl Schema {
     }
 }
 
+/// Returns the literal of a text, which means the same whatever `standard_conforming_strings` is.
+pub(crate) fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', r"\\")) } else { format!("'{quoted}'") }
+}
+
 /// `tenant.idempotency_keys`.
 impl Default for Schema {
     fn default() -> Self {

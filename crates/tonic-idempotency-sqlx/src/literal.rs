@@ -104,12 +104,12 @@ fn write_array<T>(
     Ok(())
 }
 
-/// With escapes, which mean the same whatever `standard_conforming_strings` is.
+/// With escapes, which mean the same whatever `standard_conforming_strings` and `backslash_quote` are.
 fn write_text(text: &mut String, value: &str) -> fmt::Result {
     text.push_str("E'");
     for character in value.chars() {
         if matches!(character, '\'' | '\\') {
-            text.push('\\');
+            text.push(character);
         }
         text.push(character);
     }
@@ -159,7 +159,7 @@ mod tests {
         );
         assert_eq!(text("SELECT $1::text - 1", &[None::<&str>.into()]), "SELECT (NULL)::pg_catalog.text::text - 1");
         let texts = ["a'b".to_owned(), r"\".to_owned()];
-        assert_eq!(text("$1", &[texts.as_slice().into()]), r"(ARRAY[E'a\'b',E'\\'])::pg_catalog.text[]");
+        assert_eq!(text("$1", &[texts.as_slice().into()]), r"(ARRAY[E'a''b',E'\\'])::pg_catalog.text[]");
         assert_eq!(text("$1", &[Value::Texts(Some(&[]))]), "(ARRAY[])::pg_catalog.text[]");
         assert_eq!(text("$1", &[[0_u8, 255].as_slice().into()]), r"(E'\\x00ff')::pg_catalog.bytea");
     }
@@ -174,7 +174,7 @@ mod tests {
                 Value::OptionalBytes(&[Some(&[0, 255]), None, Some(&[])]),
                 r"(ARRAY[E'\\x00ff',NULL,E'\\x'])::pg_catalog.bytea[]",
             ),
-            (Value::OptionalTexts(&[Some("a'b"), None]), r"(ARRAY[E'a\'b',NULL])::pg_catalog.text[]"),
+            (Value::OptionalTexts(&[Some("a'b"), None]), r"(ARRAY[E'a''b',NULL])::pg_catalog.text[]"),
             (Value::OptionalUuids(&[None, Some(id)]), &format!("(ARRAY[NULL,'{id}'])::pg_catalog.uuid[]")),
             (Value::Uuids(&[id]), &format!("(ARRAY['{id}'])::pg_catalog.uuid[]")),
             (Value::Uuids(&[]), "(ARRAY[])::pg_catalog.uuid[]"),
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn do_not_end_their_quotes() {
-        assert_eq!(text("$1", &["'; DROP TABLE a; --".into()]), r"(E'\'; DROP TABLE a; --')::pg_catalog.text");
-        assert_eq!(text("$1", &[r"\'".into()]), r"(E'\\\'')::pg_catalog.text");
+        assert_eq!(text("$1", &["'; DROP TABLE a; --".into()]), r"(E'''; DROP TABLE a; --')::pg_catalog.text");
+        assert_eq!(text("$1", &[r"\'".into()]), r"(E'\\''')::pg_catalog.text");
         assert_eq!(text("$1", &["$1".into()]), "(E'$1')::pg_catalog.text");
     }
 

@@ -37,6 +37,7 @@ mod rights;
 mod schemas;
 mod searches;
 mod servers;
+mod settings;
 mod shadows;
 mod silence;
 mod slow;

@@ -18,7 +18,7 @@ WITH keys AS (
     SELECT p.oid AS id, p.proname, p.prosrc, format('%I.%I', n.nspname, p.proname) AS name
     FROM pg_proc p
     JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = $4::text AND p.proname LIKE 'idempotency\_%'
+    WHERE n.nspname = $4::text AND starts_with(p.proname, 'idempotency_')
 ), version AS (
     SELECT (SELECT substring(r.prosrc FROM '[0-9]+')::integer FROM routines r WHERE r.proname = 'idempotency_version') AS found
 )

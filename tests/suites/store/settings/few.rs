@@ -1,0 +1,80 @@
+//! A few of them, and what the migrations do about a setting.
+
+use tokio::task::JoinSet;
+use tonic_idempotency::{migrations, store::Schema};
+use tonic_idempotency_tests::{Database, until};
+
+use super::everything::{database_name, set, set_up, works_in_encoding, works_with_setting};
+
+#[tokio::test]
+async fn change_nothing() {
+    let mut databases = JoinSet::new();
+    for setting in ["extra_float_digits = -15", "quote_all_identifiers = on", "standard_conforming_strings = off"] {
+        databases.spawn(works_with_setting(setting));
+    }
+    databases.join_all().await;
+}
+
+#[tokio::test]
+async fn change_nothing_in_another_encoding() {
+    let mut databases = JoinSet::new();
+    for encoding in ["EUC_JP", "LATIN1"] {
+        databases.spawn(works_in_encoding(encoding));
+    }
+    databases.join_all().await;
+}
+
+/// The crate says the mode of its transactions.
+#[tokio::test]
+async fn do_not_make_the_crates_own_transactions_read_only() {
+    let database = Database::empty().await;
+    let name = database_name(&database.owner().await).await;
+    set(&database.owner().await, &name, "default_transaction_read_only = on").await;
+    set_up(&mut database.owner().await).await;
+}
+
+/// They do without: calls work with the places of rows.
+#[tokio::test]
+async fn do_not_choose_another_access_method_for_the_tables() {
+    let database = Database::empty().await;
+    let owner = database.owner().await;
+    owner.batch_execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler").await.expect("a method");
+    set(&owner, &database_name(&owner).await, "default_table_access_method = other").await;
+    let owner = &mut database.owner().await;
+    set_up(owner).await;
+    migrations::partition(owner, &Schema::default(), 2).await.expect("partitions");
+    let others = "SELECT c.relname::text FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                  WHERE c.relnamespace = 'tenant'::regnamespace AND a.amname = 'other'";
+    let others: Vec<String> = owner.query(others, &[]).await.expect("tables").iter().map(|row| row.get(0)).collect();
+    assert_eq!(others, Vec::<String>::new());
+}
+
+/// A limit of a statement counts from its beginning. The ones of the role are there again after it.
+#[tokio::test]
+async fn do_not_end_a_migration_in_the_middle() {
+    const LIMITS: &str = "SELECT pg_catalog.current_setting('statement_timeout') || pg_catalog.current_setting('lock_timeout')";
+    let database = Database::empty().await;
+    let (mut first, observer) = (database.owner().await, database.owner().await);
+    let name = database_name(&observer).await;
+    set(&observer, &name, "statement_timeout = '40ms'").await;
+    set(&observer, &name, "lock_timeout = '20ms'").await;
+    let second = database.owner().await;
+
+    let lock = first.transaction().await.expect("a transaction");
+    lock.batch_execute("SELECT pg_advisory_xact_lock(7594306392365691953)").await.expect("the lock");
+    let migrating = tokio::spawn(async move {
+        for migration in migrations::all(&Schema::default()) {
+            second.batch_execute(migration.sql()).await?;
+        }
+        second.query_one(LIMITS, &[]).await
+    });
+    until("the migrations have waited for longer than they may", async || {
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
+                     AND query_start < clock_timestamp() - interval '100 ms')";
+        observer.query_one(waits, &[]).await.expect("the activity").get::<_, bool>(0)
+    })
+    .await;
+    lock.commit().await.expect("the lock goes");
+    let limits: String = migrating.await.expect("no panic").expect("the migrations run").get(0);
+    assert_eq!(limits, "40ms20ms");
+}
