@@ -586,10 +586,10 @@ $begin$;
 -- them.
 DO $write$
 DECLARE
-    v_columns text; -- , project_id, …
-    v_values  text; -- , CASE WHEN p_resource_column = 'project_id' THEN p_resource::uuid END, …
-    v_sets    text; -- , project_id = CASE …
-    v_known   text; -- , 'project_id', …
+    v_columns text; -- , project_id, ...
+    v_values  text; -- , CASE WHEN p_resource_column = 'project_id' THEN p_resource::uuid END, ...
+    v_sets    text; -- , project_id = CASE ...
+    v_known   text; -- , 'project_id', ...
 BEGIN
     SELECT coalesce(string_agg(format(', %I', t.resource_column), '' ORDER BY t.name), ''),
            coalesce(string_agg(
@@ -1209,7 +1209,7 @@ DECLARE
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     -- In milliseconds since 1970. greatest() ignores NULL.
     v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - date_part('epoch', p_lookback));
-    v_first CONSTANT uuid := encode(substring(int8send(v_since) FROM 3) || '\x00000000000000000000', 'hex')::uuid;
+    v_first CONSTANT uuid := encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid;
 BEGIN
     INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
     PERFORM tenant.idempotency_set(ARRAY[
@@ -1398,7 +1398,7 @@ DECLARE
 BEGIN
     FOR v_routine IN
         SELECT p.oid FROM pg_proc p
-        WHERE p.pronamespace = v_schema AND p.proname LIKE 'idempotency\_%'
+        WHERE p.pronamespace = v_schema AND starts_with(p.proname, 'idempotency_')
           AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)
     LOOP
         EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', v_routine);
@@ -1420,7 +1420,7 @@ BEGIN
     -- The counterparts: the whole call goes to the node of its first argument, also in a transaction.
     FOR v_routine IN
         SELECT p.oid FROM pg_proc p
-        WHERE p.pronamespace = v_schema AND p.proname LIKE 'idempotency\_%\_on\_node'
+        WHERE p.pronamespace = v_schema AND p.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!'
           AND p.proname <> 'idempotency_act_on_node'
     LOOP
         PERFORM create_distributed_function(

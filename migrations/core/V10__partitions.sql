@@ -660,7 +660,7 @@ SET search_path = pg_catalog, pg_temp AS $mirrors$
 BEGIN
     RETURN ARRAY(
         SELECT format('%s %s', t.oid, t.xmin) FROM pg_trigger t
-        WHERE t.tgrelid = 'tenant.idempotency_keys'::regclass AND t.tgname LIKE 'idempotency\_mirror%'
+        WHERE t.tgrelid = 'tenant.idempotency_keys'::regclass AND starts_with(t.tgname, 'idempotency_mirror')
         ORDER BY t.oid
     );
 END
