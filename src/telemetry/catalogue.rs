@@ -10,7 +10,7 @@ enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 /// The kind, the name, the unit and the description of each metric.
-const METRICS: [(Kind, &str, Unit, &str); 27] = [
+const METRICS: [(Kind, &str, Unit, &str); 28] = [
     (Counter, "idempotency_calls_total", Unit::Count, "Calls with a key, by how the layer answered."),
     (
         Counter,
@@ -30,6 +30,12 @@ const METRICS: [(Kind, &str, Unit, &str); 27] = [
     (Counter, "idempotency_overloaded_total", Unit::Count, "Calls refused because of a limit of the layer."),
     (Counter, "idempotency_rejected_total", Unit::Count, "Refused calls, by the reason that the client got."),
     (Counter, "idempotency_settle_failures_total", Unit::Count, "Attempts to record an outcome that failed."),
+    (
+        Counter,
+        "idempotency_shared_statement_failures_total",
+        Unit::Count,
+        "Statements for several calls that were refused, and repeated one by one.",
+    ),
     (Counter, "idempotency_store_errors_total", Unit::Count, "Calls refused because of an error of the store."),
     (Counter, "idempotency_swept_total", Unit::Count, "Expired records that were deleted."),
     (

@@ -15,6 +15,7 @@
 //! | `idempotency_withheld_replays_total` | `procedure`, `hook` | replays that the application's hooks did not give: `authorizer`, `rebuilder` |
 //! | `idempotency_settle_failures_total` | `procedure`, `step` | attempts to record an outcome that failed: `complete`, `release`, `abandon` or `commit` |
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
+//! | `idempotency_shared_statement_failures_total` | `kind` | statements for several calls that the store in PostgreSQL has refused: their calls are repeated one by one |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
 //! | `idempotency_transactions_refused_total` | `cause` | transactions that found no free connection in time: `overloaded`, or `user_limit` if their user had as many as one may have |
 //! | `idempotency_swept_total` | | expired records that were deleted |
@@ -75,7 +76,11 @@ mod times;
 mod unprotected_key;
 
 #[cfg(feature = "sql")]
-use std::{sync::LazyLock, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, Mutex, PoisonError},
+    time::Instant,
+};
 
 use metrics::{Key, Level, Metadata, counter, gauge, histogram, with_recorder};
 
@@ -149,6 +154,25 @@ pub(crate) fn unknown(keys: usize) {
 #[cfg(feature = "sql")]
 pub(crate) fn calls_in_statement(kind: &'static str, calls: usize) {
     histogram!("idempotency_statement_calls", "kind" => kind).record(calls as f64);
+}
+
+/// Counts a statement that the server has refused for all of its calls, which are repeated one by one.
+#[cfg(feature = "sql")]
+pub(crate) fn shared_statement_failed(kind: &'static str) {
+    counter!("idempotency_shared_statement_failures_total", "kind" => kind).increment(1);
+}
+
+/// The database has not got what a shared statement of this kind needs. The warning is written at most once a minute for each kind.
+#[cfg(feature = "sql")]
+pub(crate) fn shared_statement_is_missing(kind: &'static str, error: &dyn std::error::Error) {
+    static RARE: LazyLock<Mutex<HashMap<&str, rare::Rare>>> = LazyLock::new(Mutex::default);
+    let rare = RARE.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default().clone();
+    if let Some(statements) = rare.calls(Instant::now()) {
+        tracing::warn!(
+            kind, statements, error = %Chain(error),
+            "the database is not set up for statements of several calls, and each call is sent alone; run the migrations, and grant"
+        );
+    }
 }
 
 /// Counts a call that waited for a transaction in vain. The warning is written at most once a minute.

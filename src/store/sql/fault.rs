@@ -101,6 +101,11 @@ fn is_going(code: &str) -> bool {
     class(code) == "08" || GOES.contains(&code)
 }
 
+/// Returns whether the statement names what is not there, or what the role may not use: the database is not set up for it.
+pub(super) fn is_missing(error: &DriverError) -> bool {
+    error.code().is_some_and(|code| matches!(class(code), "3F" | "42"))
+}
+
 /// Returns the SQLSTATE of an error's source.
 pub(super) fn sql_state(error: &StoreError) -> Option<&str> {
     error.source()?.downcast_ref::<DriverError>()?.code()

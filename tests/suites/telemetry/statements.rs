@@ -8,7 +8,7 @@ use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store as _};
 use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
-use crate::claim;
+use crate::{Lines, claim};
 
 /// The values since the last snapshot, by kind.
 fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
@@ -46,10 +46,63 @@ async fn claims_at_once(snapshotter: &Snapshotter) {
     assert_eq!(seen(snapshotter), BTreeMap::from([("write".to_owned(), vec![1.0, 4.0])]));
 }
 
-#[test]
-fn show_how_many_calls_went_together() {
+/// How many statements were refused since the last snapshot, by kind.
+fn refused(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
+    let mut refused = BTreeMap::new();
+    for (key, _, _, value) in snapshotter.snapshot().into_vec() {
+        if let ("idempotency_shared_statement_failures_total", DebugValue::Counter(statements)) =
+            (key.key().name(), value)
+        {
+            let kind = key.key().labels().find(|label| label.key() == "kind").expect("a kind").value().to_owned();
+            refused.insert(kind, statements);
+        }
+    }
+    refused
+}
+
+/// The calls go alone, and it is counted each time and said once.
+async fn claims_without_their_statement(snapshotter: &Snapshotter) {
+    let database = Database::new().await;
+    database.owner().await.batch_execute("DROP PROCEDURE tenant.idempotency_write_many").await.expect("it goes");
+    let (proxy, pool) = database.pool_through_proxy(4).await;
+    let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    for round in 0..2 {
+        proxy.hold();
+        let mut claims = JoinSet::new();
+        for _ in 0..5 {
+            let store = store.clone();
+            claims.spawn(async move {
+                store.claim(&claim(Uuid::new_v4(), Uuid::new_v4())).await.expect("the store answers")
+            });
+        }
+        for _ in 0..4 {
+            yield_now().await;
+        }
+        proxy.release();
+        let outcomes = claims.join_all().await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, ClaimOutcome::Acquired)), "{outcomes:?}");
+        assert!(refused(snapshotter)["write"] > 0);
+        let said = lines.take().matches("the database is not set up for statements of several calls").count();
+        assert_eq!(said, usize::from(round == 0));
+    }
+}
+
+fn recorded(test: impl AsyncFnOnce(&Snapshotter)) {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    metrics::with_local_recorder(&recorder, || runtime.block_on(claims_at_once(&snapshotter)));
+    metrics::with_local_recorder(&recorder, || runtime.block_on(test(&snapshotter)));
+}
+
+#[test]
+fn show_how_many_calls_went_together() {
+    recorded(claims_at_once);
+}
+
+#[test]
+fn are_counted_and_said_if_the_database_has_them_not() {
+    recorded(claims_without_their_statement);
 }

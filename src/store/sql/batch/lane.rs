@@ -22,7 +22,7 @@ use crate::{
         asked::Failure,
         connection::Connections,
         driver::{Connection as _, Driver},
-        fault::Fault,
+        fault::{Fault, is_missing},
         progress::Progress,
     },
     telemetry,
@@ -216,6 +216,9 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             }
             Ok(Err(error)) => {
                 tracing::debug!(kind = self.0.name, calls = calls.len(), error = %telemetry::Chain(&error), "a batch failed");
+                if is_missing(&error) {
+                    telemetry::shared_statement_is_missing(self.0.name, &error);
+                }
                 let fault = connections.fault_of(begun.into_std(), &error);
                 if !fault.spoils_connection() {
                     drop(asked.0.take());
@@ -232,6 +235,7 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             }
         };
         if !fault.is_lost() {
+            telemetry::shared_statement_failed(self.0.name);
             self.note(true);
         }
         calls.into_iter().for_each(|call| call.answer(Answer::Failed(Some(fault))));
