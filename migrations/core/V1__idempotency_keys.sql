@@ -72,14 +72,21 @@ RETURN CASE
     )
 END;
 
--- Makes tenant.idempotency_uuidv7, which returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond: with uuidv7() of
--- PostgreSQL 18, if the server has it. Run it again once a server has been upgraded to that version, as migrations::run does. If
--- the function is the best for this server already, or this role may not replace it, it changes nothing.
+-- Makes what depends on the server's version and on the table's owner right for those that there are now:
+--
+--   tenant.idempotency_uuidv7, which returns a UUIDv7 (RFC 9562 section 5.7) of the current millisecond: with uuidv7() of PostgreSQL 18, if
+--   the server has it
+--   policies, rights and owners: tenant.idempotency_repairs
+--
+-- Run it again after an upgrade of the server and after a change of owner (REASSIGN OWNED, ALTER TABLE ... OWNER TO), as migrations::run
+-- does. What is right changes nothing and locks nothing. What this role may not change stays, with a warning.
 CREATE OR REPLACE FUNCTION tenant.idempotency_adapt() RETURNS void
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $adapt$
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '500ms' AS $adapt$
 DECLARE
     v_made CONSTANT regprocedure := to_regprocedure('tenant.idempotency_uuidv7()');
+    v_repair text;
 BEGIN
     IF v_made IS NULL AND to_regprocedure('pg_catalog.uuidv7()') IS NULL THEN
         CREATE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
@@ -111,6 +118,16 @@ BEGIN
         CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv7() RETURNS uuid
         LANGUAGE sql VOLATILE PARALLEL SAFE
         RETURN uuidv7();
+    END IF;
+
+    IF has_function_privilege(to_regprocedure('tenant.idempotency_repairs()'), 'EXECUTE') THEN
+        FOR v_repair IN SELECT r FROM tenant.idempotency_repairs() r LOOP
+            BEGIN
+                EXECUTE v_repair;
+            EXCEPTION WHEN insufficient_privilege THEN
+                RAISE WARNING '%: %', v_repair, SQLERRM USING HINT = 'Run it as a superuser, or as a member of both roles.';
+            END;
+        END LOOP;
     END IF;
 END
 $adapt$;
@@ -245,46 +262,129 @@ $adopt$;
 --
 -- The sweep needs three policies: PostgreSQL also applies the SELECT policies to a DELETE with a WHERE clause, and the
 -- UPDATE policies to FOR UPDATE. With a policy FOR DELETE alone, its DELETE would find no rows.
-DO $policies$
-DECLARE
-    v_table CONSTANT regclass := 'tenant.idempotency_keys';
-    v_owner CONSTANT text := (SELECT c.relowner::regrole::text FROM pg_class c WHERE c.oid = v_table);
-    v_name text;
-    v_definition text;
+DO $rows$
 BEGIN
-    IF NOT (SELECT c.relrowsecurity FROM pg_class c WHERE c.oid = v_table) THEN
+    IF NOT (SELECT c.relrowsecurity FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass) THEN
         ALTER TABLE tenant.idempotency_keys ENABLE ROW LEVEL SECURITY;
     END IF;
-    IF NOT EXISTS (
-        SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = 'idempotency_keys_owner_policy'
-    ) THEN
-        CREATE POLICY idempotency_keys_owner_policy ON tenant.idempotency_keys
-            FOR ALL
-            USING (user_id = coalesce(
-                nullif(current_setting('idempotency.owner', true), '')::uuid, authn.current_user_id()
-            ));
-    END IF;
-
-    FOR v_name, v_definition IN VALUES
-        ('idempotency_keys_sweep_policy',
-         $policy$FOR SELECT TO %s
-             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')$policy$),
-        ('idempotency_keys_sweep_lock_policy',
-         $policy$FOR UPDATE TO %s
-             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')
-             WITH CHECK (false)$policy$),
-        ('idempotency_keys_sweep_delete_policy',
-         $policy$FOR DELETE TO %s
-             USING (expires <= now() AND current_setting('app.idempotency_sight', true) = 'sweep')$policy$),
-        ('idempotency_keys_recovery_policy',
-         $policy$FOR SELECT TO %s
-             USING (current_setting('app.idempotency_sight', true) = 'recovery')$policy$)
-    LOOP
-        IF NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = v_table AND p.polname = v_name) THEN
-            EXECUTE format('CREATE POLICY %I ON tenant.idempotency_keys ' || v_definition, v_name, v_owner);
-        END IF;
-    END LOOP;
 END
-$policies$;
+$rows$;
+
+-- Returns what is missing for the owner that the table has now, as statements: what was made for another one. (PostgreSQL changes no policy
+-- with an owner. A table, a function and a partition each have their own.) In an order in which the owner can carry them out. Reads the
+-- catalogue only. On a partitioned table (V10), a policy is a CASE, and each partition has those of the sweep.
+CREATE OR REPLACE FUNCTION tenant.idempotency_repairs() RETURNS SETOF text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $repairs$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_keys';
+    v_next CONSTANT regclass := to_regclass('tenant.idempotency_keys_next'); -- NULL unless it is being moved
+    v_schema CONSTANT oid := (SELECT c.relnamespace FROM pg_class c WHERE c.oid = v_table);
+    v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
+BEGIN
+    RETURN QUERY
+    SELECT format('GRANT %s ON SCHEMA %s TO %s', n.needed, n.id::regnamespace, v_owner)
+    FROM (
+        SELECT s.oid AS id, CASE WHEN s.oid = v_schema THEN 'USAGE, CREATE' ELSE 'USAGE' END AS needed
+        FROM pg_namespace s
+        WHERE s.oid = v_schema OR s.nspname = 'authn'
+    ) n
+    WHERE EXISTS (
+        SELECT FROM regexp_split_to_table(n.needed, ', ') p WHERE NOT has_schema_privilege(v_owner, n.id, p)
+    );
+    RETURN QUERY
+    SELECT format('GRANT EXECUTE ON FUNCTION %s TO %s', p.oid::regprocedure, v_owner)
+    FROM pg_proc p
+    WHERE p.oid = to_regprocedure('authn.current_user_id()') AND NOT has_function_privilege(v_owner, p.oid, 'EXECUTE');
+
+    RETURN QUERY
+    SELECT format('ALTER TABLE %s OWNER TO %s', c.oid::regclass, v_owner)
+    FROM pg_class c
+    WHERE c.relnamespace = v_schema AND c.relkind IN ('r', 'p') AND c.relowner <> v_owner
+      AND (c.oid = v_next
+           OR c.relname IN ('idempotency_audit', 'idempotency_migrations', 'idempotency_move', 'idempotency_move_changes',
+                         'idempotency_resource_types')
+           OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent IN (v_table, v_next)))
+    ORDER BY 1;
+    -- Not the one that the application replaces.
+    RETURN QUERY
+    SELECT format('ALTER ROUTINE %s OWNER TO %s', p.oid::regprocedure, v_owner)
+    FROM pg_proc p
+    WHERE p.pronamespace = v_schema AND starts_with(p.proname, 'idempotency_') AND p.proowner <> v_owner
+      AND p.proname <> 'idempotency_resource_status'
+    ORDER BY 1;
+
+    RETURN QUERY
+    WITH tables AS (
+        SELECT c.oid AS id, c.relkind = 'p' AS is_parent, true AS is_table
+        FROM pg_class c WHERE c.oid IN (v_table, v_next)
+        UNION ALL
+        SELECT i.inhrelid, false, false
+        FROM pg_inherits i JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
+        WHERE i.inhparent IN (v_table, v_next)
+    ), policies AS (
+        SELECT t.id, p.name, p.command, p.grantee,
+               CASE WHEN t.is_parent THEN format('CASE WHEN %s THEN true ELSE false END', p.condition) ELSE p.condition END AS condition,
+               p.suffix
+        FROM tables t
+        CROSS JOIN (VALUES
+            ('idempotency_keys_owner_policy', 'ALL', 'PUBLIC', true,
+             'user_id = coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, authn.current_user_id())', ''),
+            ('idempotency_keys_sweep_policy', 'SELECT', v_owner::text, false,
+             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ''),
+            ('idempotency_keys_sweep_lock_policy', 'UPDATE', v_owner::text, false,
+             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ' WITH CHECK (false)'),
+            ('idempotency_keys_sweep_delete_policy', 'DELETE', v_owner::text, false,
+             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ''),
+            ('idempotency_keys_recovery_policy', 'SELECT', v_owner::text, true,
+             'current_setting(''app.idempotency_sight'', true) = ''recovery''', '')
+        ) AS p (name, command, grantee, is_of_table, condition, suffix)
+        WHERE t.is_table OR NOT p.is_of_table
+    )
+    SELECT format('CREATE POLICY %I ON %s FOR %s TO %s USING (%s)%s', p.name, p.id::regclass, p.command, p.grantee, p.condition, p.suffix)
+    FROM policies p
+    WHERE NOT EXISTS (SELECT FROM pg_policy e WHERE e.polrelid = p.id AND e.polname = p.name)
+    UNION ALL
+    SELECT format('ALTER POLICY %I ON %s TO %s', e.polname, t.id::regclass, v_owner)
+    FROM tables t
+    JOIN pg_policy e ON e.polrelid = t.id
+    WHERE e.polroles <> ARRAY[v_owner::oid]
+      AND e.polname IN (
+          'idempotency_keys_sweep_policy', 'idempotency_keys_sweep_lock_policy', 'idempotency_keys_sweep_delete_policy',
+          'idempotency_keys_recovery_policy', 'idempotency_keys_copy_policy', 'idempotency_keys_copy_lock_policy'
+      )
+    ORDER BY 1;
+END
+$repairs$;
+
+SELECT tenant.idempotency_adapt();
+
+-- Fails if the role whose rights a function has does not see the rows of all owners: this policy is for another one. Otherwise it would
+-- find nothing, and say nothing.
+CREATE OR REPLACE FUNCTION tenant.idempotency_needs_sight(p_policy name) RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $needs_sight$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_keys';
+BEGIN
+    IF EXISTS (
+        SELECT FROM (
+            SELECT v_table::oid AS id
+            UNION ALL
+            SELECT i.inhrelid FROM pg_inherits i
+            WHERE i.inhparent = v_table AND p_policy <> 'idempotency_keys_recovery_policy'
+        ) t
+        WHERE row_security_active(t.id)
+          AND NOT EXISTS (
+              SELECT FROM pg_policy p CROSS JOIN unnest(p.polroles) AS r (id)
+              WHERE p.polrelid = t.id AND p.polname = p_policy AND (r.id = 0 OR pg_has_role(r.id, 'USAGE'))
+          )
+    ) THEN
+        RAISE EXCEPTION 'the policy % is not for the role %, whose rights this function has', p_policy, current_user
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = 'The owner has changed. Run migrations::run, or SELECT tenant.idempotency_adapt(), as the new one.';
+    END IF;
+END
+$needs_sight$;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

@@ -411,6 +411,7 @@ DECLARE
     v_rows bigint;
     v_last timestamptz;
 BEGIN
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_sweep_delete_policy');
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'sweep', true);

@@ -43,6 +43,7 @@ DECLARE
     v_left integer := p_batch;
     v_rows integer;
 BEGIN
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_recovery_policy');
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.idempotency_sight', 'recovery', true);

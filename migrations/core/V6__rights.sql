@@ -35,6 +35,9 @@ BEGIN ATOMIC
     WHERE NOT has_table_privilege(p_role, 'tenant.idempotency_keys'::regclass, needed.privilege)
     HAVING count(*) > 0
     UNION ALL
+    SELECT format('GRANT SELECT ON TABLE tenant.idempotency_migrations TO %I', p_role)
+    WHERE NOT has_table_privilege(p_role, 'tenant.idempotency_migrations'::regclass, 'SELECT')
+    UNION ALL
     SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
     FROM pg_proc p
     WHERE (p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
@@ -44,7 +47,7 @@ BEGIN ATOMIC
                'idempotency_complete', 'idempotency_complete_many', 'idempotency_expensive', 'idempotency_extend',
                'idempotency_extend_many', 'idempotency_finds_users', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_limit_idle',
                'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_microseconds',
-               'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_release', 'idempotency_release_many',
+               'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_release', 'idempotency_release_many', 'idempotency_repairs',
                'idempotency_request_id', 'idempotency_request_ids', 'idempotency_reserve_many', 'idempotency_resource_id',
                'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed',
                'idempotency_set', 'idempotency_settings_of', 'idempotency_soft_status', 'idempotency_state', 'idempotency_status',
@@ -57,6 +60,22 @@ BEGIN ATOMIC
               AND p.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND p.proname <> 'idempotency_operator_release_on_node')
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
+
+-- Raises an error if a grant is still missing. PostgreSQL only warns if a role grants what it may not.
+CREATE OR REPLACE FUNCTION tenant.idempotency_check_grants(p_role name, p_missing text[]) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $check$
+BEGIN
+    IF cardinality(p_missing) > 0 THEN
+        RAISE EXCEPTION 'the role % may not grant % what it needs: %', current_user, p_role, array_to_string(p_missing, '; ')
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = format(
+                      'Grant as %s, which owns the table; what is in the schema authn, as its owner, or all as a superuser.',
+                      (SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
+                  );
+    END IF;
+END
+$check$;
 
 -- Grants the API's role the privileges that it needs, and no others. If it has them, changes nothing and locks nothing.
 CREATE OR REPLACE FUNCTION tenant.idempotency_grant(p_role name) RETURNS void
@@ -75,17 +94,26 @@ BEGIN
             USING HINT = 'Run the migrations as another role than the API''s.';
     END IF;
 
+    -- Of a table that another role owns than the one that has run the migrations.
+    PERFORM tenant.idempotency_adapt();
     IF EXISTS (SELECT FROM tenant.idempotency_missing_grants(p_role)) THEN
         -- One server at a time: two GRANTs on one object at once fail.
         LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
         FOR v_grant IN SELECT m FROM tenant.idempotency_missing_grants(p_role) m LOOP
-            EXECUTE v_grant;
+            BEGIN
+                EXECUTE v_grant;
+            EXCEPTION WHEN insufficient_privilege THEN
+                NULL; -- it is said below
+            END;
         END LOOP;
+        PERFORM tenant.idempotency_check_grants(p_role, ARRAY(SELECT m FROM tenant.idempotency_missing_grants(p_role) m));
     END IF;
 END
 $grant$;
 
-REVOKE EXECUTE ON FUNCTION tenant.idempotency_missing_grants(name), tenant.idempotency_grant(name) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION
+    tenant.idempotency_missing_grants(name), tenant.idempotency_check_grants(name, text[]), tenant.idempotency_grant(name)
+FROM PUBLIC;
 
 SELECT tenant.idempotency_validate();
 

@@ -85,6 +85,7 @@ DECLARE
     -- In milliseconds since 1970. greatest() ignores NULL.
     v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - date_part('epoch', p_lookback));
 BEGIN
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_recovery_policy');
     INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
     PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
             set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
@@ -301,8 +302,13 @@ BEGIN
         -- One server at a time: two GRANTs on one object at once fail.
         LOCK TABLE tenant.idempotency_resource_types IN SHARE ROW EXCLUSIVE MODE;
         FOR v_grant IN SELECT m FROM tenant.idempotency_missing_operator_grants(p_role) m LOOP
-            EXECUTE v_grant;
+            BEGIN
+                EXECUTE v_grant;
+            EXCEPTION WHEN insufficient_privilege THEN
+                NULL; -- it is said below
+            END;
         END LOOP;
+        PERFORM tenant.idempotency_check_grants(p_role, ARRAY(SELECT m FROM tenant.idempotency_missing_operator_grants(p_role) m));
     END IF;
 END
 $grant$;

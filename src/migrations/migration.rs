@@ -1,23 +1,10 @@
 //! The migrations as SQL.
 
-use sha2::{Digest as _, Sha256};
-
-use crate::store::{Schema, literal};
-
-/// The SQL files in `migrations/core/`, in their order, and their names.
-const FILES: [(&str, &str); 11] = [
-    ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
-    ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
-    ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
-    ("transactions", include_str!("../../migrations/core/V4__transactions.sql")),
-    ("recovery", include_str!("../../migrations/core/V5__recovery.sql")),
-    ("rights", include_str!("../../migrations/core/V6__rights.sql")),
-    ("operators", include_str!("../../migrations/core/V7__operators.sql")),
-    ("operations", include_str!("../../migrations/core/V8__operations.sql")),
-    ("batches", include_str!("../../migrations/core/V9__batches.sql")),
-    ("partitions", include_str!("../../migrations/core/V10__partitions.sql")),
-    ("limits", include_str!("../../migrations/core/V11__limits.sql")),
-];
+use crate::store::{
+    Schema,
+    files::{FILES, applied},
+    literal,
+};
 
 /// The oldest major version of PostgreSQL whose servers the migrations accept. The gate runs the tests on it; docs/database.md says
 /// what each version brings.
@@ -107,8 +94,7 @@ pub struct Migration {
 
 impl Migration {
     fn new(version: u32, name: &'static str, sql: &'static str, schema: &Schema) -> Self {
-        let sql = schema.apply(sql);
-        let checksum: String = Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (sql, checksum) = applied(schema, sql);
         let (number, oldest, none) = (version.to_string(), OLDEST_SERVER.to_string(), schema.apply(ONCE));
         // The SQL is last: it is not searched.
         let values = [

@@ -7,7 +7,8 @@ use crate::store::{ResourceTypes, Schema, literal};
 
 /// What a role, a database or a pooler may have set otherwise, for the transaction of the statements that follow: a limit counts from
 /// the beginning of a statement, and a mode is set before the first.
-const SETTINGS: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE; SET LOCAL statement_timeout = 0; ";
+const SETTINGS: &str =
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE, NOT DEFERRABLE; SET LOCAL statement_timeout = 0; ";
 
 const ADAPT: &str = "SELECT tenant.idempotency_adapt()";
 const REGISTER: &str = "SELECT tenant.idempotency_register_resource($1, $2, $3::pg_catalog.regclass)";

@@ -10,6 +10,8 @@ pub mod conformance;
 
 mod erased;
 mod error;
+#[cfg(feature = "sql")]
+pub(crate) mod files;
 mod look_up;
 mod memory;
 mod operator;
@@ -35,9 +37,9 @@ pub use self::postgres::{
     Savepoint, TransactionError, TransactionSession,
 };
 #[cfg(feature = "sql")]
-pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
-#[cfg(feature = "sql")]
 pub(crate) use self::schema::literal;
+#[cfg(feature = "sql")]
+pub use self::sql::{SetupProblem, SqlStore, TransactionErrorKind, VerifyError, driver};
 pub(crate) use self::{
     erased::{DynOperatorStore, DynStore},
     session::InvalidSetting,

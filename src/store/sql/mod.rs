@@ -16,6 +16,7 @@ mod operation;
 mod operator;
 mod owned;
 mod permits;
+mod probe;
 mod progress;
 mod query;
 mod row;

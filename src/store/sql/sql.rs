@@ -27,6 +27,7 @@ pub(super) struct Sql {
     pub(super) status: Statement,
     pub(super) sweep: Statement,
     pub(super) usage: Statement,
+    pub(super) verify_made: Statement,
     pub(super) write_many: Statement,
     /// The schema and the table, which the check of the database takes as parameters.
     pub(super) schema: Schema,
@@ -53,6 +54,7 @@ impl Sql {
             status: schema.apply(include_str!("sql/status.sql")),
             sweep: schema.apply(include_str!("sql/sweep.sql")),
             usage: schema.apply(include_str!("sql/usage.sql")),
+            verify_made: schema.apply(include_str!("sql/verify_made.sql")),
             write_many: schema.apply(include_str!("sql/write_many.sql")),
             schema,
         }

@@ -14,6 +14,7 @@ use super::{
     limits::{Admission, Admitted, Limits},
     look_up,
     permits::Permits,
+    probe::Probe,
     query::RowOf,
     row::{abandoned_key, column, corrupt, parse_status},
     sweep::Reached,
@@ -220,9 +221,10 @@ impl<D: Driver> SqlStore<D> {
         self
     }
 
-    /// Checks that the database is set up for this store: the role of the pool, row-level security, the version of the
-    /// functions, the grants and the resource types. Call it once at start, before the first call: otherwise each of
-    /// these shows only when calls fail, or not at all.
+    /// Checks that the database is set up for this store: the role of the pool and its settings, row-level security, the migrations and
+    /// what they have made, the owners, the grants and the resource types. Then tries each statement of a call, the sweep and the recovery, on
+    /// rows of an owner of its own, which it removes. Call it once at start, before the first call: otherwise each of these shows only when
+    /// calls fail, or not at all.
     ///
     /// ```no_run
     /// # async fn start(store: tonic_idempotency::store::PostgresStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -237,9 +239,18 @@ impl<D: Driver> SqlStore<D> {
     ///
     /// # Cancel safety
     ///
-    /// Nothing is changed.
+    /// If the future is dropped, a few rows of its own may stay, which expire within a minute.
     pub async fn verify(&self) -> Result<(), VerifyError> {
-        verify(&self.connections, &self.resource_types, self.limits.are_on()).await
+        verify(&self.connections, &self.resource_types, self.limits.are_on()).await?;
+        let probe = Probe {
+            store: self,
+            connections: &self.connections,
+            lanes: &self.lanes,
+            transactions: self.transactions(),
+            resource_types: &self.resource_types,
+            problems: Vec::new(),
+        };
+        VerifyError::of(probe.run().await?)
     }
 
     pub(super) fn connections(&self) -> &Connections<D> {

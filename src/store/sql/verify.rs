@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     status::IdKind,
-    store::{ResourceTypes, StoreError},
+    store::{
+        ResourceTypes, StoreError,
+        files::{self, FILES, applied},
+    },
     telemetry,
 };
 
@@ -21,17 +24,43 @@ const VERSION: i32 = 6;
 /// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
 
-/// Returns everything that is wrong with the database, as the role of the pool sees it.
+/// Checks what the role of the pool sees of the database, without a change.
 pub(super) async fn verify(
     connections: &Connections<impl Driver>,
     types: &ResourceTypes,
     has_limits: bool,
 ) -> Result<(), VerifyError> {
+    let problems = in_catalogue(connections, types, has_limits).await?;
+    let may_ask = |problem: &SetupProblem| {
+        use SetupProblem::{MissingMigrations, MissingPrivilege, MissingRoutine, MissingTable, OtherVersion};
+        !matches!(
+            problem,
+            MissingMigrations { .. }
+                | MissingPrivilege { .. }
+                | MissingRoutine { .. }
+                | MissingTable { .. }
+                | OtherVersion { .. }
+        )
+    };
+    let made = if problems.iter().all(may_ask) { in_tables(connections).await? } else { Vec::new() };
+    VerifyError::of(problems.into_iter().chain(made).collect())
+}
+
+/// Looks at the catalogue, the role and its settings.
+async fn in_catalogue(
+    connections: &Connections<impl Driver>,
+    types: &ResourceTypes,
+    has_limits: bool,
+) -> Result<Vec<SetupProblem>, VerifyError> {
     let names: Vec<_> = types.iter().map(|known| known.name().to_owned()).collect();
     let columns: Vec<_> = types.iter().map(|known| known.column().to_owned()).collect();
     let kinds: Vec<_> = types.iter().map(|known| kind(known.id_kind()).to_owned()).collect();
     let tracked = types.iter().filter(|known| known.is_tracked());
     let tracked: Vec<_> = tracked.map(|known| known.name().to_owned()).collect();
+    let granted: Vec<_> = files::granted().into_iter().map(routine).collect();
+    let (routines, versions): (Vec<_>, Vec<_>) =
+        files::routines().into_iter().map(|(name, version)| (routine(name), version.to_string())).unzip();
+    let checks: Vec<_> = files::checks().into_iter().map(str::to_owned).collect();
     let schema = &connections.sql().schema;
     let parameters = &[
         VERSION.into(),
@@ -43,16 +72,83 @@ pub(super) async fn verify(
         tracked.as_slice().into(),
         connections.driver().reads_messages().into(),
         has_limits.into(),
+        granted.as_slice().into(),
+        routines.as_slice().into(),
+        versions.as_slice().into(),
+        checks.as_slice().into(),
     ];
+    Ok(whole_migrations(ask(connections, Statement { sql: include_str!("sql/verify.sql"), parameters }).await?))
+}
+
+/// Looks at the list of migrations, and at what depends on the table's owner.
+async fn in_tables(connections: &Connections<impl Driver>) -> Result<Vec<SetupProblem>, VerifyError> {
+    let sql = connections.sql();
+    let (numbers, checksums): (Vec<_>, Vec<_>) = (1..)
+        .zip(FILES)
+        .map(|(number, (_, file)): (u32, _)| (number.to_string(), applied(&sql.schema, file).1))
+        .unzip();
+    let parameters = &[numbers.as_slice().into(), checksums.as_slice().into()];
+    ask(connections, Statement { sql: &sql.verify_made, parameters }).await
+}
+
+/// Asks in a transaction that changes nothing.
+async fn ask(
+    connections: &Connections<impl Driver>,
+    statement: Statement<'_>,
+) -> Result<Vec<SetupProblem>, VerifyError> {
     let operation = &Operation::new(connections).leaving_nothing();
     let look = |attempt| async move {
         let mut asked = operation.connect(attempt, Reset::RollBack).await?;
-        match asked.begin(BEGIN, Statement { sql: include_str!("sql/verify.sql"), parameters }, None).await {
+        match asked.begin(BEGIN, statement, None).await {
             Ok(rows) => Ok(rows),
             Err(error) => Err(asked.failed(error)),
         }
     };
-    found(&operation.run(look, |_| true).await?)
+    let rows = operation.run(look, |_| true).await?;
+    let mut problems = rows.iter().filter_map(|row| problem(row).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let (mut missing, mut needed) = (Vec::new(), Vec::new());
+    problems.retain_mut(|problem| match problem {
+        SetupProblem::MissingMigrations { versions } => {
+            missing.append(versions);
+            false
+        }
+        SetupProblem::OtherOwner { repairs } => {
+            needed.append(repairs);
+            false
+        }
+        _ => true,
+    });
+    if !missing.is_empty() {
+        missing.sort_unstable();
+        problems.push(SetupProblem::MissingMigrations { versions: missing });
+    }
+    if !needed.is_empty() {
+        problems.push(SetupProblem::OtherOwner { repairs: needed });
+    }
+    Ok(problems)
+}
+
+/// Replaces the missing routines of a migration by that, if all of them are missing.
+fn whole_migrations(problems: Vec<SetupProblem>) -> Vec<SetupProblem> {
+    let all = files::routines();
+    let missing = |version: u32| {
+        let made = all.values().filter(|made| u32::try_from(**made).ok() == Some(version)).count();
+        let gone = problems
+            .iter()
+            .filter(|it| matches!(it, SetupProblem::MissingRoutine { migration, .. } if *migration == version));
+        gone.count() == made
+    };
+    let versions: Vec<u32> = (1..).take(FILES.len()).filter(|version| missing(*version)).collect();
+    let is_told = |problem: &SetupProblem| matches!(problem, SetupProblem::MissingRoutine { migration, .. } if versions.contains(migration));
+    let mut problems: Vec<_> = problems.iter().filter(|problem| !is_told(problem)).cloned().collect();
+    if !versions.is_empty() {
+        problems.push(SetupProblem::MissingMigrations { versions });
+    }
+    problems
+}
+
+fn routine(name: &str) -> String {
+    format!("idempotency_{name}")
 }
 
 /// Returns the name of the kind in the statement.
@@ -62,11 +158,6 @@ fn kind(kind: IdKind) -> &'static str {
         IdKind::Text => "text",
         IdKind::Uuid => "uuid",
     }
-}
-
-fn found(rows: &[impl Row]) -> Result<(), VerifyError> {
-    let problems = rows.iter().filter_map(|row| problem(row).transpose()).collect::<Result<Vec<_>, _>>()?;
-    if problems.is_empty() { Ok(()) } else { Err(VerifyError::Problems(problems)) }
 }
 
 /// Returns `None` for what is only worth a warning.
@@ -81,15 +172,28 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
             }
             return Ok(None);
         }
+        "loses_commits" => {
+            tracing::warn!(
+                "synchronous_commit is off for the role of the store: a crash of the server takes outcomes back"
+            );
+            return Ok(None);
+        }
+        "missing_check" => SetupProblem::MissingCheck { name: subject, table: text },
+        "missing_migration" => SetupProblem::MissingMigrations { versions: vec![subject.parse().map_err(corrupt)?] },
         "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
+        "missing_routine" => {
+            SetupProblem::MissingRoutine { routine: subject, migration: text.parse().map_err(corrupt)? }
+        }
         "missing_table" => SetupProblem::MissingTable { table: subject },
         "no_index_of_users" => SetupProblem::NoIndexOfUsers { table: subject },
         "no_row_level_security" => SetupProblem::NoRowLevelSecurity { table: subject },
         "no_status" => SetupProblem::NoStatus { function: subject, resource_types: text },
         "other_id_kind" => SetupProblem::OtherIdKind { name: subject, found: text },
+        "other_owner" => SetupProblem::OtherOwner { repairs: vec![subject] },
         "other_version" => {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
+        "setting" => SetupProblem::Setting { name: subject, value: text },
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     }))
@@ -110,6 +214,12 @@ pub enum VerifyError {
     Problems(Vec<SetupProblem>),
     /// The database cannot be asked.
     Store(StoreError),
+}
+
+impl VerifyError {
+    pub(super) fn of(problems: Vec<SetupProblem>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self::Problems(problems)) }
+    }
 }
 
 impl fmt::Display for VerifyError {
@@ -152,6 +262,30 @@ pub enum SetupProblem {
         /// The role.
         role: String,
     },
+    /// A statement of a call does not work. It was tried on a row of an owner that has no others.
+    #[error("{call} does not work: {error}")]
+    FailedCall {
+        /// What was tried.
+        call: String,
+        /// The error, or what was found instead.
+        error: String,
+    },
+    /// The table lacks a constraint.
+    #[error(
+        "the table {table} lacks the check {name}; delete the row of migration 1 from idempotency_migrations, and run migrations::run"
+    )]
+    MissingCheck {
+        /// The constraint.
+        name: String,
+        /// The table, with its schema.
+        table: String,
+    },
+    /// Migrations were not run, or with other SQL.
+    #[error("the database lacks {}; run migrations::run", named(.versions))]
+    MissingMigrations {
+        /// Their numbers.
+        versions: Vec<u32>,
+    },
     /// The role lacks a privilege.
     #[error("the role lacks {privilege} on {object}; run migrations::grant")]
     MissingPrivilege {
@@ -159,6 +293,17 @@ pub enum SetupProblem {
         object: String,
         /// The privilege.
         privilege: String,
+    },
+    /// A routine is gone.
+    #[error(
+        "the routine {routine} does not exist; delete the row of migration {migration} from idempotency_migrations, and run \
+         migrations::run and migrations::grant"
+    )]
+    MissingRoutine {
+        /// The routine, with its schema.
+        routine: String,
+        /// The number of the migration that makes it.
+        migration: u32,
     },
     /// There is no table of keys.
     #[error("the table {table} does not exist; run migrations::run")]
@@ -205,6 +350,16 @@ pub enum SetupProblem {
         /// The type of its column.
         found: String,
     },
+    /// Something was made for another owner than the table has now, or is gone.
+    #[error(
+        "the owner of the table of keys has changed, or a part of it is gone; run migrations::run, as that owner or as a \
+         superuser: {}",
+        first(.repairs)
+    )]
+    OtherOwner {
+        /// The statements that make it right.
+        repairs: Vec<String>,
+    },
     /// The functions are of another version of the crate.
     #[error(
         "the functions in the database have version {}, and the store needs version {needed}; run migrations::run",
@@ -216,6 +371,17 @@ pub enum SetupProblem {
         /// The version that the store needs.
         needed: i32,
     },
+    /// A setting of the role, the database or the pool, with which calls fail or mean something else.
+    #[error(
+        "the setting {name} is {value:?} in the store's sessions, which is not what calls need; take it back: ALTER ROLE ... RESET, ALTER \
+         DATABASE ... RESET, or in the pool"
+    )]
+    Setting {
+        /// The setting.
+        name: String,
+        /// Its value.
+        value: String,
+    },
     /// A resource type of the store is not registered in the database.
     #[error("the resource type {name} with the column {column} is not registered; run migrations::register")]
     UnregisteredType {
@@ -224,6 +390,21 @@ pub enum SetupProblem {
         /// Its column.
         column: String,
     },
+}
+
+/// Names the first of several statements.
+fn first(repairs: &[String]) -> String {
+    match repairs {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, others @ ..] => format!("{one}, and {} more", others.len()),
+    }
+}
+
+/// Names migrations by their numbers.
+fn named(versions: &[u32]) -> String {
+    let numbers: Vec<_> = versions.iter().map(u32::to_string).collect();
+    format!("migration{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 #[cfg(test)]

@@ -46,3 +46,4 @@ mod status;
 mod storage;
 mod sweep;
 mod together;
+mod verified;

@@ -11,11 +11,12 @@ use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 38] = [
+const OWNERS: [&str; 39] = [
     "idempotency_adapt",
     "idempotency_begin_comparing",
     "idempotency_begin_mirroring",
     "idempotency_begin_move",
+    "idempotency_check_grants",
     "idempotency_check_partitioning",
     "idempotency_compare_batch",
     "idempotency_compare_changes",
@@ -37,6 +38,7 @@ const OWNERS: [&str; 38] = [
     "idempotency_missing_references",
     "idempotency_move_step",
     "idempotency_move_to_partitions",
+    "idempotency_needs_sight",
     "idempotency_operator_release",
     "idempotency_owner",
     "idempotency_partition",
@@ -305,7 +307,8 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     owner
         .batch_execute(&format!(
             "ALTER TABLE tenant.idempotency_keys OWNER TO {API_ROLE};
-             ALTER TABLE tenant.idempotency_keys NO FORCE ROW LEVEL SECURITY"
+             ALTER TABLE tenant.idempotency_keys NO FORCE ROW LEVEL SECURITY;
+             SELECT tenant.idempotency_adapt()"
         ))
         .await
         .expect("the owner");

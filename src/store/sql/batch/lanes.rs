@@ -38,6 +38,11 @@ impl<D: Driver> Lanes<D> {
         }
     }
 
+    /// Returns whether calls may share statements.
+    pub(in crate::store::sql) fn are_on(&self) -> bool {
+        self.max_batch > 1
+    }
+
     /// Lanes of their own for connections with other settings: those of a lane share a statement.
     pub(in crate::store::sql) fn on(&self, connections: &Connections<D>) -> Self {
         Self::with_max_batch(connections, self.max_batch)

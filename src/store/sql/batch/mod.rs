@@ -22,10 +22,11 @@ mod write;
 
 pub(super) use self::{
     complete::Recording,
-    extend::Renewal,
+    extend::{Extend, Renewal},
     kind::Kind,
     lane::{Lane, Turn},
     lanes::Lanes,
     look::{Look, LookAt},
-    write::Writing,
+    release::Release,
+    write::{Write, Writing},
 };

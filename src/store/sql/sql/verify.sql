@@ -9,6 +9,10 @@
 --   $7  the names of the types whose status the function in the database knows
 --   $8  whether the driver reads messages
 --   $9  whether the store limits the records of one user
+--   $10 the routines that the role is granted
+--   $11 all routines that the migrations make
+--   $12 the numbers of the migrations that make them
+--   $13 the checks of the table
 WITH keys AS (
     SELECT c.oid AS id, format('%I.%I', n.nspname, c.relname) AS name
     FROM pg_class c
@@ -47,25 +51,40 @@ FROM keys
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
 WHERE NOT has_table_privilege(keys.id, needed.privilege)
 UNION ALL
+SELECT 'missing_privilege', format('table %I.%I', n.nspname, c.relname), 'SELECT'
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $4::text AND c.relname = 'idempotency_migrations' AND NOT has_table_privilege(c.oid, 'SELECT')
+UNION ALL
+SELECT 'missing_routine', format('%I.%I', $4::text, made.routine), made.version
+FROM keys
+CROSS JOIN unnest($11::text[], $12::text[]) AS made (routine, version)
+WHERE NOT EXISTS (SELECT FROM routines r WHERE r.proname = made.routine)
+UNION ALL
+SELECT 'missing_check', made.name, keys.name
+FROM keys
+CROSS JOIN unnest($13::text[]) AS made (name)
+WHERE NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = keys.id AND c.conname = made.name)
+UNION ALL
+SELECT 'setting', needed.name, current_setting(needed.name, true)
+FROM (VALUES
+    ('client_encoding', ARRAY['UTF8']),
+    ('default_transaction_read_only', ARRAY['off']),
+    ('exit_on_error', ARRAY['off']),
+    ('idempotency.owner', ARRAY['']),
+    ('row_security', ARRAY['on']),
+    ('session_replication_role', ARRAY['local', 'origin'])
+) AS needed (name, allowed)
+WHERE current_setting(needed.name, true) <> ALL (needed.allowed)
+UNION ALL
+SELECT 'loses_commits', current_setting('synchronous_commit'), NULL
+WHERE current_setting('synchronous_commit') = 'off'
+UNION ALL
 SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
-WHERE r.proname NOT IN (
-          -- The owner's own, and the operators'.
-          'idempotency_adapt', 'idempotency_grant_operator', 'idempotency_inspect', 'idempotency_key_id',
-          'idempotency_missing_operator_grants', 'idempotency_operator_release', 'idempotency_operator_release_on_node',
-          'idempotency_stuck',
-          'idempotency_grant', 'idempotency_id_type', 'idempotency_missing_grants', 'idempotency_owner',
-          'idempotency_register_resource',
-          'idempotency_unregistered', 'idempotency_validate', 'idempotency_write_statements',
-          -- Those of partitions.
-          'idempotency_begin_comparing', 'idempotency_begin_mirroring', 'idempotency_begin_move', 'idempotency_check_partitioning',
-          'idempotency_compare_batch', 'idempotency_compare_changes', 'idempotency_compare_rows', 'idempotency_copy_batch',
-          'idempotency_copy_rows', 'idempotency_drop_before', 'idempotency_empty_changes', 'idempotency_end_move',
-          'idempotency_functions_of', 'idempotency_lock_move', 'idempotency_make_next', 'idempotency_mirror',
-          'idempotency_mirrors', 'idempotency_missing_references', 'idempotency_move_step', 'idempotency_move_to_partitions',
-          'idempotency_note_change', 'idempotency_partition', 'idempotency_partitions', 'idempotency_see_all',
-          'idempotency_stop_moving', 'idempotency_switch_tables', 'idempotency_write_mirror'
-      )
+WHERE (r.proname = ANY ($10::text[])
+       -- Of migrations/citus.
+       OR r.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND r.proname <> 'idempotency_operator_release_on_node')
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL
 SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE'

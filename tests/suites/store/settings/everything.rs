@@ -39,7 +39,6 @@ pub(crate) const SETTINGS: &[&str] = &[
     "escape_string_warning = on",
     "extra_float_digits = -15",
     "from_collapse_limit = 1",
-    "idempotency.owner = 'no UUID'",
     "idle_in_transaction_session_timeout = '1h'",
     "IntervalStyle = sql_standard",
     "jit_above_cost = 0",
@@ -65,9 +64,40 @@ pub(crate) const SETTINGS: &[&str] = &[
 
 /// The encodings that a server can have, but for `MULE_INTERNAL`: a driver speaks UTF-8, and PostgreSQL cannot convert that one.
 pub(crate) const ENCODINGS: &[&str] = &[
-    "EUC_CN", "EUC_JIS_2004", "EUC_JP", "EUC_KR", "EUC_TW", "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8", "KOI8R", "KOI8U",
-    "LATIN1", "LATIN10", "LATIN2", "LATIN3", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "SQL_ASCII", "UTF8",
-    "WIN1250", "WIN1251", "WIN1252", "WIN1253", "WIN1254", "WIN1255", "WIN1256", "WIN1257", "WIN1258", "WIN866", "WIN874",
+    "EUC_CN",
+    "EUC_JIS_2004",
+    "EUC_JP",
+    "EUC_KR",
+    "EUC_TW",
+    "ISO_8859_5",
+    "ISO_8859_6",
+    "ISO_8859_7",
+    "ISO_8859_8",
+    "KOI8R",
+    "KOI8U",
+    "LATIN1",
+    "LATIN10",
+    "LATIN2",
+    "LATIN3",
+    "LATIN4",
+    "LATIN5",
+    "LATIN6",
+    "LATIN7",
+    "LATIN8",
+    "LATIN9",
+    "SQL_ASCII",
+    "UTF8",
+    "WIN1250",
+    "WIN1251",
+    "WIN1252",
+    "WIN1253",
+    "WIN1254",
+    "WIN1255",
+    "WIN1256",
+    "WIN1257",
+    "WIN1258",
+    "WIN866",
+    "WIN874",
 ];
 
 /// Makes a database with a setting, and does everything there.
@@ -82,9 +112,7 @@ pub(crate) async fn works_with_setting(setting: &str) {
 pub(crate) async fn works_in_encoding(encoding: &str) {
     let other = Database::empty().await;
     let (owner, name) = (other.owner().await, format!("idempotency_{}", Uuid::new_v4().simple()));
-    let create = format!(
-        "CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
-    );
+    let create = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
     owner.batch_execute(&create).await.expect(encoding);
     let url = other.url().rsplit_once('/').map(|(server, _)| format!("{server}/{name}")).expect("a URL");
     works(&Database::of(&url)).await;
@@ -135,8 +163,11 @@ pub(crate) async fn set_up(owner: &mut Client) -> ResourceTypes {
 }
 
 async fn reserved(store: &PostgresStore, owner: &Client) {
-    let invoice: Uuid =
-        owner.query_one("INSERT INTO billing.invoices DEFAULT VALUES RETURNING id", &[]).await.expect("an invoice").get(0);
+    let invoice: Uuid = owner
+        .query_one("INSERT INTO billing.invoices DEFAULT VALUES RETURNING id", &[])
+        .await
+        .expect("an invoice")
+        .get(0);
     let resource = Resource { resource_type: "invoice".to_owned(), id: invoice.into() };
     let [done, let_go, unknown, lost, old] = [(); 5].map(|()| of_invoice());
     for claim in [&done, &let_go, &unknown] {
@@ -151,8 +182,12 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
         ClaimOutcome::Replay(replay) => assert_eq!(replay.resource, Some(invoice.into())),
         other => panic!("expected a replay, got {other:?}"),
     }
-    let question =
-        LookUp { owner: done.reservation.owner, key: done.reservation.key, session: done.session.clone(), with_status: true };
+    let question = LookUp {
+        owner: done.reservation.owner,
+        key: done.reservation.key,
+        session: done.session.clone(),
+        with_status: true,
+    };
     let record = store.look_up(&question).await.expect("a look-up");
     assert_eq!((record.state, record.procedure.as_deref()), (KeyState::Completed, Some(PROCEDURE)));
     assert!(record.expires > record.completed);
@@ -164,12 +199,8 @@ async fn reserved(store: &PostgresStore, owner: &Client) {
 
     let ended = Claim { lease: Duration::ZERO, ..lost };
     acquired(store, &ended).await;
-    let search = AbandonedQuery {
-        procedures: vec![PROCEDURE.to_owned()],
-        lookback: Some(HOUR),
-        max_attempts: 5,
-        batch: 1_000,
-    };
+    let search =
+        AbandonedQuery { procedures: vec![PROCEDURE.to_owned()], lookback: Some(HOUR), max_attempts: 5, batch: 1_000 };
     let found = store.abandoned(&search).await.expect("the reservations");
     assert!(found.iter().any(|key| key.key == ended.reservation.key), "{found:?}");
     let taken_over = Claim { on_lease_ended: LeasePolicy::Rerun, ..again(&ended) };
@@ -197,7 +228,10 @@ async fn together(pool: &Pool) {
     assert_eq!(statements::reserve(&api, &all).await.expect("reservations"), [true; 4]);
     assert_eq!(statements::extend(&api, &held).await.expect("extensions"), [true; 4]);
     assert_eq!(statements::release(&api, &held[..2]).await.expect("releases"), [true; 2]);
-    assert_eq!(statements::complete(&api, &held[2..], &[statements::Outcome::DONE; 2]).await.expect("records"), [true; 2]);
+    assert_eq!(
+        statements::complete(&api, &held[2..], &[statements::Outcome::DONE; 2]).await.expect("records"),
+        [true; 2]
+    );
     let found = statements::look(&api, &all).await.expect("a look");
     let completed = Some("completed".to_owned());
     assert_eq!(statements::texts(&found, "state"), [None, None, completed.clone(), completed]);

@@ -52,7 +52,8 @@ async fn do_not_choose_another_access_method_for_the_tables() {
 /// A limit of a statement counts from its beginning. The ones of the role are there again after it.
 #[tokio::test]
 async fn do_not_end_a_migration_in_the_middle() {
-    const LIMITS: &str = "SELECT pg_catalog.current_setting('statement_timeout') || pg_catalog.current_setting('lock_timeout')";
+    const LIMITS: &str =
+        "SELECT pg_catalog.current_setting('statement_timeout') || pg_catalog.current_setting('lock_timeout')";
     let database = Database::empty().await;
     let (mut first, observer) = (database.owner().await, database.owner().await);
     let name = database_name(&observer).await;
@@ -69,7 +70,8 @@ async fn do_not_end_a_migration_in_the_middle() {
         second.query_one(LIMITS, &[]).await
     });
     until("the migrations have waited for longer than they may", async || {
-        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
+        let waits =
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
                      AND query_start < clock_timestamp() - interval '100 ms')";
         observer.query_one(waits, &[]).await.expect("the activity").get::<_, bool>(0)
     })

@@ -1,0 +1,104 @@
+//! The SQL files of the migrations, and what they make.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Schema;
+
+/// The SQL files in `migrations/core/`, in their order, and their names.
+pub(crate) const FILES: [(&str, &str); 11] = [
+    ("idempotency_keys", include_str!("../../migrations/core/V1__idempotency_keys.sql")),
+    ("protocol", include_str!("../../migrations/core/V2__protocol.sql")),
+    ("resource_types", include_str!("../../migrations/core/V3__resource_types.sql")),
+    ("transactions", include_str!("../../migrations/core/V4__transactions.sql")),
+    ("recovery", include_str!("../../migrations/core/V5__recovery.sql")),
+    ("rights", include_str!("../../migrations/core/V6__rights.sql")),
+    ("operators", include_str!("../../migrations/core/V7__operators.sql")),
+    ("operations", include_str!("../../migrations/core/V8__operations.sql")),
+    ("batches", include_str!("../../migrations/core/V9__batches.sql")),
+    ("partitions", include_str!("../../migrations/core/V10__partitions.sql")),
+    ("limits", include_str!("../../migrations/core/V11__limits.sql")),
+];
+
+/// What the names of all routines begin with.
+const ROUTINE: &str = "tenant.idempotency_";
+
+/// Returns the SQL of a file for a schema, and its checksum, which the database keeps.
+pub(crate) fn applied(schema: &Schema, sql: &'static str) -> (String, String) {
+    let sql = schema.apply(sql);
+    let checksum = Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    (sql.into_owned(), checksum)
+}
+
+/// Returns the names of the routines that the files make and keep, and the number of the first file that makes each.
+pub(crate) fn routines() -> BTreeMap<&'static str, usize> {
+    let mut made = BTreeMap::new();
+    for (number, (_, sql)) in (1..).zip(FILES) {
+        for kind in
+            ["CREATE FUNCTION ", "CREATE PROCEDURE ", "CREATE OR REPLACE FUNCTION ", "CREATE OR REPLACE PROCEDURE "]
+        {
+            for name in sql.split(kind).skip(1).filter_map(routine) {
+                made.entry(name).or_insert(number);
+            }
+        }
+    }
+    for dropped in FILES.iter().flat_map(|(_, sql)| sql.split("DROP FUNCTION ").skip(1)) {
+        let names = dropped.split(';').next().unwrap_or_default().split(ROUTINE).skip(1).map(word);
+        for name in names {
+            made.remove(name);
+        }
+    }
+    made
+}
+
+/// Returns the names of the routines that the API's role is granted.
+pub(crate) fn granted() -> BTreeSet<&'static str> {
+    let [_, _, _, _, _, (_, rights), ..] = FILES;
+    let list = rights.split("p.proname IN (").nth(1).and_then(|list| list.split(')').next()).unwrap_or_default();
+    list.split('\'').skip(1).step_by(2).map(|name| name.trim_start_matches("idempotency_")).collect()
+}
+
+/// Returns the names of the checks of the table that do not depend on resource types.
+pub(crate) fn checks() -> BTreeSet<&'static str> {
+    let [(_, table), ..] = FILES;
+    table.split("ADD CONSTRAINT ").skip(1).map(name).filter(|name| name.contains("_ck_")).collect()
+}
+
+/// Returns the name of a routine without what all begin with.
+fn routine(sql: &'static str) -> Option<&'static str> {
+    sql.strip_prefix(ROUTINE).map(word)
+}
+
+fn word(sql: &'static str) -> &'static str {
+    sql.split('(').next().unwrap_or_default()
+}
+
+fn name(sql: &'static str) -> &'static str {
+    sql.split_whitespace().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn make_routines_some_of_which_the_role_of_the_api_is_granted() {
+        let (routines, granted) = (routines(), granted());
+        assert!(routines.len() > 60 && granted.len() > 40, "{routines:?}, {granted:?}");
+        let unknown: Vec<_> = granted.iter().filter(|name| !routines.contains_key(*name)).collect();
+        assert_eq!(unknown, Vec::<&&str>::new());
+        assert!((1..=FILES.len()).all(|number| routines.values().any(|made| *made == number)), "each file makes some");
+        // While a table is moved, and no longer.
+        assert!(!routines.contains_key("mirror") && !routines.contains_key("copy_rows"));
+        assert!(
+            routines.contains_key("seed") && routines.contains_key("complete_many") && routines.contains_key("uuidv7")
+        );
+    }
+
+    #[test]
+    fn make_the_checks_of_the_table() {
+        let expected = ["arrival_hash", "metadata", "not_stored", "one_outcome"];
+        assert!(checks().into_iter().eq(expected.map(|name| format!("idempotency_keys_ck_{name}"))), "{:?}", checks());
+    }
+}

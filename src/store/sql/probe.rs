@@ -1,0 +1,230 @@
+//! The calls' own statements, tried on rows of an owner that has no others.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::{
+    batch::{Extend, Kind, Lanes, Look, LookAt, Recording, Release, Renewal, Write, Writing},
+    claim,
+    connection::Connections,
+    driver::{Connection as _, Driver, class},
+    fault::{Fault, is_missing, sql_state},
+    limits::Admitted,
+    store::SqlStore,
+    transaction::{Open, Transactions},
+    verify::SetupProblem,
+};
+use crate::{
+    caller::OwnerId,
+    key::KeyId,
+    policy::{EffectPolicy, ForeignPolicy, LeasePolicy},
+    store::{
+        AbandonedQuery, BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, CompleteOutcome, Completion,
+        ExtendOutcome, KeyState, LookUp, ReleaseOutcome, RequestHash, Reservation, ResourceTypes, Store, StoreError,
+        StoreErrorKind, StoredResponse, TransactionOptions,
+    },
+    telemetry::Chain,
+};
+
+/// The owner: a UUIDv8 that no user has. (It is not the hash of one, either.)
+const OWNER: Uuid = Uuid::from_u128(0x7665_7269_6679_8000_8000_0000_0000_0000);
+
+/// The procedure of its calls. No service has it.
+const PROCEDURE: &str = "/tonic_idempotency.Verify/Verify";
+
+/// When a reservation expires that is not released, because this process has ended.
+const LIFE: Duration = Duration::from_secs(60);
+
+/// The batches of a sweep that may pass over the rows, because others have expired before them, or because another sweep locks them.
+const SWEEPS: u32 = 8;
+const SWEPT: u32 = 1_000;
+
+/// What is tried, and what of it does not work.
+pub(super) struct Probe<'a, D: Driver> {
+    pub(super) store: &'a SqlStore<D>,
+    pub(super) connections: &'a Connections<D>,
+    pub(super) lanes: &'a Lanes<D>,
+    pub(super) transactions: Transactions<D>,
+    pub(super) resource_types: &'a Arc<ResourceTypes>,
+    pub(super) problems: Vec<SetupProblem>,
+}
+
+impl<D: Driver> Probe<'_, D> {
+    /// Claims, renews, records, looks up and releases: alone, together and in a transaction. Then finds what is abandoned, and sweeps what has
+    /// expired: its own rows, and whatever the sweep finds.
+    pub(super) async fn run(mut self) -> Result<Vec<SetupProblem>, StoreError> {
+        let [recorded, released] = [(); 2].map(|()| of_owner());
+        if !self.claim(&recorded).await? || !self.claim(&released).await? {
+            return Ok(self.problems);
+        }
+        let extended = self.store.extend(&recorded.reservation, Duration::ZERO).await;
+        self.tried("a renewal", extended, |outcome| *outcome == ExtendOutcome::Extended)?;
+        let completed = self.store.complete(&recorded.reservation, &expired()).await;
+        self.tried("a record", completed, |outcome| *outcome == CompleteOutcome::Completed)?;
+        let found = self.store.look_up(&look_up(&recorded)).await.map(|record| record.state);
+        self.tried("a look-up", found, |state| matches!(state, KeyState::Completed | KeyState::Expired))?;
+        let search = AbandonedQuery {
+            procedures: vec![PROCEDURE.to_owned()],
+            lookback: Some(60 * LIFE),
+            max_attempts: u32::MAX,
+            batch: SWEPT,
+        };
+        let found = self.store.abandoned(&search).await;
+        let key = released.reservation.key;
+        let found = found.map(|keys| if keys.iter().any(|found| found.key == key) { "found" } else { "nothing" });
+        self.tried("the recovery", found, |found| *found == "found")?;
+        let outcome = self.store.release(&released.reservation).await;
+        self.tried("a release", outcome, |outcome| *outcome == ReleaseOutcome::Released)?;
+
+        if self.lanes.are_on() {
+            self.together().await?;
+        }
+        self.transaction().await?;
+        self.sweep(&recorded).await?;
+        Ok(self.problems)
+    }
+
+    /// Returns whether the key is held.
+    async fn claim(&mut self, claim: &Claim) -> Result<bool, StoreError> {
+        let outcome = claim::claim(self.connections, self.lanes, claim).await;
+        if let Err(error) = &outcome
+            && sql_state(error).is_some_and(|code| class(code) == "23")
+        {
+            // A foreign key of the column of users, for example.
+            tracing::warn!(error = %Chain(error), "the calls are not tried: a constraint of the application allows no rows of another owner");
+            return Ok(false);
+        }
+        self.tried("a claim", outcome, |outcome| matches!(outcome, ClaimOutcome::Acquired))
+    }
+
+    /// Statements that do for many calls what a single statement does for one.
+    async fn together(&mut self) -> Result<(), StoreError> {
+        let claims = [(); 2].map(|()| Arc::new(Claim { lease: LIFE, ..of_owner() }));
+        let [recorded, released] = claims.each_ref().map(|claim| claim.reservation);
+        let claiming = claims.each_ref().map(|claim| Writing::Claim(Arc::clone(claim)));
+        self.shared::<Write>("claims together", &claiming.each_ref()).await?;
+        let looks = claims.each_ref().map(|claim| {
+            let Reservation { owner, key, .. } = claim.reservation;
+            let other = Claim { reservation: Reservation::new(owner, key), ..Claim::clone(claim) };
+            LookAt { claim: Arc::new(other), with_status: false }
+        });
+        self.shared::<Look>("looks together", &looks.each_ref()).await?;
+        let renewals = [recorded, released].map(|reservation| Renewal { reservation, lease: LIFE });
+        self.shared::<Extend>("renewals together", &renewals.each_ref()).await?;
+        let recording = Writing::Recording(Box::new(Recording::new(self.resource_types, recorded, expired())));
+        self.shared::<Write>("records together", &[&recording]).await?;
+        self.shared::<Release>("releases together", &[&released]).await
+    }
+
+    /// An error other than that something is missing is left to the calls, which go alone then: a policy of the application may raise it.
+    async fn shared<K: Kind>(&mut self, call: &'static str, items: &[&K::Item]) -> Result<(), StoreError> {
+        let acquired = self.connections.driver().acquire().await;
+        let Ok(mut connection) = acquired else { return Ok(()) };
+        let until = Instant::now() + self.connections.share();
+        match K::run(&mut connection, self.connections.sql(), (self.connections.clock(), until), items).await {
+            Ok(answers) if answers.iter().all(Option::is_some) => {}
+            Ok(_) => self.problems.push(failed(call, "they do not find their rows")),
+            Err(error) if Fault::of(&error).is_lost() => connection.close(),
+            Err(error) if is_missing(&error) => self.problems.push(failed(call, Chain(&error))),
+            Err(error) => tracing::warn!(call, error = %Chain(&error), "calls cannot share a statement, and go alone"),
+        }
+        Ok(())
+    }
+
+    async fn transaction(&mut self) -> Result<(), StoreError> {
+        let (claim, options) = (of_owner(), TransactionOptions::default());
+        let begun =
+            Open::<D>::begin(&self.transactions, self.resource_types, &claim, options, Admitted::without_record())
+                .await;
+        let outcome = match begun {
+            Ok(BeginOutcome::Open { transaction, .. }) => transaction.commit(Some(expired())).await.map(Some),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.tried("a transaction", outcome, |outcome| *outcome == Some(CommitOutcome::Committed)).map(drop)
+    }
+
+    /// Sweeps until the row is gone. It stays if many others have expired before it.
+    async fn sweep(&mut self, expired: &Claim) -> Result<(), StoreError> {
+        let mut deleted = 0;
+        for round in 1..=SWEEPS {
+            match self.store.sweep(SWEPT).await {
+                Ok(rows) => deleted += rows,
+                failed => {
+                    self.tried("the sweep", failed, |_| true)?;
+                    break;
+                }
+            }
+            if self.store.look_up(&look_up(expired)).await?.state == KeyState::Absent {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(10) * round).await;
+        }
+        if deleted > 0 {
+            return Ok(());
+        }
+        if !self
+            .problems
+            .iter()
+            .any(|problem| matches!(problem, SetupProblem::FailedCall { call, .. } if call == "the sweep"))
+        {
+            self.problems.push(failed("the sweep", "it does not find what has expired"));
+        }
+        // Without the sweep, a claim removes what has expired, unless that does not work, either.
+        let Reservation { owner, key, .. } = expired.reservation;
+        let again = Claim { reservation: Reservation::new(owner, key), ..expired.clone() };
+        if let Ok(ClaimOutcome::Acquired) = claim::claim(self.connections, self.lanes, &again).await {
+            let _ = self.store.release(&again.reservation).await;
+        }
+        Ok(())
+    }
+
+    /// Notes a call that the server has refused, or answered otherwise than it has to.
+    fn tried<T: fmt::Debug>(
+        &mut self,
+        call: &'static str,
+        outcome: Result<T, StoreError>,
+        is_right: impl FnOnce(&T) -> bool,
+    ) -> Result<bool, StoreError> {
+        match outcome {
+            Ok(outcome) if is_right(&outcome) => return Ok(true),
+            Ok(outcome) => self.problems.push(failed(call, format_args!("its answer is {outcome:?}"))),
+            Err(error) if error.kind() == StoreErrorKind::Refused => self.problems.push(failed(call, Chain(&error))),
+            Err(error) => return Err(error),
+        }
+        Ok(false)
+    }
+}
+
+fn failed(call: &str, error: impl fmt::Display) -> SetupProblem {
+    SetupProblem::FailedCall { call: call.to_owned(), error: error.to_string() }
+}
+
+/// A claim whose lease ends at once.
+fn of_owner() -> Claim {
+    let owner = OwnerId::new(OWNER);
+    Claim {
+        reservation: Reservation::new(owner, KeyId::new(Uuid::new_v4())),
+        session: CallSession::of_owner(owner),
+        procedure: PROCEDURE.to_owned(),
+        request: RequestHash::from([0; 32]).into(),
+        lease: Duration::ZERO,
+        retention: LIFE,
+        on_lease_ended: LeasePolicy::Refuse,
+        on_foreign_reservation: ForeignPolicy::InProgress,
+        effect: EffectPolicy::Anywhere,
+        resource_type: None,
+    }
+}
+
+/// An outcome that expires at once.
+fn expired() -> Completion {
+    Completion { response: StoredResponse::message(""), resource: None, retention: Duration::ZERO }
+}
+
+fn look_up(claim: &Claim) -> LookUp {
+    let Reservation { owner, key, .. } = claim.reservation;
+    LookUp { owner, key, session: claim.session.clone(), with_status: false }
+}
