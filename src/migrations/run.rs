@@ -26,7 +26,8 @@ const LOCK_ATTEMPTS: u32 = 6;
 ///
 /// Several servers may run it at once, also through PgBouncer. Each migration and its record are one transaction. One server is
 /// first with it; the others wait for its end, and find it done. After an upgrade of the server to PostgreSQL 18, makes use of its
-/// `uuidv7()`.
+/// `uuidv7()`; after a change of the table's owner, makes right what was for the old one. What its role may not change stays, with a
+/// warning by the database, and the store's `verify` says so.
 ///
 /// # Errors
 ///
@@ -95,7 +96,8 @@ async fn register_once(
 /// # Errors
 ///
 /// [`MigrationError`] if the database refuses, or if row-level security does not apply to the role: it is a superuser, or
-/// has `BYPASSRLS`. The table's owner is only warned of, by the database.
+/// has `BYPASSRLS`, or if this role may not grant it everything: the error says which role may. The table's owner is only warned of, by
+/// the database.
 ///
 /// # Cancel safety
 ///
@@ -110,7 +112,7 @@ pub async fn grant(client: &Client, schema: &Schema, role: &str) -> Result<(), M
 ///
 /// # Errors
 ///
-/// [`MigrationError`] if the database refuses.
+/// [`MigrationError`] if the database refuses, or if this role may not grant it.
 ///
 /// # Cancel safety
 ///

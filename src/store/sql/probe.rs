@@ -76,7 +76,10 @@ impl<D: Driver> Probe<'_, D> {
         let found = found.map(|keys| if keys.iter().any(|found| found.key == key) { "found" } else { "nothing" });
         self.tried("the recovery", found, |found| *found == "found")?;
         let outcome = self.store.release(&released.reservation).await;
-        self.tried("a release", outcome, |outcome| *outcome == ReleaseOutcome::Released)?;
+        if self.tried("a release", outcome, |outcome| *outcome == ReleaseOutcome::Released)? {
+            let found = self.store.look_up(&look_up(&released)).await.map(|record| record.state);
+            self.tried("a release", found, |state| *state == KeyState::Absent)?;
+        }
 
         if self.lanes.are_on() {
             self.together().await?;

@@ -132,7 +132,7 @@ pub(crate) async fn database_name(client: &Client) -> String {
 async fn works(database: &Database) {
     let mut owner = database.owner().await;
     for migration in migrations::all(&Schema::default()) {
-        owner.batch_execute(migration.sql()).await.expect(migration.name());
+        owner.batch_execute(migration.sql()).await.expect("a migration");
     }
     let types = set_up(&mut owner).await;
     let store = PostgresStore::new(database.pool_of_login(4).await, types).timeout(Duration::from_secs(30));
