@@ -11,7 +11,7 @@ use tonic_idempotency_tests::{API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 39] = [
+const OWNERS: [&str; 40] = [
     "idempotency_adapt",
     "idempotency_begin_comparing",
     "idempotency_begin_mirroring",
