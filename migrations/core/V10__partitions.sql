@@ -8,11 +8,14 @@
 -- because those of a partitioned table have to: (user_id, idempotency_key) and (id, user_id). The first also finds all records of a
 -- user. The second is led by the id, which is a time: the recovery reads the newest records by it.
 --
--- The policies of a partitioned table say `CASE WHEN ... THEN true ELSE false END`. The condition of the owner compares user_id with a
--- setting, and a statement for several calls (V9) changes that setting from row to row. PostgreSQL would choose the partitions by it
--- once, before the first row, and find nothing in the others. It does not look into a CASE; the statement's own condition on user_id
--- chooses the partitions, row by row. (Nor does it look into IS TRUE for that, but it evaluates what is there to plan the statement, and
--- authn.current_user_id() of some applications raises an error if no user is set.)
+-- The condition of the owner compares user_id with a setting, and a statement for several calls (V9) changes that setting from row to row.
+-- PostgreSQL would choose the partitions by `user_id = ...` once, before the first row, and find nothing in the others. So the policy says
+-- `user_id >= ... AND user_id <= ...`, which chooses no partition of a hash; the statement's own condition on user_id does, row by row. It is
+-- a condition of the index, too, as in a table without partitions: what a reader adds, such as `user_id < ...`, reads no entries of the index
+-- but the reader's own, so that neither EXPLAIN (ANALYZE) nor the time that it takes tells of other users. (The planner evaluates what it
+-- compares with, but no sub-select: authn.current_user_id() of some applications raises an error if no user is set.)
+--
+-- The other policies say `CASE WHEN ... THEN true ELSE false END`, which PostgreSQL does not look into.
 --
 -- Row-level security is forced on each partition, with the policies of the sweep alone: no role gets at rows past the table's policies.
 
@@ -98,6 +101,9 @@ SET default_table_access_method = heap AS $make$
 DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
+    -- As PostgreSQL prints it in the policy of V1.
+    v_owner_set CONSTANT text :=
+        $owner$COALESCE((NULLIF(current_setting('idempotency.owner'::text, true), ''::text))::uuid, authn.current_user_id())$owner$;
     v_next regclass;
     v_partition regclass;
     v_statement text;
@@ -137,10 +143,20 @@ BEGIN
             CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
             CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
             (SELECT string_agg(CASE r.id WHEN 0 THEN 'PUBLIC' ELSE r.id::regrole::text END, ', ') FROM unnest(p.polroles) AS r (id)),
-            ' USING (CASE WHEN ' || pg_get_expr(p.polqual, p.polrelid) || ' THEN true ELSE false END)',
+            ' USING (' || e.visible || ')',
             ' WITH CHECK (CASE WHEN ' || pg_get_expr(p.polwithcheck, p.polrelid) || ' THEN true ELSE false END)'
         )
         FROM pg_policy p
+        CROSS JOIN LATERAL (
+            SELECT CASE q.condition
+                WHEN '(user_id = ' || v_owner_set || ')' THEN format(
+                    '(user_id >= %1$s) AND (user_id <= %1$s)',
+                    replace(v_owner_set, 'authn.current_user_id()', '(SELECT authn.current_user_id())')
+                )
+                ELSE 'CASE WHEN ' || q.condition || ' THEN true ELSE false END'
+            END AS visible
+            FROM (SELECT pg_get_expr(p.polqual, p.polrelid) AS condition) q
+        ) e
         WHERE p.polrelid = v_table
         ORDER BY p.polname
     LOOP
@@ -160,6 +176,15 @@ BEGIN
             'toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_cost_limit = 2000, toast.vacuum_truncate = false)',
             v_number, p_partitions, v_number
         );
+    END LOOP;
+
+    -- With those of the partitions.
+    FOR v_statement IN
+        SELECT format('ALTER TABLE tenant.idempotency_keys_next ALTER COLUMN %I SET STATISTICS %s', a.attname, a.attstattarget)
+        FROM pg_attribute a
+        WHERE a.attrelid = v_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attstattarget >= 0
+    LOOP
+        EXECUTE v_statement;
     END LOOP;
 
     FOR v_partition IN SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = v_next LOOP

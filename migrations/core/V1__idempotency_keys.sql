@@ -181,6 +181,24 @@ BEGIN
 END
 $columns$;
 
+-- No statistics of what tells a user, or belongs to one: EXPLAIN shows estimates to each role that may read the table, and the
+-- planner makes them of other users' values, too. It does not need them: a record is found by its key and user, which are unique. Nor
+-- does it look at the ends of an index of users without them. What ANALYZE has gathered before stays until a superuser deletes it.
+DO $statistics$
+DECLARE
+    v_column name;
+BEGIN
+    FOR v_column IN
+        SELECT a.attname FROM pg_attribute a
+        WHERE a.attrelid = 'tenant.idempotency_keys'::regclass AND coalesce(a.attstattarget, -1) <> 0
+          AND a.attname IN ('idempotency_key', 'user_id', 'request_hash', 'arrival_hash', 'token', 'response_bytes',
+                            'response_metadata', 'error_bytes')
+    LOOP
+        EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', v_column);
+    END LOOP;
+END
+$statistics$;
+
 -- Responses of more than about 2 KB are compressed with lz4, if the server was built with it: PostgreSQL's own method takes several
 -- times as long as all the rest of a call. A method or a storage that somebody has chosen for the column stays.
 DO $compression$
@@ -272,7 +290,7 @@ $rows$;
 
 -- Returns what is missing for the owner that the table has now, as statements: what was made for another one. (PostgreSQL changes no policy
 -- with an owner. A table, a function and a partition each have their own.) In an order in which the owner can carry them out. Reads the
--- catalogue only. On a partitioned table (V10), a policy is a CASE, and each partition has those of the sweep.
+-- catalogue only. On a partitioned table, policies are as V10 says, and each partition has those of the sweep.
 CREATE OR REPLACE FUNCTION tenant.idempotency_repairs() RETURNS SETOF text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $repairs$
@@ -324,7 +342,14 @@ BEGIN
         WHERE i.inhparent IN (v_table, v_next)
     ), policies AS (
         SELECT t.id, p.name, p.command, p.grantee,
-               CASE WHEN t.is_parent THEN format('CASE WHEN %s THEN true ELSE false END', p.condition) ELSE p.condition END AS condition,
+               CASE
+                   WHEN NOT t.is_parent THEN p.condition
+                   WHEN p.name = 'idempotency_keys_owner_policy' THEN format(
+                       'user_id >= %1$s AND user_id <= %1$s',
+                       'coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, (SELECT authn.current_user_id()))'
+                   )
+                   ELSE format('CASE WHEN %s THEN true ELSE false END', p.condition)
+               END AS condition,
                p.suffix
         FROM tables t
         CROSS JOIN (VALUES

@@ -96,12 +96,13 @@ LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN floor(1000 * greatest(-3155760000, least(3155760000, date_part('epoch', p_time) - date_part('epoch', clock_timestamp()))));
 
 -- Returns the status of a resource for a replay. An error does not fail the replay: the SQLSTATE is returned in
--- `status_error`. Waits at most 250 ms for a locked outbox.
+-- `status_error`. Waits at most 250 ms for a locked outbox. Its plans are the application's.
 CREATE OR REPLACE FUNCTION tenant.idempotency_soft_status(
     p_resource_type text, p_resource text, OUT status text, OUT status_error text
 )
 LANGUAGE plpgsql
-SET lock_timeout = '250ms' AS $soft$
+SET lock_timeout = '250ms'
+SET plan_cache_mode = auto AS $soft$
 BEGIN
     status := tenant.idempotency_resource_status(p_resource_type, p_resource);
 EXCEPTION WHEN query_canceled OR OTHERS THEN
@@ -110,11 +111,13 @@ EXCEPTION WHEN query_canceled OR OTHERS THEN
 END
 $soft$;
 
--- Makes the rest of a transaction run with the records of this owner, as this user of the application, and with PostgreSQL's
--- own names. Inlined, so that it costs nothing. (NULL is nobody.)
+-- Makes the rest of a transaction run with the records of this owner, as this user of the application, with PostgreSQL's
+-- own names, and with plans that are made once: a record is found by its key and user, whichever these are, and to plan a statement on a
+-- table with partitions anew takes several times as long as to run it. Inlined, so that it costs nothing. (NULL is nobody.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_as(p_owner uuid, p_app_user uuid) RETURNS text
 LANGUAGE sql VOLATILE
 RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
+    || set_config('plan_cache_mode', 'force_generic_plan', true)
     || set_config('idempotency.owner', coalesce(p_owner::text, ''), true)
     || set_config('app.current_user_id', coalesce(p_app_user::text, ''), true);
 
@@ -479,6 +482,7 @@ DECLARE
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(NULL, p_app_user);
+    v_set := set_config('plan_cache_mode', 'auto', true); -- the application's plans
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;

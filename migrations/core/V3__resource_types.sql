@@ -229,7 +229,8 @@ BEGIN
             p_id              uuid -- of the record: a UUIDv7. The client makes it for less than the server
         ) RETURNS void
         LANGUAGE plpgsql
-        SET search_path = pg_catalog, pg_temp AS $commit$
+        SET search_path = pg_catalog, pg_temp
+        SET plan_cache_mode = force_generic_plan AS $commit$
         DECLARE
             v_set text; -- an assignment costs less than PERFORM
         BEGIN
@@ -387,6 +388,8 @@ BEGIN
         END IF;
         EXECUTE format('ALTER TABLE tenant.idempotency_keys ADD COLUMN %I %s', p_column, v_type);
     END IF;
+    -- As of all that belongs to a user (V1).
+    EXECUTE format('ALTER TABLE tenant.idempotency_keys ALTER COLUMN %I SET STATISTICS 0', p_column);
     IF 'foreign key' = ANY (v_missing) THEN
         -- A partitioned table (V10) has no foreign key that is not valid: its rows are read here.
         EXECUTE format(

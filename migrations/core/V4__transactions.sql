@@ -145,7 +145,8 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     OUT expires_in_ms      bigint
 )
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $begin$
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan AS $begin$
 DECLARE
     v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
     v_held CONSTANT boolean := CASE WHEN date_part('epoch', clock_timestamp()) <= p_until THEN pg_try_advisory_xact_lock(v_lock) END;

@@ -12,6 +12,7 @@ mod isolation;
 mod keys;
 mod late;
 mod limits;
+mod listing;
 mod logs;
 mod look_ups;
 mod memory;
