@@ -1025,30 +1025,39 @@ BEGIN
 END
 $release_many$;
 
--- usage (V11), on the node.
+-- usage (V11), on the node. The allowances are on the coordinator.
 CREATE OR REPLACE FUNCTION tenant.idempotency_usage_on_node(
     p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 SET jit = off AS $usage$
 DECLARE
     v_set CONSTANT text := tenant.idempotency_act_on_node(p_user);
     v_now CONSTANT timestamptz := clock_timestamp();
 BEGIN
     bytes := 0;
-    SELECT count(*) INTO records
-    FROM (SELECT 1 FROM tenant.idempotency_keys k WHERE k.user_id = p_user LIMIT p_most) e;
-    IF p_with_bytes OR records >= p_most THEN
+    IF p_with_bytes THEN
         SELECT count(*), coalesce(sum(r.size), 0) INTO records, bytes
         FROM (
             SELECT coalesce(octet_length(k.response_bytes), 0) + coalesce(octet_length(k.response_metadata), 0)
                    + coalesce(octet_length(k.error_bytes), 0) AS size
             FROM tenant.idempotency_keys k
             WHERE k.user_id = p_user AND k.expires > v_now
+            ORDER BY k.expires
             LIMIT p_most
         ) r;
+    ELSE
+        SELECT count(*) INTO records
+        FROM (
+            SELECT 1 FROM tenant.idempotency_keys k
+            WHERE k.user_id = p_user AND k.expires > v_now
+            ORDER BY k.expires
+            LIMIT p_most
+        ) e;
     END IF;
 END
 $usage$;
@@ -1060,8 +1069,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $usage$
 BEGIN
     IF NOT tenant.idempotency_finds_users() THEN
-        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id'
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Make such an index.';
+        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id and expires'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)';
     END IF;
     SELECT n.records, n.bytes INTO records, bytes
     FROM tenant.idempotency_usage_on_node(p_user, p_most, p_with_bytes) n;
@@ -1106,6 +1116,9 @@ BEGIN
         DELETE FROM tenant.idempotency_keys k
         WHERE k.user_id = ANY (v_users) AND k.id = ANY (v_ids) AND k.expires <= v_now;
         GET DIAGNOSTICS deleted = ROW_COUNT;
+    END IF;
+    IF deleted < p_batch THEN
+        DELETE FROM tenant.idempotency_allowances a WHERE a.until <= v_now - interval '1 hour';
     END IF;
 
     PERFORM tenant.idempotency_set(ARRAY[

@@ -1,60 +1,215 @@
--- What the limits of one user's records need (`max_records_per_user` and `max_bytes_per_user` of the store). A user's records are counted
--- by an index that is led by user_id: that of a partitioned table (V10), or one that somebody has made.
+-- What the limits of one user's records need (`max_records_per_user` and `max_bytes_per_user` of the store): allowances. Servers without
+-- limits use nothing of it.
+--
+-- A server admits a call of a limited user if it has an allowance left for one more record of that user. It asks for some records at a time,
+-- and what all servers have been allowed, and the records that there are, are never more than the limit together: so that holds for any
+-- number of servers. The row of a user with the nil server is what is taken for that sum. It changes with each allowance, and is never less
+-- than the sum: a record that is deleted or expires stays in it until it reaches the limit, and the user's records are counted.
+--
+-- They are counted by an index that is led by user_id and expires, for all servers at most a twentieth of the time. Make it before you set a limit.
 
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
--- Returns whether the table has an index by which the records of a user are found.
+-- Each user's own rows, as in the table of keys (V1). Of the nil server, until is the time of the next count; of another one, the time until
+-- which its calls may make records.
+CREATE TABLE IF NOT EXISTS tenant.idempotency_allowances (
+    user_id uuid        NOT NULL,
+    server  uuid        NOT NULL,
+    records bigint      NOT NULL,
+    bytes   bigint      NOT NULL,
+    until   timestamptz NOT NULL,
+    CONSTRAINT idempotency_allowances_pk PRIMARY KEY (user_id, server)
+) WITH (fillfactor = 50);
+
+DO $policies$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_allowances';
+BEGIN
+    IF EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = v_table) THEN
+        RETURN;
+    END IF;
+    REVOKE ALL ON TABLE tenant.idempotency_allowances FROM PUBLIC;
+    ALTER TABLE tenant.idempotency_allowances ALTER COLUMN user_id SET STATISTICS 0;
+    ALTER TABLE tenant.idempotency_allowances ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE tenant.idempotency_allowances FORCE ROW LEVEL SECURITY;
+    CREATE POLICY idempotency_allowances_owner_policy ON tenant.idempotency_allowances
+        FOR ALL
+        USING (user_id = coalesce(
+            nullif(current_setting('idempotency.owner', true), '')::uuid, authn.current_user_id()
+        ));
+    -- For tenant.idempotency_sweep_rows.
+    EXECUTE format(
+        'CREATE POLICY idempotency_allowances_sweep_policy ON tenant.idempotency_allowances FOR ALL TO %s '
+        'USING (until <= now() - interval ''1 hour'' AND current_setting(''app.idempotency_sight'', true) = ''sweep'') '
+        'WITH CHECK (false)',
+        (SELECT c.relowner::regrole FROM pg_class c WHERE c.oid = v_table)
+    );
+END
+$policies$;
+
+-- Returns whether the table has an index by which the records of a user are counted.
 CREATE OR REPLACE FUNCTION tenant.idempotency_finds_users() RETURNS boolean
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $finds_users$
 BEGIN
     RETURN EXISTS (
         SELECT FROM pg_index i
-        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+        JOIN pg_attribute u ON u.attrelid = i.indrelid AND u.attnum = i.indkey[0]
+        JOIN pg_attribute e ON e.attrelid = i.indrelid AND e.attnum = i.indkey[1]
         WHERE i.indrelid = 'tenant.idempotency_keys'::regclass
-          AND a.attname = 'user_id' AND i.indpred IS NULL AND i.indisvalid
+          AND u.attname = 'user_id' AND e.attname = 'expires' AND i.indpred IS NULL AND i.indisvalid
     );
 END
 $finds_users$;
 
--- usage: returns how many records a user has, and of how many bytes (0 unless p_with_bytes): responses, their metadata, and errors. Runs
--- with the caller's privileges, under row-level security, as the owner in its first parameter.
+-- usage: returns how many records a user has that have not expired, up to p_most, and of how many bytes (0 unless p_with_bytes): responses,
+-- their metadata, and errors. Runs with the caller's privileges, under row-level security, as the owner in its first parameter.
 --
--- Entries of the index are counted, up to p_most, without a look at the rows. Only if there are as many, or with p_with_bytes, the rows
--- are read, and those that have expired do not count.
+-- Counts entries of the index, which the order makes the planner take. With p_with_bytes it reads the rows, in the order in which they
+-- expire, which is about that of their places.
 CREATE OR REPLACE FUNCTION tenant.idempotency_usage(
     p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_sort = off
 SET jit = off AS $usage$
 DECLARE
+    v_now CONSTANT timestamptz := clock_timestamp();
     v_set text; -- an assignment costs less than PERFORM
 BEGIN
     IF NOT tenant.idempotency_finds_users() THEN
-        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id'
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Partition the table, or make such an index.';
+        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id and expires'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)';
     END IF;
     v_set := set_config('idempotency.owner', p_user::text, true) || set_config('app.current_user_id', p_user::text, true);
     bytes := 0;
-    SELECT count(*) INTO records
-    FROM (SELECT FROM tenant.idempotency_keys k WHERE k.user_id = p_user LIMIT p_most) e;
-    IF p_with_bytes OR records >= p_most THEN
+    IF p_with_bytes THEN
         SELECT count(*), coalesce(sum(r.size), 0) INTO records, bytes
         FROM (
             SELECT coalesce(octet_length(k.response_bytes), 0) + coalesce(octet_length(k.response_metadata), 0)
                    + coalesce(octet_length(k.error_bytes), 0) AS size
             FROM tenant.idempotency_keys k
-            WHERE k.user_id = p_user AND k.expires > clock_timestamp()
+            WHERE k.user_id = p_user AND k.expires > v_now
+            ORDER BY k.expires
             LIMIT p_most
         ) r;
+    ELSE
+        SELECT count(*) INTO records
+        FROM (
+            SELECT FROM tenant.idempotency_keys k
+            WHERE k.user_id = p_user AND k.expires > v_now
+            ORDER BY k.expires
+            LIMIT p_most
+        ) e;
     END IF;
 END
 $usage$;
 
-REVOKE EXECUTE ON FUNCTION tenant.idempotency_finds_users(), tenant.idempotency_usage(uuid, bigint, boolean) FROM PUBLIC;
+-- allow: gives a server an allowance, for the records of this user that its calls make in the next p_seconds, in place of the one that it
+-- had: a hundredth of what is left, and less the more servers have one, but at least one record and one byte. 0 records if the user has as
+-- much as one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage.
+--
+-- One at a time for each user: the row of the nil server is locked. What is read after that is what others have committed.
+CREATE OR REPLACE FUNCTION tenant.idempotency_allow(
+    p_user        uuid,
+    p_server      uuid,
+    p_max_records bigint, -- NULL for no limit
+    p_max_bytes   bigint, -- the same
+    p_in_flight   bigint, -- calls of this server that may make a record
+    p_records     bigint, -- that this server has made since its last allowance, at most
+    p_bytes       bigint, -- that it has recorded since
+    p_seconds     double precision,
+    OUT records bigint,
+    OUT bytes   bigint,
+    OUT wait    double precision
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan AS $allow$
+DECLARE
+    v_none CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    v_unknown CONSTANT bigint := 4611686018427387904; -- more than any limit
+    v_set text;
+    v_all record;
+    v_own record;
+    v_others record;
+    v_counted record;
+    v_begun timestamptz;
+    v_full boolean;
+BEGIN
+    v_set := set_config('idempotency.owner', p_user::text, true) || set_config('app.current_user_id', p_user::text, true);
+    LOOP
+        SELECT a.records, a.bytes, a.until INTO v_all
+        FROM tenant.idempotency_allowances a
+        WHERE a.user_id = p_user AND a.server = v_none
+        FOR UPDATE;
+        EXIT WHEN FOUND;
+        -- To be counted.
+        INSERT INTO tenant.idempotency_allowances (user_id, server, records, bytes, until)
+        VALUES (p_user, v_none, v_unknown, v_unknown, '-infinity')
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    SELECT a.records, a.bytes INTO v_own
+    FROM tenant.idempotency_allowances a
+    WHERE a.user_id = p_user AND a.server = p_server;
+    v_all.records := v_all.records - coalesce(v_own.records, 0) + p_records + p_in_flight;
+    v_all.bytes := v_all.bytes - coalesce(v_own.bytes, 0) + p_bytes;
+
+    v_begun := clock_timestamp();
+    SELECT count(*) AS servers, coalesce(sum(a.records), 0) AS records, coalesce(sum(a.bytes), 0) AS bytes INTO v_others
+    FROM tenant.idempotency_allowances a
+    WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until > v_begun;
+    v_full := coalesce(v_all.records >= p_max_records, false) OR coalesce(v_all.bytes >= p_max_bytes, false);
+    IF v_full AND v_all.until <= v_begun THEN
+        -- The records of those whose time is over are there, and the others' may be counted twice.
+        DELETE FROM tenant.idempotency_allowances a
+        WHERE a.user_id = p_user AND a.server NOT IN (v_none, p_server) AND a.until <= v_begun;
+        v_counted := tenant.idempotency_usage(p_user, coalesce(p_max_records, 9223372036854775807), p_max_bytes IS NOT NULL);
+        v_all.records := v_counted.records + v_others.records + p_in_flight;
+        v_all.bytes := v_counted.bytes + v_others.bytes;
+        v_full := coalesce(v_all.records >= p_max_records, false) OR coalesce(v_all.bytes >= p_max_bytes, false);
+        v_all.until := clock_timestamp() + greatest(
+            20 * (clock_timestamp() - v_begun), CASE WHEN v_full THEN interval '1 second' ELSE interval '0' END
+        );
+    END IF;
+
+    records := 0;
+    bytes := 0;
+    IF NOT v_full THEN
+        records := CASE
+            WHEN p_max_records IS NULL THEN 1000000
+            ELSE greatest(1, (p_max_records - v_all.records) / (100 * (v_others.servers + 1)))
+        END;
+        IF p_max_bytes IS NOT NULL THEN
+            bytes := greatest(1, (p_max_bytes - v_all.bytes) / (100 * (v_others.servers + 1)));
+        END IF;
+    END IF;
+    IF records <= 1 THEN
+        -- The record itself comes later in the same log, and flushes this with it.
+        v_set := set_config('synchronous_commit', 'off', true);
+    END IF;
+    wait := greatest(0, date_part('epoch', v_all.until - clock_timestamp()));
+    v_all.records := least(v_unknown, v_all.records + records);
+    v_all.bytes := least(v_unknown, v_all.bytes + bytes);
+    INSERT INTO tenant.idempotency_allowances AS a (user_id, server, records, bytes, until)
+    VALUES (p_user, v_none, v_all.records, v_all.bytes, v_all.until),
+           (p_user, p_server, p_in_flight + records, bytes, clock_timestamp() + make_interval(secs => p_seconds))
+    ON CONFLICT (user_id, server) DO UPDATE
+    SET records = excluded.records, bytes = excluded.bytes, until = excluded.until;
+END
+$allow$;
+
+REVOKE EXECUTE ON FUNCTION
+    tenant.idempotency_finds_users(),
+    tenant.idempotency_usage(uuid, bigint, boolean),
+    tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, bigint, bigint, double precision)
+FROM PUBLIC;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 6 $version$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 7 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
@@ -320,8 +320,8 @@ BEGIN
     FROM pg_class c
     WHERE c.relnamespace = v_schema AND c.relkind IN ('r', 'p') AND c.relowner <> v_owner
       AND (c.oid = v_next
-           OR c.relname IN ('idempotency_audit', 'idempotency_migrations', 'idempotency_move', 'idempotency_move_changes',
-                         'idempotency_resource_types')
+           OR c.relname IN ('idempotency_allowances', 'idempotency_audit', 'idempotency_migrations', 'idempotency_move',
+                         'idempotency_move_changes', 'idempotency_resource_types')
            OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent IN (v_table, v_next)))
     ORDER BY 1;
     -- Not the one that the application replaces.
@@ -370,10 +370,10 @@ BEGIN
     FROM policies p
     WHERE NOT EXISTS (SELECT FROM pg_policy e WHERE e.polrelid = p.id AND e.polname = p.name)
     UNION ALL
-    SELECT format('ALTER POLICY %I ON %s TO %s', e.polname, t.id::regclass, v_owner)
-    FROM tables t
-    JOIN pg_policy e ON e.polrelid = t.id
-    WHERE e.polroles <> ARRAY[v_owner::oid]
+    SELECT format('ALTER POLICY %I ON %s TO %s', e.polname, e.polrelid::regclass, v_owner)
+    FROM pg_policy e
+    WHERE (e.polrelid IN (SELECT t.id FROM tables t) OR e.polrelid = to_regclass('tenant.idempotency_allowances')) -- V11
+      AND e.polroles <> ARRAY[v_owner::oid]
       AND e.polname IN (
           'idempotency_keys_sweep_policy', 'idempotency_keys_sweep_lock_policy', 'idempotency_keys_sweep_delete_policy',
           'idempotency_keys_recovery_policy', 'idempotency_keys_copy_policy', 'idempotency_keys_copy_lock_policy'

@@ -453,6 +453,11 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF deleted < p_batch AND to_regclass('tenant.idempotency_allowances') IS NOT NULL THEN
+        -- Of users who do not call any more (V11).
+        DELETE FROM tenant.idempotency_allowances a WHERE a.until <= now() - interval '1 hour';
+    END IF;
+
     PERFORM set_config('app.idempotency_sight', '', true),
             set_config('app.current_user_id', v_user, true),
             set_config('idempotency.owner', v_owner, true);

@@ -30,10 +30,13 @@ BEGIN ATOMIC
            OR n.nspname = 'authn')
       AND NOT has_schema_privilege(p_role, n.oid, 'USAGE')
     UNION ALL
-    SELECT format('GRANT %s ON TABLE tenant.idempotency_keys TO %I', string_agg(needed.privilege, ', '), p_role)
+    SELECT format('GRANT %s ON TABLE %s TO %I', string_agg(needed.privilege, ', '), c.oid::regclass, p_role)
     FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
-    WHERE NOT has_table_privilege(p_role, 'tenant.idempotency_keys'::regclass, needed.privilege)
-    HAVING count(*) > 0
+    CROSS JOIN pg_class c
+    WHERE c.relnamespace = (SELECT k.relnamespace FROM pg_class k WHERE k.oid = 'tenant.idempotency_keys'::regclass)
+      AND (c.oid = 'tenant.idempotency_keys'::regclass OR c.relname = 'idempotency_allowances') -- V11
+      AND NOT has_table_privilege(p_role, c.oid, needed.privilege)
+    GROUP BY c.oid
     UNION ALL
     SELECT format('GRANT SELECT ON TABLE tenant.idempotency_migrations TO %I', p_role)
     WHERE NOT has_table_privilege(p_role, 'tenant.idempotency_migrations'::regclass, 'SELECT')
@@ -43,6 +46,7 @@ BEGIN ATOMIC
     WHERE (p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
            AND p.proname IN (
                'idempotency_abandon', 'idempotency_abandoned', 'idempotency_act_as', 'idempotency_act_for_many',
+               'idempotency_allow',
                'idempotency_begin', 'idempotency_claim', 'idempotency_commit', 'idempotency_committed',
                'idempotency_complete', 'idempotency_complete_many', 'idempotency_expensive', 'idempotency_extend',
                'idempotency_extend_many', 'idempotency_finds_users', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_limit_idle',

@@ -94,6 +94,11 @@ impl<D: Driver> Connections<D> {
         Instant::now() + self.timeout
     }
 
+    /// Returns how long an operation may take.
+    pub(super) fn timeout_of_operations(&self) -> Duration {
+        self.timeout
+    }
+
     /// Returns the time that a batch has.
     pub(super) fn share(&self) -> Duration {
         share_of(self.timeout)

@@ -1,15 +1,20 @@
 //! Limits of what one user may have in the table.
+//!
+//! The database gives this store an allowance: some records that calls of a user may make (`tenant.idempotency_allow`). What all
+//! stores are allowed, and what there is, is never more than the limit.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::time::{self, Instant};
+use tokio::{
+    runtime::Handle,
+    task::JoinHandle,
+    time::{self, Instant},
+};
+use uuid::Uuid;
 
 use super::{
     connection::Connections,
@@ -22,19 +27,15 @@ use crate::{
     store::{Completion, StoreError, StoreErrorKind, StoredMessage, StoredResponse},
 };
 
-/// A user's records are counted anew after each such part of a limit that this process has added: with ten servers, a user has at most
-/// 5 % more than the limit.
-const PARTS: u64 = 200;
+/// How long calls are admitted by an allowance. In the database it is valid for longer: for an operation that begins then, and for a
+/// COMMIT that is under way.
+const VALIDITY: Duration = Duration::from_secs(10);
+const COMMIT: Duration = Duration::from_secs(10);
 
-/// How long a user who is at a limit is refused before the records are counted again. A count that takes longer than a twentieth of it
-/// is valid for twenty times as long.
-const VALIDITY: Duration = Duration::from_secs(1);
-const VALIDITY_PER_COUNT: u32 = 20;
-
-/// How many users are remembered, twice: those that have called last, and those with calls in flight.
+/// How many users are remembered, twice: those that have called last, and those with calls in flight or bytes to be told.
 const REMEMBERED: usize = 10_000;
 
-/// The limits of a store. Clones share what they know of the users.
+/// The limits of a store. Clones share their allowances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     records: Option<u64>,
@@ -66,135 +67,167 @@ impl Limits {
         self.records.is_some() || self.bytes.is_some()
     }
 
-    /// Decides about a call of this user that may make a record. Counts the user's records if this process has added a part of a limit
-    /// since it did so last; other calls of the user wait for the count meanwhile.
+    /// Decides about a call of this user that may make a record. Asks the database if there is no allowance left for it; other calls of
+    /// the user wait for the answer meanwhile.
     pub(super) async fn admit<D: Driver>(
         &self,
         connections: &Connections<D>,
         owner: OwnerId,
     ) -> Result<Admission, StoreError> {
         if !self.are_on() {
-            return Ok(Admission::Admitted(Admitted(None)));
+            return Ok(Admission::Admitted(Admitted::without_record()));
         }
-        let user = self.user(owner);
+        let user = self.users.get(owner);
         if let Some(decided) = self.decide(&user) {
             return Ok(decided);
         }
         // Never as if the store could not be asked: the call would be run unprotected by some policies.
-        let Ok(_one_at_a_time) = time::timeout_at(connections.deadline(), user.counting.lock()).await else {
+        let deadline = connections.deadline();
+        let Ok(_one_at_a_time) = time::timeout_at(deadline, user.asking.lock()).await else {
             return Err(StoreErrorKind::Overloaded.into());
         };
-        if let Some(decided) = self.decide(&user) {
-            return Ok(decided);
+        loop {
+            if let Some(decided) = self.decide(&user) {
+                return Ok(decided);
+            }
+            if Instant::now() >= deadline {
+                return Err(StoreErrorKind::Overloaded.into());
+            }
+            // Again, if calls that end have recorded all bytes that were allowed meanwhile.
+            self.ask(connections, owner, &user).await?;
         }
-        let begun = Instant::now();
-        // The count may not see their records.
-        let in_flight = user.known().in_flight;
-        let most = self.records.unwrap_or(i64::MAX.unsigned_abs());
-        let rows = connections
-            .read(
-                &connections.sql().usage,
+    }
+
+    /// Keeps the allowance of a call that holds its key in a transaction, and so makes its record later than others, until it ends.
+    pub(super) fn keep<D: Driver>(&self, connections: &Connections<D>, owner: OwnerId, admitted: &mut Admitted) {
+        let (Some(user), Ok(runtime)) = (admitted.user.clone(), Handle::try_current()) else { return };
+        let (limits, connections) = (self.clone(), connections.clone());
+        admitted.keeping = Some(Keeping(runtime.spawn(async move {
+            loop {
+                time::sleep(VALIDITY).await;
+                let one_at_a_time = user.asking.lock().await;
+                if let Err(error) = limits.ask(&connections, owner, &user).await {
+                    tracing::debug!(%error, "the allowance of an open transaction is not kept; trying again");
+                }
+                drop(one_at_a_time);
+            }
+        })));
+    }
+
+    /// Replaces the allowance. What has not been used of it is given back.
+    async fn ask<D: Driver>(
+        &self,
+        connections: &Connections<D>,
+        owner: OwnerId,
+        user: &User,
+    ) -> Result<(), StoreError> {
+        let told = Told::by(user);
+        let asked = Instant::now();
+        let valid = VALIDITY + connections.timeout_of_operations() + COMMIT;
+        let answer = connections
+            .call(
+                &connections.sql().allow,
                 &[
                     (*owner.as_uuid()).into(),
-                    i64::try_from(most).unwrap_or(i64::MAX).into(),
-                    self.bytes.is_some().into(),
+                    self.users.server.into(),
+                    self.records.map(number).into(),
+                    self.bytes.map(number).into(),
+                    number(told.in_flight).into(),
+                    number(told.records).into(),
+                    number(told.bytes).into(),
+                    valid.as_secs_f64().into(),
                 ],
             )
-            .await?;
-        let row = only_row(rows).map_err(corrupt)?;
-        let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
-        let is_full = reaches(number("records")? + in_flight, self.records) || reaches(number("bytes")?, self.bytes);
-        user.counted(is_full.then(|| Instant::now() + VALIDITY.max(begun.elapsed() * VALIDITY_PER_COUNT)));
-        // Counted a moment ago: this call is the first since.
-        Ok(self.decide(&user).unwrap_or_else(|| Admission::Admitted(Admitted::new(user.clone()))))
+            .await;
+        let allowed = answer.and_then(|row| {
+            let number = |name| column::<i64>(&row, name).and_then(|number| u64::try_from(number).map_err(corrupt));
+            let wait = Duration::try_from_secs_f64(column(&row, "wait")?).map_err(corrupt)?;
+            Ok((number("records")?, number("bytes")?, wait))
+        });
+        let (records, bytes, wait) = allowed?;
+        told.was_heard();
+        let mut known = user.known();
+        known.left += records;
+        known.bytes_left = bytes.saturating_sub(known.bytes);
+        known.valid_until = Some(asked + VALIDITY);
+        known.full_until = (records == 0).then(|| Instant::now() + wait);
+        Ok(())
     }
 
     /// Says what the record of a call of this user has come to.
     pub(super) fn recorded(&self, owner: OwnerId, completion: &Completion) {
         if self.bytes.is_some() {
             let size = size(&completion.response);
-            self.users.largest.fetch_max(size, Ordering::Relaxed);
-            self.user(owner).known().bytes += size;
+            let user = self.users.get(owner);
+            let mut known = user.known();
+            known.bytes += size;
+            known.bytes_left = known.bytes_left.saturating_sub(size);
         }
     }
 
-    /// Returns what is known of a user. One who is not remembered is taken to have added any share of a part, and a record: so even of
-    /// users who are forgotten after each call, calls are counted as often as they add a part.
-    fn user(&self, owner: OwnerId) -> Arc<User> {
-        let added =
-            |limit: Option<u64>, record: u64| limit.map_or(0, |limit| record + fastrand::u64(..part(limit).max(1)));
-        let largest = self.users.largest.load(Ordering::Relaxed);
-        self.users.get(owner, || Known {
-            records: added(self.records, 1),
-            bytes: added(self.bytes, largest),
-            ..Known::default()
-        })
-    }
-
-    /// Returns `None` if the user's records are to be counted first.
+    /// Returns `None` if the database is to be asked first.
     fn decide(&self, user: &Arc<User>) -> Option<Admission> {
         let mut known = user.known();
-        match known.full_until {
-            Some(until) if Instant::now() < until => return Some(Admission::Full),
-            Some(_) => return None,
-            None => {}
+        let now = Instant::now();
+        if known.full_until.is_some_and(|until| now < until) {
+            return Some(Admission::Full);
         }
-        if is_due(known.records, self.records) || is_due(known.bytes, self.bytes) {
+        let is_valid = known.valid_until.is_some_and(|until| now < until);
+        if !is_valid || known.left == 0 || (self.bytes.is_some() && known.bytes_left == 0) {
             return None;
         }
-        known.records += 1;
+        known.left -= 1;
         known.in_flight += 1;
         drop(known);
-        Some(Admission::Admitted(Admitted(Some(Arc::clone(user)))))
+        Some(Admission::Admitted(Admitted { user: Some(Arc::clone(user)), keeping: None }))
     }
 }
 
-fn reaches(number: u64, limit: Option<u64>) -> bool {
-    limit.is_some_and(|limit| number >= limit)
+/// As PostgreSQL has it.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Returns whether as much has been added that the records are to be counted.
-fn is_due(added: u64, limit: Option<u64>) -> bool {
-    limit.is_some_and(|limit| added >= part(limit))
-}
-
-/// How much is added between two counts.
-fn part(limit: u64) -> u64 {
-    limit / PARTS
-}
-
-/// A call that may make a record. It counts as one in flight until this is dropped: a count may not have seen it.
+/// A call that may make a record. It counts as one in flight until this is dropped, and as a record then.
 #[derive(Debug)]
-pub(super) struct Admitted(Option<Arc<User>>);
+pub(super) struct Admitted {
+    user: Option<Arc<User>>,
+    keeping: Option<Keeping>,
+}
 
 impl Admitted {
     /// Of a call that adds no record.
     pub(super) fn without_record() -> Self {
-        Self(None)
-    }
-
-    fn new(user: Arc<User>) -> Self {
-        let mut known = user.known();
-        known.records += 1;
-        known.in_flight += 1;
-        drop(known);
-        Self(Some(user))
+        Self { user: None, keeping: None }
     }
 
     /// Says that the call has made no record.
-    pub(super) fn made_none(self) {
-        if let Some(user) = &self.0 {
+    pub(super) fn made_none(mut self) {
+        if let Some(user) = self.user.take() {
             let mut known = user.known();
-            known.records = known.records.saturating_sub(1);
+            known.in_flight -= 1;
+            known.left += 1;
         }
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if let Some(user) = &self.0 {
-            user.known().in_flight -= 1;
+        if let Some(user) = &self.user {
+            let mut known = user.known();
+            known.in_flight -= 1;
+            known.records += 1;
         }
+    }
+}
+
+/// A task that keeps an allowance until this is dropped.
+#[derive(Debug)]
+struct Keeping(JoinHandle<()>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -210,63 +243,101 @@ fn size(response: &StoredResponse) -> u64 {
 }
 
 /// A user, as this process knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct User {
     known: Mutex<Known>,
-    /// Held while the records are counted.
-    counting: tokio::sync::Mutex<()>,
+    /// Held while the database is asked.
+    asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     /// Calls that have been admitted and have not ended.
     in_flight: u64,
-    /// Records and bytes that this process has added since the last count, or is taken to have.
+    /// Records and bytes that were made since the database was told.
     records: u64,
     bytes: u64,
+    /// What is left of the allowance, and until when calls are admitted by it.
+    left: u64,
+    bytes_left: u64,
+    valid_until: Option<Instant>,
     /// Until when the user is refused.
     full_until: Option<Instant>,
 }
 
-impl User {
-    fn new(known: Known) -> Self {
-        Self { known: Mutex::new(known), counting: tokio::sync::Mutex::default() }
+/// What the database is told with a question. Unless it has certainly heard it, it is told again: it takes the user for one who has more
+/// then.
+struct Told<'a> {
+    user: &'a User,
+    in_flight: u64,
+    records: u64,
+    bytes: u64,
+}
+
+impl<'a> Told<'a> {
+    /// Gives the allowance back: no call is admitted until there is another one.
+    fn by(user: &'a User) -> Self {
+        let mut known = user.known();
+        known.left = 0;
+        known.bytes_left = 0;
+        Self {
+            user,
+            in_flight: known.in_flight,
+            records: std::mem::take(&mut known.records),
+            bytes: std::mem::take(&mut known.bytes),
+        }
     }
 
+    fn was_heard(mut self) {
+        (self.records, self.bytes) = (0, 0);
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let mut known = self.user.known();
+        known.records += self.records;
+        known.bytes += self.bytes;
+    }
+}
+
+impl User {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn counted(&self, full_until: Option<Instant>) {
-        let mut known = self.known();
-        // The records of calls in flight may not have been counted.
-        known.records = known.in_flight;
-        known.bytes = 0;
-        known.full_until = full_until;
     }
 }
 
 /// The users that have called last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Users {
     /// Those of now, and those of before.
     remembered: Mutex<[HashMap<OwnerId, Arc<User>>; 2]>,
-    /// The bytes of the largest record of all users.
-    largest: AtomicU64,
+    /// By which the database knows this store.
+    server: Uuid,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self { remembered: Mutex::default(), server: Uuid::new_v4() }
+    }
 }
 
 impl Users {
-    /// Returns a user; one who is not remembered, as `new` says.
-    fn get(&self, owner: OwnerId, new: impl FnOnce() -> Known) -> Arc<User> {
+    fn get(&self, owner: OwnerId) -> Arc<User> {
         let mut users = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         let [now, before] = &mut *users;
         if let Some(user) = now.get(&owner) {
             return Arc::clone(user);
         }
-        let user = before.remove(&owner).unwrap_or_else(|| Arc::new(User::new(new())));
+        let user = before.remove(&owner).unwrap_or_default();
         if now.len() >= REMEMBERED {
-            // What is in use has calls in flight.
-            before.retain(|_, user| Arc::strong_count(user) > 1);
+            // What is in use has calls in flight. More bytes than were allowed are in no allowance until they are told.
+            before.retain(|_, user| {
+                Arc::strong_count(user) > 1 || {
+                    let known = user.known();
+                    known.bytes > 0 && known.bytes_left == 0
+                }
+            });
             before.extend(now.drain());
         }
         now.insert(owner, Arc::clone(&user));
@@ -276,15 +347,22 @@ impl Users {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     fn owner() -> OwnerId {
         OwnerId::new(Uuid::new_v4())
     }
 
-    /// Admits calls until a count is due. Returns their number.
+    fn allowed(limits: &Limits, records: u64, bytes: u64) -> Arc<User> {
+        let user = limits.users.get(owner());
+        let mut known = user.known();
+        (known.left, known.bytes_left) = (records, bytes);
+        known.valid_until = Some(Instant::now() + VALIDITY);
+        drop(known);
+        user
+    }
+
+    /// Admits calls until the database is to be asked. Returns their number.
     fn admitted(limits: &Limits, user: &Arc<User>) -> u64 {
         let mut calls = 0;
         while let Some(Admission::Admitted(_)) = limits.decide(user) {
@@ -293,25 +371,25 @@ mod tests {
         calls
     }
 
-    #[test]
-    fn counts_after_each_part_of_a_limit() {
-        for (limit, part) in [(1, 0), (199, 0), (200, 1), (10_000, 50), (1_000_000, 5_000)] {
-            let limits = Limits::default().max_records(limit);
-            let user = limits.user(owner());
-            assert!(admitted(&limits, &user) <= part, "{limit}");
-            for _ in 0..2 {
-                user.counted(None);
-                assert_eq!(admitted(&limits, &user), part, "{limit}");
-            }
-        }
+    #[tokio::test(start_paused = true)]
+    async fn admits_as_many_calls_as_were_allowed_while_that_is_valid() {
+        let limits = Limits::default().max_records(1_000);
+        assert_eq!(admitted(&limits, &limits.users.get(owner())), 0, "nothing was allowed");
+        let user = allowed(&limits, 7, 0);
+        assert_eq!(admitted(&limits, &user), 7);
+        assert_eq!(Told::by(&user).records, 7);
+        let user = allowed(&limits, 7, 0);
+        time::advance(VALIDITY).await;
+        assert_eq!(admitted(&limits, &user), 0);
     }
 
     #[test]
-    fn counts_the_bytes_that_were_recorded() {
+    fn admits_no_call_when_the_bytes_that_were_allowed_are_recorded() {
         let limits = Limits::default().max_bytes(2_000);
         let owner = owner();
-        let user = limits.user(owner);
-        user.counted(None);
+        let user = limits.users.get(owner);
+        (user.known().left, user.known().bytes_left) = (100, 10);
+        user.known().valid_until = Some(Instant::now() + VALIDITY);
         let completion = |size| Completion {
             response: StoredResponse::message(vec![0; size]),
             resource: None,
@@ -321,27 +399,40 @@ mod tests {
         assert!(matches!(limits.decide(&user), Some(Admission::Admitted(_))));
         limits.recorded(owner, &completion(1));
         assert!(limits.decide(&user).is_none());
+        assert_eq!(Told::by(&user).bytes, 10);
     }
 
-    /// A count may not have seen them.
     #[test]
-    fn takes_calls_in_flight_for_new() {
+    fn tells_of_calls_in_flight_and_admits_none_until_it_is_answered() {
         let limits = Limits::default().max_records(1_000);
-        let user = limits.user(owner());
-        user.counted(None);
-        let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("no count")).collect();
-        user.counted(None);
+        let user = allowed(&limits, 9, 0);
+        let in_flight: Vec<_> = (0..5).map(|_| limits.decide(&user).expect("an allowance")).collect();
+        let told = Told::by(&user);
+        assert_eq!((told.in_flight, told.records), (5, 0));
         assert!(limits.decide(&user).is_none());
         drop(in_flight);
-        user.counted(None);
-        assert_eq!(admitted(&limits, &user), 5);
+        let also_told = Told::by(&user);
+        assert_eq!(also_told.records, 5);
+        also_told.was_heard();
+        assert_eq!(Told::by(&user).records, 0);
+    }
+
+    /// Otherwise a caller who leaves while the database is asked would make room.
+    #[test]
+    fn tells_again_what_may_not_have_been_heard() {
+        let limits = Limits::default().max_records(1_000);
+        let user = allowed(&limits, 3, 0);
+        admitted(&limits, &user);
+        limits.users.get(owner());
+        for _ in 0..2 {
+            assert_eq!(Told::by(&user).records, 3);
+        }
     }
 
     #[test]
     fn takes_back_what_made_no_record() {
         let limits = Limits::default().max_records(200);
-        let user = limits.user(owner());
-        user.counted(None);
+        let user = allowed(&limits, 1, 0);
         for _ in 0..10 {
             match limits.decide(&user) {
                 Some(Admission::Admitted(call)) => call.made_none(),
@@ -351,26 +442,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refuses_a_full_user_until_the_next_count() {
+    async fn refuses_a_full_user_until_the_next_question() {
         let limits = Limits::default().max_records(200);
-        let user = limits.user(owner());
-        user.counted(Some(Instant::now() + VALIDITY));
+        let user = limits.users.get(owner());
+        user.known().full_until = Some(Instant::now() + VALIDITY);
         assert!(matches!(limits.decide(&user), Some(Admission::Full)));
-        tokio::time::advance(VALIDITY).await;
+        time::advance(VALIDITY).await;
         assert!(limits.decide(&user).is_none());
-    }
-
-    /// Otherwise a user could fill the table by calls that are far between.
-    #[test]
-    fn counts_calls_of_forgotten_users_as_often_as_they_add_a_part() {
-        let records = Limits::default().max_records(100_000);
-        let bytes = Limits::default().max_bytes(1_000_000);
-        bytes.users.largest.store(10, Ordering::Relaxed);
-        for limits in [records, bytes] {
-            let due = (0..50_000).filter(|_| limits.decide(&limits.user(owner())).is_none()).count();
-            // Of 500 calls with a record, or with 10 bytes of 5,000, one on average.
-            assert!((40..200).contains(&due), "{due} counts");
-        }
     }
 
     #[test]
@@ -378,15 +456,15 @@ mod tests {
         const MANY: u64 = 1_000_000;
         let limits = Limits::default().max_records(100);
         let (idle, calls) = (owner(), owner());
-        let in_flight = limits.user(calls);
+        let in_flight = limits.users.get(calls);
         for remembered in [true, false] {
-            limits.user(idle).known().records = MANY;
+            limits.users.get(idle).known().records = MANY;
             in_flight.known().records = MANY;
             for _ in 0..if remembered { REMEMBERED } else { 3 * REMEMBERED } {
-                limits.user(owner());
+                limits.users.get(owner());
             }
-            assert_eq!(limits.user(idle).known().records == MANY, remembered);
-            assert_eq!(limits.user(calls).known().records, MANY);
+            assert_eq!(limits.users.get(idle).known().records == MANY, remembered);
+            assert_eq!(limits.users.get(calls).known().records, MANY);
         }
         assert!(limits.users.remembered.lock().expect("no panic").iter().all(|part| part.len() <= REMEMBERED + 1));
     }

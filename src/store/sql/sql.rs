@@ -11,6 +11,7 @@ type Statement = Cow<'static, str>;
 pub(super) struct Sql {
     pub(super) abandon: Statement,
     pub(super) abandoned: Statement,
+    pub(super) allow: Statement,
     pub(super) begin: Statement,
     pub(super) begin_without_key: Statement,
     pub(super) claim: Statement,
@@ -26,7 +27,6 @@ pub(super) struct Sql {
     pub(super) release_many: Statement,
     pub(super) status: Statement,
     pub(super) sweep: Statement,
-    pub(super) usage: Statement,
     pub(super) verify_made: Statement,
     pub(super) write_many: Statement,
     /// The schema and the table, which the check of the database takes as parameters.
@@ -38,6 +38,7 @@ impl Sql {
         Self {
             abandon: schema.apply(include_str!("sql/abandon.sql")),
             abandoned: schema.apply(include_str!("sql/abandoned.sql")),
+            allow: schema.apply(include_str!("sql/allow.sql")),
             begin: schema.apply(include_str!("sql/begin.sql")),
             begin_without_key: schema.apply(include_str!("sql/begin_without_key.sql")),
             claim: schema.apply(include_str!("sql/claim.sql")),
@@ -53,7 +54,6 @@ impl Sql {
             release_many: schema.apply(include_str!("sql/release_many.sql")),
             status: schema.apply(include_str!("sql/status.sql")),
             sweep: schema.apply(include_str!("sql/sweep.sql")),
-            usage: schema.apply(include_str!("sql/usage.sql")),
             verify_made: schema.apply(include_str!("sql/verify_made.sql")),
             write_many: schema.apply(include_str!("sql/write_many.sql")),
             schema,

@@ -180,13 +180,13 @@ impl<D: Driver> SqlStore<D> {
     /// [`TooManyRecords`](crate::rejection::Reason::TooManyRecords), before its handler runs; a retry of a call that is recorded is
     /// answered.
     ///
-    /// The limit is approximate: each store counts a user's records after every 0.5 % of the limit that it has added itself, so that ten
-    /// servers admit at most 5 % more. (With a limit of less than 200, that is each time: a few entries of an index.) A user who is at
-    /// the limit is counted once per second. The store remembers the 10,000 users who have called last, at least; calls of others are
-    /// counted at random, as often on average.
+    /// A user never has more records, for any number of stores with this limit. Each store asks the database for an allowance of some
+    /// records, at most a hundredth of what is left, so that few calls pay for more than without a limit. What a store has not used of it
+    /// is another store's after 20 seconds and the [`timeout`](Self::timeout): until then a user may be refused a few records early. A
+    /// user who is at the limit is counted at most once per second.
     ///
-    /// It needs an index that is led by the user: that of a [partitioned](crate::migrations::partition_sql) table, or one of your own.
-    /// Without one, calls fail as refused by the store; [`verify`](Self::verify) says so at the start.
+    /// It needs an index: `CREATE INDEX CONCURRENTLY my_index ON tenant.idempotency_keys (user_id, expires)`. Without one, calls fail as
+    /// refused by the store; [`verify`](Self::verify) says so at the start.
     ///
     /// ```no_run
     /// # use tonic_idempotency::store::PostgresStore;
@@ -203,7 +203,7 @@ impl<D: Driver> SqlStore<D> {
     /// PostgreSQL compresses them. At least 1. Defaults to no limit. All else is as for
     /// [`max_records_per_user`](Self::max_records_per_user); but a count reads the user's rows, so set that limit, too.
     ///
-    /// A call is admitted before its response is known: what calls in flight record comes on top.
+    /// A call is admitted before its response is known: what the calls record that are in flight when the limit is reached comes on top.
     pub fn max_bytes_per_user(mut self, bytes: u64) -> Self {
         self.limits = self.limits.max_bytes(bytes);
         self
@@ -493,7 +493,8 @@ impl<D: Driver> Store for SqlStore<D> {
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
         match self.admit(claim).await? {
-            Ok(admitted) => {
+            Ok(mut admitted) => {
+                self.limits.keep(&self.connections, claim.reservation.owner, &mut admitted);
                 Open::<D>::begin(&self.transactions(), &self.resource_types, claim, options, admitted).await
             }
             Err(decided) => Ok(BeginOutcome::Refused(decided)),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 
 /// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
@@ -313,8 +313,8 @@ pub enum SetupProblem {
     },
     /// The store limits the records of one user, and no index finds them.
     #[error(
-        "the store limits the records of one user, but no index of {table} is led by user_id; partition the table \
-         (migrations::partition), or make such an index"
+        "the store limits the records of one user, but no index of {table} is led by user_id and expires; make one: \
+         CREATE INDEX CONCURRENTLY my_index ON {table} (user_id, expires)"
     )]
     NoIndexOfUsers {
         /// The table, with its schema.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tcp_proxy::{Cut, Moment};
 use tokio::task::JoinSet;
+use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
     migrations,
     store::{
@@ -16,10 +17,15 @@ use uuid::Uuid;
 
 use crate::record::{again, claim, completion};
 
-/// A database with a partitioned table.
+/// The index that the records of a user are counted by.
+const INDEX: &str = "CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)";
+
+/// A database with a partitioned table, whose users' records can be counted.
 async fn partitioned() -> Database {
     let database = plain().await;
-    migrations::partition(&database.owner().await, &Schema::default(), 4).await.expect("the partitions");
+    let owner = database.owner().await;
+    migrations::partition(&owner, &Schema::default(), 4).await.expect("the partitions");
+    owner.batch_execute(INDEX).await.expect("the index");
     database
 }
 
@@ -65,7 +71,6 @@ async fn begin(store: &PostgresStore, claim: &Claim) -> Result<BeginOutcome, Sto
     store.begin(claim, TransactionOptions::default()).await
 }
 
-/// A limit below 200 is exact for one server.
 #[tokio::test]
 async fn refuse_new_calls_of_a_user_alone_and_answer_retries() {
     let database = partitioned().await;
@@ -197,28 +202,193 @@ async fn count_the_bytes_of_commits_whose_answer_was_lost() {
     panic!("no limit");
 }
 
-/// A hostile user calls ten servers at once, as fast as it can.
+/// Ten servers with a pool each.
+fn servers(database: &Database, limited: impl Fn(PostgresStore) -> PostgresStore) -> Vec<PostgresStore> {
+    let server = || PostgresStore::new(database.pool(2), ResourceTypes::none()).timeout(Duration::from_secs(60));
+    (0..10).map(|_| limited(server())).collect()
+}
+
+/// Calls servers at once, as a hostile user does. Returns the number of claims until each has refused one.
+async fn claim_everywhere(servers: &[PostgresStore], user: Uuid) -> usize {
+    let mut callers = JoinSet::new();
+    for store in servers.iter().flat_map(|store| [store; 4]) {
+        let store = store.clone();
+        callers.spawn(async move { fill(&store, user, 5_000).await.len() });
+    }
+    callers.join_all().await.into_iter().sum()
+}
+
+/// Says that there is time for another count, and for no allowance of a server that does not ask.
+async fn let_time_pass(owner: &Client) {
+    let later = "UPDATE tenant.idempotency_allowances SET until = '-infinity'";
+    owner.batch_execute(later).await.expect("time");
+}
+
 #[tokio::test]
-async fn are_exceeded_by_five_percent_at_most_whatever_a_user_does() {
-    const LIMIT: u64 = 1_000;
+async fn are_exceeded_by_no_record_whatever_a_user_does_on_ten_servers() {
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    for limit in [1, 50, 1_000, 3_000] {
+        let user = Uuid::new_v4();
+        let servers = servers(&database, |store| store.max_records_per_user(limit));
+        let made = claim_everywhere(&servers, user).await;
+        let records = "SELECT count(*) FROM tenant.idempotency_keys WHERE user_id = $1";
+        let count = async || owner.query_one(records, &[&user]).await.expect("a count").get::<_, i64>(0);
+        assert_eq!(usize::try_from(count().await), Ok(made));
+        let limit = usize::try_from(limit).expect("it is small");
+        assert!((limit * 9 / 10..=limit).contains(&made), "{made} records of {limit}");
+        // What the others were allowed and have not used is for whoever asks next.
+        let_time_pass(&owner).await;
+        let more = async || matches!(servers[0].claim(&of(user)).await, Ok(ClaimOutcome::Acquired));
+        until("the limit is reached", async || {
+            while more().await {}
+            usize::try_from(count().await).is_ok_and(|count| count >= limit)
+        })
+        .await;
+        assert_full(servers[0].claim(&of(user)).await);
+        assert_full(servers[9].claim(&of(user)).await);
+        assert_eq!(usize::try_from(count().await), Ok(limit));
+    }
+}
+
+/// The handlers of all of them run at the same time.
+#[tokio::test]
+async fn are_exceeded_by_no_transaction_on_ten_servers() {
+    const LIMIT: u64 = 15;
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    let user = Uuid::new_v4();
+    let mut callers = JoinSet::new();
+    for store in servers(&database, |store| store.max_records_per_user(LIMIT)) {
+        for _ in 0..4 {
+            let store = store.clone();
+            callers.spawn(async move {
+                while let Ok(BeginOutcome::Open { transaction, .. }) = begin(&store, &of(user)).await {
+                    transaction.commit(Some(completion("done"))).await.expect("the store answers");
+                }
+            });
+        }
+    }
+    callers.join_all().await;
+    let records = "SELECT count(*) FROM tenant.idempotency_keys WHERE user_id = $1";
+    let made: i64 = owner.query_one(records, &[&user]).await.expect("a count").get(0);
+    assert!((10..=15).contains(&made), "{made} records");
+}
+
+/// What is on top: the responses of the calls that were in flight, four on each server.
+#[tokio::test]
+async fn of_bytes_are_exceeded_by_calls_in_flight_alone_on_ten_servers() {
+    const LIMIT: usize = 1_000_000;
+    const SIZE: usize = 3_000;
     let database = partitioned().await;
     let user = Uuid::new_v4();
-    let mut servers = JoinSet::new();
-    for _ in 0..10 {
-        let store = PostgresStore::new(database.pool(2), ResourceTypes::none())
-            .timeout(Duration::from_secs(60))
-            .max_records_per_user(LIMIT);
-        servers.spawn(async move {
-            let mut callers = JoinSet::new();
-            for _ in 0..4 {
-                let store = store.clone();
-                callers.spawn(async move { fill(&store, user, 2_000).await.len() });
-            }
-            callers.join_all().await.into_iter().sum::<usize>()
-        });
+    let mut callers = JoinSet::new();
+    for store in servers(&database, |store| store.max_bytes_per_user(LIMIT as u64)) {
+        for _ in 0..4 {
+            let store = store.clone();
+            callers.spawn(async move {
+                let mut bytes = 0;
+                loop {
+                    let claim = of(user);
+                    match store.claim(&claim).await {
+                        Ok(ClaimOutcome::Acquired) => {
+                            let response = StoredResponse::message(vec![7; SIZE]);
+                            let completion = Completion { response, ..completion("") };
+                            store.complete(&claim.reservation, &completion).await.expect("the store answers");
+                            bytes += SIZE;
+                        }
+                        refused => {
+                            assert_full(refused);
+                            return bytes;
+                        }
+                    }
+                    assert!(bytes < 2 * LIMIT, "no limit");
+                }
+            });
+        }
     }
-    let made: usize = servers.join_all().await.into_iter().sum();
-    assert!((LIMIT as usize * 95 / 100..=LIMIT as usize * 105 / 100).contains(&made), "{made} records");
+    let made: usize = callers.join_all().await.into_iter().sum();
+    assert!((LIMIT * 9 / 10..=LIMIT + 40 * SIZE).contains(&made), "{made} bytes");
+}
+
+/// Until then, what it was allowed is taken for what it has made.
+#[tokio::test]
+async fn get_back_what_a_server_that_died_was_allowed() {
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    let user = Uuid::new_v4();
+    store(&database).max_records_per_user(1_000).claim(&of(user)).await.expect("below the limit");
+    let store = store(&database).max_records_per_user(5);
+    let_time_pass(&owner).await;
+    assert_eq!(fill(&store, user, 20).await.len(), 4);
+}
+
+/// A transaction may be open for longer than an allowance lives: other servers must not count without it.
+#[tokio::test]
+async fn keep_the_allowance_of_an_open_transaction() {
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    let store = store(&database).max_records_per_user(1);
+    let user = Uuid::new_v4();
+    let open = begin(&store, &of(user)).await.expect("below the limit");
+    let valid = "SELECT min(until)::text FROM tenant.idempotency_allowances WHERE server <> '00000000-0000-0000-0000-000000000000'";
+    let valid = async || owner.query_one(valid, &[]).await.expect("an allowance").get::<_, String>(0);
+    let first = valid().await;
+    until("it is kept", async || valid().await != first).await;
+    assert_full(begin(&servers(&database, |store| store.max_records_per_user(1))[0], &of(user)).await);
+    drop(open);
+}
+
+/// Each sees its own user's alone.
+#[tokio::test]
+async fn tell_the_role_nothing_of_other_users_and_are_swept() {
+    let database = partitioned().await;
+    let owner = database.owner().await;
+    let store = store(&database).max_records_per_user(5);
+    let users = [(); 2].map(|()| Uuid::new_v4());
+    for user in users {
+        store.claim(&of(user)).await.expect("below the limit");
+    }
+    let api = database.api().await;
+    let seen = "SELECT DISTINCT user_id FROM tenant.idempotency_allowances";
+    assert!(api.query(seen, &[]).await.is_ok_and(|rows| rows.is_empty()), "without an owner");
+    api.batch_execute(&format!("SET idempotency.owner = '{}'", users[0])).await.expect("an owner");
+    let rows = api.query(seen, &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get::<_, Uuid>(0)).collect::<Vec<_>>(), [users[0]]);
+    let_time_pass(&owner).await;
+    store.sweep(100).await.expect("a sweep");
+    let left: i64 =
+        owner.query_one("SELECT count(*) FROM tenant.idempotency_allowances", &[]).await.expect("a count").get(0);
+    assert_eq!(left, 0);
+}
+
+/// Not those that have expired, nor, after a vacuum, the rows.
+#[tokio::test]
+async fn count_entries_of_the_index_of_users_alone() {
+    for database in [partitioned().await, plain().await] {
+        let owner = database.owner().await;
+        owner.batch_execute(&INDEX.replace("INDEX", "INDEX IF NOT EXISTS")).await.expect("the index");
+        let user = Uuid::new_v4();
+        let insert = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, response_bytes, expires)
+                      SELECT gen_random_uuid(), CASE WHEN n % 2 = 0 THEN $1 ELSE gen_random_uuid() END, '/', '', '', now() + interval '1 day'
+                      FROM generate_series(1, 20000) n";
+        owner.query_typed(insert, &[(&user, Type::UUID)]).await.expect("many rows");
+        owner.batch_execute("VACUUM (ANALYZE) tenant.idempotency_keys").await.expect("a vacuum");
+        let mut api = database.api().await;
+        let transaction = api.transaction().await.expect("a transaction");
+        let usage = "SELECT records FROM tenant.idempotency_usage($1, 100000, false)";
+        let records: i64 = transaction.query_one(usage, &[&user]).await.expect("a count").get(0);
+        assert_eq!(records, 10_000);
+        let read = "SELECT pg_get_indexdef(i.indexrelid), pg_stat_get_xact_tuples_returned(i.indexrelid)
+                    FROM pg_index i
+                    WHERE pg_stat_get_xact_tuples_returned(i.indexrelid) > 0 AND (
+                        i.indrelid = 'tenant.idempotency_keys'::regclass
+                        OR i.indrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'tenant.idempotency_keys'::regclass)
+                    )";
+        let read = transaction.query(read, &[]).await.expect("the statistics");
+        let read: Vec<(String, i64)> = read.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert!(matches!(&*read, [(index, 10_000)] if index.ends_with("(user_id, expires)")), "{read:?}");
+    }
 }
 
 /// Calls of a user wait for one count, each no longer than an operation may take.
@@ -270,10 +440,7 @@ async fn need_an_index_of_users() {
     }
     let error = limited.claim(&of(Uuid::new_v4())).await.expect_err("no index");
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error:?}");
-    owner
-        .batch_execute("CREATE INDEX CONCURRENTLY my_users ON tenant.idempotency_keys (user_id)")
-        .await
-        .expect("an index of one's own");
+    owner.batch_execute(&INDEX.replace("INDEX", "INDEX CONCURRENTLY")).await.expect("an index of one's own");
     limited.verify().await.expect("it is set up");
     assert_eq!(fill(&limited, Uuid::new_v4(), 10).await.len(), 2);
 }

@@ -46,10 +46,17 @@ SELECT 'missing_privilege', 'schema ' || quote_ident(n.nspname), 'USAGE'
 FROM pg_namespace n
 WHERE n.nspname IN ($4::text, 'authn') AND NOT has_schema_privilege(n.oid, 'USAGE')
 UNION ALL
-SELECT 'missing_privilege', 'table ' || keys.name, needed.privilege
-FROM keys
+SELECT 'missing_privilege', 'table ' || used.name, needed.privilege
+FROM (
+    SELECT keys.id, keys.name FROM keys
+    UNION ALL
+    SELECT c.oid, format('%I.%I', n.nspname, c.relname)
+    FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE $9 AND n.nspname = $4::text AND c.relname = 'idempotency_allowances'
+) used
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
-WHERE NOT has_table_privilege(keys.id, needed.privilege)
+WHERE NOT has_table_privilege(used.id, needed.privilege)
 UNION ALL
 SELECT 'missing_privilege', format('table %I.%I', n.nspname, c.relname), 'SELECT'
 FROM pg_class c
@@ -132,7 +139,8 @@ FROM keys
 WHERE $9
   AND NOT EXISTS (
           SELECT FROM pg_index i
-          JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-          WHERE i.indrelid = keys.id AND a.attname = 'user_id' AND i.indpred IS NULL AND i.indisvalid
+          JOIN pg_attribute u ON u.attrelid = i.indrelid AND u.attnum = i.indkey[0]
+          JOIN pg_attribute e ON e.attrelid = i.indrelid AND e.attnum = i.indkey[1]
+          WHERE i.indrelid = keys.id AND u.attname = 'user_id' AND e.attname = 'expires' AND i.indpred IS NULL AND i.indisvalid
       )
 ORDER BY 1, 2, 3

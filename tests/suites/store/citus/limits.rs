@@ -6,12 +6,15 @@ use uuid::Uuid;
 use super::{call::of, distributed::Distributed};
 use crate::record::{acquire, again, complete, completion};
 
-/// Below 200, a limit is exact for one server.
 const MOST: u64 = 10;
+
+/// The index that the records of a user are counted by.
+const INDEX: &str = "CREATE INDEX IF NOT EXISTS my_index ON tenant.idempotency_keys (user_id, expires)";
 
 #[tokio::test]
 async fn a_user_who_is_full_is_refused_and_no_other() {
     let Some(distributed) = Distributed::take().await else { return };
+    distributed.superuser().await.batch_execute(INDEX).await.expect("the index");
     let store = distributed.store().max_records_per_user(MOST);
     store.verify().await.expect("the records of a user can be counted");
     let (user, other) = (Uuid::new_v4(), Uuid::new_v4());
@@ -33,6 +36,7 @@ async fn a_user_who_is_full_is_refused_and_no_other() {
 #[tokio::test]
 async fn a_user_with_as_many_bytes_as_one_may_have_is_refused() {
     let Some(distributed) = Distributed::take().await else { return };
+    distributed.superuser().await.batch_execute(INDEX).await.expect("the index");
     let user = Uuid::new_v4();
     for _ in 0..4 {
         complete(&distributed.store(), &of(user), &completion("sixteen or more.")).await;

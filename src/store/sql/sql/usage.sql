@@ -1,1 +1,0 @@
-SELECT * FROM tenant.idempotency_usage($1, $2, $3)
