@@ -32,7 +32,7 @@ const PARTS: u32 = 4;
 pub(crate) struct Attempts {
     pub(crate) connections: Arc<Connections>,
     pub(crate) timeout: Duration,
-    clock: Arc<ServerClock>,
+    pub(crate) clock: Arc<ServerClock>,
 }
 
 impl Attempts {

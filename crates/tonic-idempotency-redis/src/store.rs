@@ -15,7 +15,7 @@ use tonic_idempotency::{
     status::{OutboxStatus, Resource},
     store::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, CallSession, Claim, ClaimOutcome, CompleteOutcome, Completion,
-        ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, Store, StoreError, StoreErrorKind,
+        ExtendOutcome, KeyRecord, LookUp, ReleaseOutcome, Reservation, ServerClock, Store, StoreError, StoreErrorKind,
     },
 };
 
@@ -265,6 +265,11 @@ impl Store for RedisStore {
     async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
         let call = LOOK_UP.on(self.prefix.name(look_up.owner, look_up.key));
         answer::looked_up(self.attempts.run(&call).await?.value)
+    }
+
+    /// `None` in a cluster: its servers' clocks differ, and none of them would be said to jump.
+    fn server_clock(&self) -> Option<&ServerClock> {
+        (!self.in_cluster).then_some(&*self.attempts.clock)
     }
 
     fn has_statuses(&self) -> bool {

@@ -19,7 +19,6 @@ use uuid::Uuid;
 use super::{
     connection::Connections,
     driver::Driver,
-    query::only_row,
     row::{column, corrupt},
 };
 use crate::{
@@ -125,7 +124,7 @@ impl Limits {
         let asked = Instant::now();
         let valid = VALIDITY + connections.timeout_of_operations() + COMMIT;
         let answer = connections
-            .call(
+            .call_aside(
                 &connections.sql().allow,
                 &[
                     (*owner.as_uuid()).into(),

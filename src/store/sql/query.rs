@@ -29,7 +29,20 @@ impl<D: Driver> Connections<D> {
 
     /// Returns the only row of a function that writes. It is repeated only if its answer is lost.
     pub(super) async fn call(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
-        let operation = &Operation::new(self).one_at_a_time();
+        self.call_in(&Operation::new(self).one_at_a_time(), sql, parameters).await
+    }
+
+    /// As [`call`](Self::call), of a function whose writes are nothing to the operation that needs its answer.
+    pub(super) async fn call_aside(&self, sql: &str, parameters: &[Value<'_>]) -> Result<RowOf<D>, StoreError> {
+        self.call_in(&Operation::new(self).leaving_nothing().one_at_a_time(), sql, parameters).await
+    }
+
+    async fn call_in(
+        &self,
+        operation: &Operation<'_, D>,
+        sql: &str,
+        parameters: &[Value<'_>],
+    ) -> Result<RowOf<D>, StoreError> {
         let rows = operation.run(|attempt| operation.call(attempt, Statement { sql, parameters }, true), |_| true);
         only_row(rows.await?).map_err(corrupt)
     }

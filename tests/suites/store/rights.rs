@@ -215,7 +215,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
         unprotected(),
-        SetupProblem::OtherVersion { found: Some(999), needed: 6 },
+        SetupProblem::OtherVersion { found: Some(999), needed: 7 },
         unregistered,
     ];
     assert_eq!(wrong, expected);
@@ -297,7 +297,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
     let expected = [
         SetupProblem::MissingTable { table: "tenant.idempotency_keys".to_owned() },
-        SetupProblem::OtherVersion { found: None, needed: 6 },
+        SetupProblem::OtherVersion { found: None, needed: 7 },
     ];
     assert_eq!(problems(&store).await, expected);
 

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 use tonic_idempotency::{
     migrations,
     store::{Claim, PostgresStore, ResourceTypes, Schema, SetupProblem, Store, VerifyError},
@@ -17,6 +17,10 @@ use crate::{
 
 /// The rows of a user, which nothing but the sweep touches; two of them have expired.
 const ROWS: &str = "SELECT k::text FROM tenant.idempotency_keys k ORDER BY 1";
+
+/// What the recovery finds.
+const FIND: &str = "SELECT count(*)::text
+                    FROM tenant.idempotency_abandoned(ARRAY['/organization.v1.ProjectService/CreateProject'], NULL, 10, 10, NULL, 10)";
 
 async fn store(database: &Database) -> PostgresStore {
     PostgresStore::new(database.pool_of_login(2).await, ResourceTypes::none())
@@ -165,8 +169,8 @@ async fn is_the_owner_and_what_hangs_on_it_is_made_right_by_the_migrations() {
         if change.starts_with("REASSIGN") {
             // It fails, and does not find nothing.
             store.sweep(10).await.expect_err("the new owner sees nothing");
-            let fails = "SELECT tenant.idempotency_abandoned(ARRAY['/a/b'], NULL, 10, 10)";
-            database.api().await.query(fails, &[]).await.expect_err("the new owner sees nothing");
+            let error = database.api().await.query(FIND, &[]).await.expect_err("the new owner sees nothing");
+            assert_eq!(error.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{error:?}");
             execute(&client, &format!("SET ROLE {}", roles[1])).await;
         }
         migrations::run(&mut client, &Schema::default()).await.expect("the migrations run");
@@ -177,8 +181,7 @@ async fn is_the_owner_and_what_hangs_on_it_is_made_right_by_the_migrations() {
             stuck.reservation.key.as_uuid()
         );
         assert_eq!(texts(&client, &found).await, ["1"], "{change}");
-        let find = "SELECT count(*)::text FROM tenant.idempotency_abandoned(ARRAY['/organization.v1.ProjectService/CreateProject'], NULL, 10, 10)";
-        assert_eq!(texts(&database.api().await, find).await, ["1"], "{change}");
+        assert_eq!(texts(&database.api().await, FIND).await, ["1"], "{change}");
         assert_eq!(problems(&store).await, [], "{change}");
         gone(&client, &roles).await;
     }
