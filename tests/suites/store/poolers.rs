@@ -175,9 +175,12 @@ async fn another_clients_statement_is_neither_executed_nor_deallocated() {
     settings.extend(PgBouncer::tracks_prepared_statements().then_some("max_prepared_statements = 0"));
     let bouncer = database.behind_bouncer(&settings).await;
     let pool = pool(bouncer.url(), 1);
-    // tokio-postgres numbers the statements of a process.
-    let foreign: String = (0..10_000).map(|number| format!("PREPARE s{number} AS SELECT 1;")).collect();
     let connection = pool.get().await.expect("a connection");
+    // tokio-postgres numbers the statements of a process. These are the next.
+    let one = connection.prepare("SELECT name FROM pg_prepared_statements").await.expect("a statement");
+    let name: String = connection.query_one(&one, &[]).await.expect("its name").get(0);
+    let last: usize = name.strip_prefix('s').and_then(|number| number.parse().ok()).expect("a number");
+    let foreign: String = (last + 1..=last + 9_999).map(|number| format!("PREPARE s{number} AS SELECT 1;")).collect();
     connection.batch_execute(&foreign).await.expect("statements");
     drop(connection);
     let resource = database.project(None).await;
@@ -187,6 +190,7 @@ async fn another_clients_statement_is_neither_executed_nor_deallocated() {
     let connection = pool.get().await.expect("a connection");
     let count = "SELECT count(*) FROM pg_prepared_statements";
     assert_eq!(connection.query_typed_one(count, &[]).await.expect("the count").get::<_, i64>(0), 10_000);
+    drop(one);
 }
 
 #[tokio::test]
