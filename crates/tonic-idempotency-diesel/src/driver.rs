@@ -91,6 +91,10 @@ impl Driver for Diesel {
         self.pool.is_exhausted()
     }
 
+    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+        self.pool.ask_apart(setup, sql).await
+    }
+
     fn distrust(&self, since: Instant) -> usize {
         self.pool.distrust(since)
     }

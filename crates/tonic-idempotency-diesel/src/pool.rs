@@ -8,14 +8,17 @@ use std::{
 #[cfg(feature = "bb8")]
 use std::sync::{Arc, Mutex, PoisonError};
 
-use diesel_async::AsyncPgConnection;
+#[cfg(feature = "deadpool")]
+use ::deadpool::managed::Manager as _;
+use diesel::sql_types::BigInt;
 #[cfg(feature = "bb8")]
 use diesel_async::pooled_connection::bb8;
 #[cfg(feature = "deadpool")]
 use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncPgConnection, RunQueryDsl as _, SimpleAsyncConnection as _};
 #[cfg(feature = "bb8")]
 use futures_util::FutureExt as _;
-use tonic_idempotency::store::driver::AcquireError;
+use tonic_idempotency::store::driver::{AcquireError, DriverError};
 
 use crate::error;
 
@@ -61,6 +64,22 @@ impl Pool {
                 status.available == 0 && status.size >= status.max_size
             }
         }
+    }
+
+    /// Asks the server for a number, on a connection that is not the pool's.
+    pub(crate) async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+        let connection = match self {
+            #[cfg(feature = "bb8")]
+            Self::Bb8(pool, _) => pool.dedicated_connection().await,
+            #[cfg(feature = "deadpool")]
+            Self::Deadpool(pool) => pool.manager().create().await,
+        };
+        let mut connection = connection.map_err(DriverError::unanswered)?;
+        let asked = async {
+            connection.batch_execute(setup).await?;
+            diesel::select(diesel::dsl::sql::<BigInt>(&format!("({sql})"))).get_result(&mut connection).await
+        };
+        asked.await.map_err(error::driver_error)
     }
 
     /// bb8 does not tell when a connection was last used: it closes those that are idle, but not twice for one time; and none if it

@@ -88,6 +88,10 @@ impl Driver for SeaOrm {
         self.sqlx.is_exhausted()
     }
 
+    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+        self.sqlx.ask_apart(setup, sql).await
+    }
+
     fn distrust(&self, since: Instant) -> usize {
         self.sqlx.distrust(since)
     }

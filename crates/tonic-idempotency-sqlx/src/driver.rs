@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use sqlx::{ConnectOptions as _, PgPool};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _};
 use tonic_idempotency::store::{
     SqlStore,
     driver::{AcquireError, Driver, DriverError, Exclusive},
@@ -18,7 +18,7 @@ use tonic_idempotency::store::{
 
 use crate::{
     connection::SqlxConnection,
-    error::{acquire_error, is_conflict},
+    error::{acquire_error, explained, is_conflict},
 };
 
 /// The store on sqlx.
@@ -126,6 +126,17 @@ impl Driver for Sqlx {
         self.pool.size() >= self.pool.options().get_max_connections()
             && self.pool.num_idle() == 0
             && self.shared.connecting.load(Ordering::Relaxed) == 0
+    }
+
+    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+        let asked = async {
+            let mut connection = PgConnection::connect_with(&self.pool.connect_options()).await?;
+            sqlx::raw_sql(AssertSqlSafe(setup.to_owned())).execute(&mut connection).await?;
+            let number = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await?.try_get(0)?;
+            connection.close().await?;
+            Ok(number)
+        };
+        asked.await.map_err(explained)
     }
 
     /// The pool does not tell when a connection was last used: it closes all that are idle, but not twice for one time.

@@ -2,11 +2,13 @@
 
 use std::{fmt, time::Instant};
 
+use deadpool::managed::Manager as _;
 use deadpool_postgres::Pool;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::{
     connection::DeadpoolConnection,
-    error::acquire_error,
+    error::{acquire_error, driver_error},
     prepared_statements::{Preparation, PreparedStatements},
     statement::Statements,
     transaction::TransactionSession,
@@ -70,6 +72,17 @@ impl Driver for Deadpool {
     fn is_exhausted(&self) -> bool {
         let status = self.pool.status();
         status.available == 0 && status.size >= status.max_size
+    }
+
+    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+        let connection = self.pool.manager().create().await.map_err(driver_error)?;
+        connection.batch_execute(setup).await.map_err(driver_error)?;
+        let messages = connection.simple_query(sql).await.map_err(driver_error)?;
+        let number = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        });
+        number.ok_or_else(|| DriverError::unanswered("no number"))
     }
 
     fn distrust(&self, since: Instant) -> usize {

@@ -8,11 +8,11 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::OwnedSemaphorePermit,
     time::{Instant, timeout_at},
 };
 
 use super::{
+    connection::Connections,
     driver::{AcquireError, Connection as _, Driver, DriverError},
     fault::Fault,
     progress::Progress,
@@ -28,19 +28,27 @@ pub(super) enum Reset {
 
 /// A connection on which an attempt has sent something.
 ///
-/// Dropped, it is given back to its pool once the answer is there, and closed if none is there at the operation's
-/// deadline.
+/// Dropped, it is given back to its pool once the answer is there. If none is there at the operation's deadline, one that only reads is
+/// cancelled and closed, and one that may write is [parked](super::parked).
 pub(super) struct Asked<'a, D: Driver> {
     connection: Option<D::Connection>,
+    connections: &'a Connections<D>,
     progress: &'a Arc<Progress>,
+    /// About when it was asked.
+    since: Instant,
     reset: Reset,
     /// Whether it was asked for a reservation, and has not answered.
     claims: bool,
 }
 
 impl<'a, D: Driver> Asked<'a, D> {
-    pub(super) fn new(connection: D::Connection, reset: Reset, progress: &'a Arc<Progress>) -> Self {
-        Self { connection: Some(connection), progress, reset, claims: false }
+    pub(super) fn new(
+        connection: D::Connection,
+        reset: Reset,
+        progress: &'a Arc<Progress>,
+        connections: &'a Connections<D>,
+    ) -> Self {
+        Self { connection: Some(connection), connections, progress, since: Instant::now(), reset, claims: false }
     }
 
     /// Takes the connection out.
@@ -110,14 +118,23 @@ impl<D: Driver> DerefMut for Asked<'_, D> {
 impl<D: Driver> Drop for Asked<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        match Handle::try_current() {
-            Ok(runtime) if !self.progress.closes_connections() => {
-                let (deadline, overdue) = (self.progress.deadline(), self.progress.take_overdue_status());
-                let claiming = self.claims.then(|| Arc::clone(self.progress));
-                runtime.spawn(give_back::<D>(connection, self.reset, deadline, (overdue, claiming)));
-            }
-            _ => connection.close(),
+        let Ok(runtime) = Handle::try_current() else { return connection.close() };
+        let gives_up_at_once = self.progress.closes_connections();
+        if gives_up_at_once && self.reset == Reset::RollBack {
+            return connection.close();
         }
+        let given_up = GivenUp {
+            connections: self.connections.clone(),
+            since: self.since,
+            deadline: if gives_up_at_once { Instant::now() } else { self.progress.deadline() },
+            reset: self.reset,
+            claiming: self.claims.then(|| Arc::clone(self.progress)),
+        };
+        let overdue = self.progress.take_overdue_status();
+        runtime.spawn(async move {
+            given_up.give_back(connection).await;
+            drop(overdue);
+        });
     }
 }
 
@@ -140,27 +157,40 @@ impl<D: Driver> fmt::Debug for Asked<'_, D> {
     }
 }
 
-/// Waits until everything that was sent is answered, and gives the connection back to its pool; closes it if that takes
-/// too long, and cancels what would be rolled back. Answers come in the order of the statements.
-async fn give_back<D: Driver>(
-    mut connection: D::Connection,
-    reset: Reset,
+/// What is known of a connection that was asked something by an attempt that was given up.
+struct GivenUp<D: Driver> {
+    connections: Connections<D>,
+    since: Instant,
     deadline: Instant,
-    (_overdue, claiming): (Option<OwnedSemaphorePermit>, Option<Arc<Progress>>),
-) {
-    let reset_done = async {
-        match reset {
-            Reset::Nothing => connection.execute("").await,
-            Reset::RollBack => connection.roll_back().await,
+    reset: Reset,
+    /// Whose reservation it was asked for.
+    claiming: Option<Arc<Progress>>,
+}
+
+impl<D: Driver> GivenUp<D> {
+    /// Waits until everything that was sent is answered, and gives the connection back to its pool. Answers come in the order of the
+    /// statements.
+    async fn give_back(self, mut connection: D::Connection) {
+        let reset_done = async {
+            match self.reset {
+                Reset::Nothing => connection.execute("").await,
+                Reset::RollBack => connection.roll_back().await,
+            }
+        };
+        let is_answered = match (timeout_at(self.deadline, reset_done).await, self.reset) {
+            (Ok(Ok(())), _) => true,
+            (Err(_), Reset::Nothing) => self.connections.park(connection, self.since).await,
+            (failed, _) => {
+                // What runs there commits nothing.
+                if failed.is_err() {
+                    connection.cancel().await;
+                }
+                connection.close();
+                false
+            }
+        };
+        if let Some(progress) = self.claiming.filter(|_| is_answered) {
+            progress.claim_is_answered();
         }
-    };
-    match timeout_at(deadline, reset_done).await {
-        Ok(Ok(())) => claiming.iter().for_each(|progress| progress.claim_is_answered()),
-        // What runs there commits nothing.
-        Err(_) if reset == Reset::RollBack => {
-            connection.cancel().await;
-            connection.close();
-        }
-        _ => connection.close(),
     }
 }

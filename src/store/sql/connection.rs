@@ -11,6 +11,7 @@ use super::{
     driver::{Driver, DriverError},
     fault::Fault,
     late_claims::LateClaims,
+    parked::Parked,
     sql::Sql,
 };
 use crate::{
@@ -34,6 +35,7 @@ pub(super) struct Connections<D: Driver> {
     sql: Arc<Sql>,
     clock: Arc<ServerClock>,
     late_claims: Arc<LateClaims>,
+    parked: Arc<Parked>,
     timeout: Duration,
     status_timeout: Duration,
     /// How many statuses may be overdue at once: each keeps a connection from the others.
@@ -44,8 +46,9 @@ impl<D: Driver> Connections<D> {
     pub(super) fn new(driver: D) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
         let sql = Arc::new(Sql::new(Schema::default()));
-        let (clock, late_claims) = Default::default();
-        Self { driver, sql, clock, late_claims, timeout: TIMEOUT, status_timeout: STATUS_TIMEOUT, overdue_statuses }
+        let (clock, late_claims, parked) = Default::default();
+        let (timeout, status_timeout) = (TIMEOUT, STATUS_TIMEOUT);
+        Self { driver, sql, clock, late_claims, parked, timeout, status_timeout, overdue_statuses }
     }
 
     /// Changes the driver's settings.
@@ -70,7 +73,7 @@ impl<D: Driver> Connections<D> {
 
     /// The same settings for the connections of another pool.
     pub(super) fn of(&self, driver: D) -> Self {
-        Self { driver, ..self.clone() }
+        Self { driver, parked: Arc::default(), ..self.clone() }
     }
 
     pub(super) fn driver(&self) -> &D {
@@ -87,6 +90,10 @@ impl<D: Driver> Connections<D> {
 
     pub(super) fn late_claims(&self) -> &LateClaims {
         &self.late_claims
+    }
+
+    pub(super) fn parked(&self) -> &Arc<Parked> {
+        &self.parked
     }
 
     /// Returns the deadline of an operation that begins now.

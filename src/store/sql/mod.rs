@@ -15,6 +15,7 @@ mod look_up;
 mod operation;
 mod operator;
 mod owned;
+mod parked;
 mod permits;
 mod probe;
 mod progress;

@@ -164,6 +164,10 @@ impl Driver for Fake {
     fn is_exhausted(&self) -> bool {
         false
     }
+
+    async fn ask_apart(&self, _: &str, _: &str) -> Result<i64, DriverError> {
+        Ok(0)
+    }
 }
 
 pub(super) struct FakeConnection(Arc<World>);

@@ -228,8 +228,10 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             // The answer to another statement, or none.
             Ok(Ok(_)) => Fault::Lost,
             Err(_) => {
-                if let Some(connection) = asked.0.take_if(|_| !K::WRITES) {
-                    tokio::spawn(cancel::<D>(connection));
+                match asked.0.take() {
+                    Some(connection) if K::WRITES => connections.park_in_background(connection, begun),
+                    Some(connection) => drop(tokio::spawn(cancel::<D>(connection))),
+                    None => {}
                 }
                 Fault::Lost
             }

@@ -30,7 +30,7 @@ impl<D: Driver> InTransaction<D> {
         let unclean = Unclean {
             connection: Some(connection),
             is_cancelled: AtomicBool::new(false),
-            is_committing: false,
+            committing_since: None,
             _permit: permit,
         };
         Self { connection: Some(unclean), connections: connections.clone() }
@@ -43,17 +43,19 @@ impl<D: Driver> InTransaction<D> {
         }
     }
 
-    /// Says whether COMMIT is sent and not answered. Until it is, nothing is cancelled or rolled back: a cancelled wait for a synchronous
+    /// Says when COMMIT was sent that is not answered. Until it is, nothing is cancelled or rolled back: a cancelled wait for a synchronous
     /// standby ends with success, and others see what a failover may take back.
-    pub(super) fn set_committing(&mut self, is_committing: bool) {
+    pub(super) fn set_committing(&mut self, since: Option<Instant>) {
         if let Some(connection) = &mut self.connection {
-            connection.is_committing = is_committing;
+            connection.committing_since = since;
         }
     }
 
-    /// Closes the connection, on which an answer is missing. The server rolls back, or ends the COMMIT that it has got.
-    pub(super) fn close(mut self) {
-        drop(self.connection.take());
+    /// Leaves the connection, on which COMMIT was sent at that time and is not answered, to the server: it ends the COMMIT, or rolls back.
+    pub(super) fn leave(mut self, sent: Instant) {
+        if let Some(connection) = self.connection.take() {
+            connection.leave(&self.connections, sent);
+        }
     }
 
     /// Asks the server to cancel the statement that runs. The connection does not return to its pool: the request may be carried out
@@ -106,13 +108,15 @@ impl<D: Driver> fmt::Debug for InTransaction<D> {
 impl<D: Driver> Drop for InTransaction<D> {
     fn drop(&mut self) {
         // Outside of a runtime the connection is closed.
-        if let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) {
-            let deadline = self.connections.deadline();
-            runtime.spawn(async move {
-                let rolled_back = connection.roll_back(deadline).await;
-                connection.end(rolled_back).await;
-            });
+        let (Some(mut connection), Ok(runtime)) = (self.connection.take(), Handle::try_current()) else { return };
+        if let Some(sent) = connection.committing_since {
+            return connection.leave(&self.connections, sent);
         }
+        let deadline = self.connections.deadline();
+        runtime.spawn(async move {
+            let rolled_back = connection.roll_back(deadline).await;
+            connection.end(rolled_back).await;
+        });
     }
 }
 
@@ -121,8 +125,8 @@ struct Unclean<D: Driver> {
     connection: Option<D::Connection>,
     /// Whether a request to cancel may still arrive.
     is_cancelled: AtomicBool,
-    /// Whether COMMIT may be under way.
-    is_committing: bool,
+    /// When COMMIT was sent that may be under way.
+    committing_since: Option<Instant>,
     /// Dropped after the connection.
     _permit: Permit,
 }
@@ -134,15 +138,27 @@ impl<D: Driver> Unclean<D> {
         }
     }
 
+    /// [Parks](crate::store::sql::parked) the connection, and keeps its permit meanwhile. One that is lost is closed.
+    fn leave(mut self, connections: &Connections<D>, sent: Instant) {
+        let (Ok(runtime), false) = (Handle::try_current(), self.is_closed()) else { return };
+        let connections = connections.clone();
+        runtime.spawn(async move {
+            if let Some(connection) = self.connection.take() {
+                connections.park(connection, sent).await;
+            }
+        });
+    }
+
     async fn cancel(&self) {
-        if !self.is_committing && !self.is_cancelled.swap(true, Ordering::Relaxed) {
+        if self.committing_since.is_none() && !self.is_cancelled.swap(true, Ordering::Relaxed) {
             D::Connection::cancel(self).await;
         }
     }
 
     /// Rolls back, after the statements that were sent before. Returns whether that is done at the deadline; not if COMMIT is one of them.
     async fn roll_back(&mut self, deadline: Instant) -> bool {
-        !self.is_committing && matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
+        self.committing_since.is_none()
+            && matches!(timeout_at(deadline, D::Connection::roll_back(self)).await, Ok(Ok(())))
     }
 
     /// Returns the connection to its pool if it was rolled back. Otherwise cancels the statement that runs, which would

@@ -179,19 +179,19 @@ impl<D: Driver> Open<D> {
         if self.session.is_in_conflict(None) {
             return Err(StoreError::new(StoreErrorKind::Conflict, "a statement of the handler has lost"));
         }
-        connection.set_committing(true);
         let begun = Instant::now();
+        connection.set_committing(Some(begun));
         let sent = self.send_commit(&mut connection, completion.as_ref());
         let (rolled_back, lost) = match timeout_at(deadline, sent).await {
             Ok(Ok(())) => {
-                connection.set_committing(false);
+                connection.set_committing(None);
                 connection.give_back();
                 self.count(completion.as_ref());
                 return Ok(CommitOutcome::Committed);
             }
             Ok(Err(error)) if !Fault::of(&error).is_lost() => {
                 self.transactions.connections.forget_if_stale(&error);
-                connection.set_committing(false);
+                connection.set_committing(None);
                 // The server has rolled back, or does so when this is dropped.
                 drop(connection);
                 return match error.code() {
@@ -214,7 +214,7 @@ impl<D: Driver> Open<D> {
             Ok(Err(error)) => (StoreErrorKind::Unreachable, Chain(&error).to_string()),
             Err(elapsed) => (StoreErrorKind::Unreachable, elapsed.to_string()),
         };
-        connection.close();
+        connection.leave(begun);
         match &self.claimed {
             Some(claimed) => {
                 let look_ups = &self.transactions.look_ups;

@@ -1,12 +1,18 @@
-//! A failover: calls find the new primary, and none runs at a standby.
+//! A failover: calls find the new primary, and none runs at a standby. And a standby that is gone, for which commits wait.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use scratch_postgres::{Pair, skip};
 use tonic::Code;
-use tonic_idempotency::rejection::Reason;
-use tonic_idempotency_tests::{Database, Proxy};
+use tonic_idempotency::{
+    rejection::Reason,
+    store::{Store as _, StoreErrorKind},
+};
+use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
 
-use crate::{Call, Service, Stack, all_are_back, fill, pool_at, rows};
+use crate::{Call, Service, Stack, all_are_back, fill, new_claim, pool_at, rows, store};
 
 /// Two servers; `None` if there are no server binaries.
 async fn pair() -> Option<Pair> {
@@ -87,4 +93,32 @@ pub async fn a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_i
     let retry = service.create("shop").await.expect("a call");
     assert_eq!((retry.replayed, service.runs()), (false, 2));
     assert_eq!(rows(&Database::of(&pair.primary()).owner().await).await, [1, 1, 1]);
+}
+
+/// Nobody cancels them. If their connections were closed, others would be opened, until the server has none left for anybody.
+pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: Stack>() {
+    const CONNECTIONS: usize = 4;
+    let Some(pair) = pair().await else { return };
+    let database = Database::on(&pair.primary()).await;
+    let owner = database.owner().await;
+    let pool = pool_at::<S>(pair.primary(), CONNECTIONS, "SET application_name = 'pool'");
+    let store = store::<S>(pool).timeout(Duration::from_secs(2));
+    pair.kill_standby().await.expect("it is killed");
+
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        let claims: Vec<_> = (0..2 * CONNECTIONS).map(|_| new_claim()).collect();
+        let outcomes = join_all(claims.iter().map(|claim| store.claim(claim))).await;
+        kinds.extend(outcomes.into_iter().map(|outcome| outcome.expect_err("no standby has it").kind()));
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pool'";
+        // One more may be asking about them.
+        let processes: i64 = owner.query_one(count, &[]).await.expect("a count").get(0);
+        assert!(usize::try_from(processes).is_ok_and(|it| it <= CONNECTIONS + 1), "{processes} processes");
+    }
+    let refused = kinds.iter().rev().take(2 * CONNECTIONS);
+    assert!(refused.clone().all(|kind| *kind == StoreErrorKind::Overloaded), "{:?}", refused.collect::<Vec<_>>());
+
+    owner.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").await.expect("the setting");
+    owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
+    until("they have ended", async || store.claim(&new_claim()).await.is_ok()).await;
 }

@@ -126,6 +126,7 @@ macro_rules! driver_tests {
             failover {
                 a_call_at_a_standby_is_refused_and_its_connection_is_closed
                 a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs
+                commits_that_hang_take_no_more_processes_than_the_pool_may_have
             }
             functions {
                 that_look_neither_read_nor_leave_anything_in_it

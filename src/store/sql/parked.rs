@@ -1,0 +1,178 @@
+//! Connections whose statements were given up, and which may still write.
+//!
+//! Such a statement is not cancelled: a COMMIT that waits for a synchronous standby would succeed on the primary alone. If its connection
+//! were closed, its process would go on, perhaps for hours, and the pool would open another connection, until the server has none left for
+//! anybody. So the connection keeps its place in the pool until it is answered; or until the server, asked on a connection of its own, has
+//! no statement any more that is so old: then the answer was lost on its way.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::{Either, select};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+    time::{Instant, timeout},
+};
+
+use super::{
+    connection::Connections,
+    driver::{Connection as _, Driver},
+};
+use crate::telemetry::Chain;
+
+/// The pause after a question, and the longest, without a new connection.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// The longest time that a question may take.
+const QUESTION: Duration = Duration::from_secs(2);
+
+/// The statements of a login are shown to it alone, not to the role that it may have set.
+const LOGIN: &str = "SET ROLE NONE";
+
+/// The connections that are parked, of one pool.
+#[derive(Debug, Default)]
+pub(super) struct Parked {
+    state: Mutex<State>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    places: BTreeMap<u64, Place>,
+    next: u64,
+    /// Whether a task asks about them.
+    is_asking: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// When the statement was sent.
+    sent: Instant,
+    /// Dropped, it tells that the statement has ended.
+    _held: oneshot::Sender<()>,
+}
+
+impl Parked {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the connections that there are, and the least age of their statements; `None` if nobody has to ask any more.
+    fn asks(&self) -> Option<(Vec<u64>, Duration)> {
+        let mut state = self.state();
+        let youngest = state.places.values().map(|place| place.sent.elapsed()).min();
+        state.is_asking = youngest.is_some();
+        Some((state.places.keys().copied().collect(), youngest?))
+    }
+
+    /// Gives up those of these that are more than the statements that run.
+    fn found(&self, asked_for: &[u64], running: usize) {
+        let mut state = self.state();
+        let there: Vec<_> = asked_for.iter().filter(|place| state.places.contains_key(place)).collect();
+        for place in &there[..there.len().saturating_sub(running)] {
+            state.places.remove(place);
+        }
+    }
+}
+
+/// The place of a connection. Nobody asks about it once this is dropped.
+struct Ticket<'a>(&'a Parked, u64);
+
+impl<'a> Ticket<'a> {
+    /// Returns whether someone has to begin to ask, too.
+    fn take(parked: &'a Parked, sent: Instant) -> (Self, oneshot::Receiver<()>, bool) {
+        let (held, ended) = oneshot::channel();
+        let mut state = parked.state();
+        let place = state.next;
+        state.next += 1;
+        state.places.insert(place, Place { sent, _held: held });
+        let begins = !std::mem::replace(&mut state.is_asking, true);
+        parked.came.notify_one();
+        (Self(parked, place), ended, begins)
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.0.state().places.remove(&self.1);
+    }
+}
+
+impl<D: Driver> Connections<D> {
+    /// Keeps a connection on which something was sent at that time, until it is answered, or has ended without an answer. Returns whether it
+    /// was answered: then the connection is given back, otherwise closed.
+    pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> bool {
+        let (_ticket, ended, begins) = Ticket::take(self.parked(), sent);
+        if begins {
+            tokio::spawn(ask(self.clone()));
+        }
+        let is_answered = match select(std::pin::pin!(connection.execute("")), ended).await {
+            Either::Left((answer, _)) => answer.is_ok(),
+            Either::Right(_) => false,
+        };
+        if !is_answered {
+            connection.close();
+        }
+        is_answered
+    }
+
+    /// As [`park`](Self::park), in a task of its own. Outside of a runtime the connection is closed.
+    pub(super) fn park_in_background(&self, connection: D::Connection, sent: Instant) {
+        match Handle::try_current() {
+            Ok(runtime) => {
+                let connections = self.clone();
+                runtime.spawn(async move { connections.park(connection, sent).await });
+            }
+            Err(_) => connection.close(),
+        }
+    }
+}
+
+/// Asks the server which statements have ended, until no connection is parked.
+async fn ask<D: Driver>(connections: Connections<D>) {
+    let parked = Arc::clone(connections.parked());
+    let [mut pause, longest] = PAUSES;
+    let mut is_told = false;
+    while let Some((places, age)) = parked.asks() {
+        match timeout(QUESTION, connections.driver().ask_apart(LOGIN, &running(age))).await {
+            Ok(Ok(running)) => {
+                parked.found(&places, usize::try_from(running).unwrap_or_default());
+                if running > 0 && !is_told {
+                    is_told = true;
+                    let connections = places.len();
+                    tracing::warn!(
+                        connections,
+                        "statements that were given up still run in the server, and keep their connections from the pool: commits may be \
+                         waiting for a synchronous standby"
+                    );
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(error = %Chain(&error), "it is not known which statements still run"),
+            Err(_) => tracing::debug!("the server does not say in time which statements still run"),
+        }
+        if timeout(pause, parked.came.notified()).await.is_ok() {
+            [pause, _] = PAUSES;
+        } else {
+            pause = (2 * pause).min(longest);
+        }
+    }
+}
+
+/// Counts the store's statements, of all processes that log in as this one does, that were under way for more than half of this time: they
+/// may have been sent late.
+fn running(age: Duration) -> String {
+    format!(
+        r"SELECT pg_catalog.count(*)
+          FROM pg_catalog.pg_stat_activity a
+          WHERE a.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() AND a.usename OPERATOR(pg_catalog.=) session_user
+            AND a.state OPERATOR(pg_catalog.=) 'active' AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+            AND a.query OPERATOR(pg_catalog.~*) 'idempotency|commit'
+            AND pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.query_start)
+                OPERATOR(pg_catalog.>=) {}",
+        age.as_secs_f64() / 2.0
+    )
+}
