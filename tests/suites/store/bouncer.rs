@@ -255,13 +255,14 @@ async fn a_client_that_gives_up_on_a_statement_leaves_nothing() {
     lock.batch_execute("LOCK TABLE tenant.idempotency_keys IN ACCESS EXCLUSIVE MODE").await.expect("the lock");
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
 
-    // More often than there are server connections: none of them stays with a client that is gone. (On a busy machine
-    // the timeout may end before there is a connection.)
-    let mut given_up = 0;
-    while given_up < 2 * PgBouncer::SERVER_CONNECTIONS {
-        let error = hasty.claim(&first).await.expect_err("a locked table");
-        given_up += usize::from(error.may_have_happened());
-    }
+    // Until no server connection is left.
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tenant.idempotency_keys'::regclass";
+    until("all wait", async || {
+        hasty.claim(&first).await.expect_err("a locked table");
+        let waiting: i64 = lock.query_one(waiting, &[]).await.expect("a count").get(0);
+        usize::try_from(waiting).is_ok_and(|waiting| waiting == PgBouncer::SERVER_CONNECTIONS)
+    })
+    .await;
     lock.rollback().await.expect("the lock is gone");
 
     acquire(&patient, &first).await;

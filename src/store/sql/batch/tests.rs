@@ -392,7 +392,8 @@ async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
     let queued = queue(&lane, calls(2)).await;
     drop(first);
     assert_eq!(faults(queued).await, [Some(Fault::Lost); 2]);
-    assert_eq!(database.cancelled_and_closed(), (0, 1));
+    // It is answered later.
+    assert_eq!(database.cancelled_and_closed(), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
