@@ -194,6 +194,13 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
             SetupProblem::OtherVersion { found: detail.map(str::parse).transpose().map_err(corrupt)?, needed: VERSION }
         }
         "setting" => SetupProblem::Setting { name: subject, value: text },
+        "subscribed" => {
+            tracing::warn!(
+                table = subject,
+                "a subscription writes the table of keys: while another database takes calls, too, a call and its retry may run in each"
+            );
+            return Ok(None);
+        }
         "unregistered_type" => SetupProblem::UnregisteredType { name: subject, column: text },
         other => return Err(corrupt(format!("unknown problem: {other:?}"))),
     }))

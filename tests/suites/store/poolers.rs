@@ -33,18 +33,18 @@ const GIVEN_UP: &str = "a pooler does not keep prepared statements";
 
 /// Log lines in memory.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
     /// Collects the lines of this thread, as long as the guard lives.
-    fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
         let lines = Self::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         (lines, tracing::subscriber::set_default(subscriber))
     }
 
-    fn count(&self, text: &str) -> usize {
+    pub(crate) fn count(&self, text: &str) -> usize {
         String::from_utf8_lossy(&self.0.lock().expect("no panic")).matches(text).count()
     }
 }

@@ -11,6 +11,7 @@ use tonic_idempotency_tests::{API_ROLE, Database, partition};
 use uuid::Uuid;
 
 use crate::{
+    poolers::Lines,
     record::{acquire, claim, complete, completion},
     settings::everything::{database_name, set},
 };
@@ -288,6 +289,29 @@ async fn are_the_settings_with_which_calls_do_not_work() {
     let expected = SetupProblem::Setting { name: "client_encoding".to_owned(), value: "LATIN1".to_owned() };
     assert!(found.contains(&expected), "{found:?}");
     gone(&client, &roles).await;
+}
+
+/// With calls in both databases, one key would run twice.
+#[tokio::test]
+async fn warns_of_a_table_that_a_subscription_writes() {
+    let [database, other] = [Database::new().await, Database::new().await];
+    let [owner, other_owner] = [database.owner().await, other.owner().await];
+    let name = format!("idempotency_tests_{}", Uuid::new_v4().simple());
+    execute(&other_owner, &format!("CREATE PUBLICATION {name} FOR TABLE tenant.idempotency_keys")).await;
+    let warned = async || {
+        let (lines, _guard) = Lines::collect();
+        assert_eq!(problems(&store(&database).await).await, []);
+        lines.count("a subscription writes the table of keys")
+    };
+    assert_eq!(warned().await, 0);
+    let subscribe = format!(
+        "CREATE SUBSCRIPTION {name} CONNECTION '{}' PUBLICATION {name}
+         WITH (slot_name = NONE, create_slot = false, enabled = false, copy_data = false)",
+        other.url()
+    );
+    execute(&owner, &subscribe).await;
+    assert_eq!(warned().await, 1);
+    execute(&owner, &format!("DROP SUBSCRIPTION {name}")).await;
 }
 
 /// PostgreSQL only warns.

@@ -87,6 +87,10 @@ UNION ALL
 SELECT 'loses_commits', current_setting('synchronous_commit'), NULL
 WHERE current_setting('synchronous_commit') = 'off'
 UNION ALL
+SELECT DISTINCT 'subscribed', keys.name, NULL
+FROM keys
+JOIN pg_subscription_rel s ON s.srrelid = keys.id OR s.srrelid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = keys.id)
+UNION ALL
 SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
 FROM routines r
 WHERE (r.proname = ANY ($10::text[])
