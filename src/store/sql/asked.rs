@@ -15,6 +15,7 @@ use super::{
     connection::Connections,
     driver::{AcquireError, Connection as _, Driver, DriverError},
     fault::Fault,
+    operation::Operation,
     progress::Progress,
 };
 
@@ -24,6 +25,8 @@ pub(super) enum Reset {
     /// The statements leave nothing.
     Nothing,
     RollBack,
+    /// COMMIT was sent, and is not answered. The connection is closed once it is: a client library may still count the transaction.
+    Commit,
 }
 
 /// A connection on which an attempt has sent something.
@@ -32,23 +35,19 @@ pub(super) enum Reset {
 /// cancelled and closed, and one that may write is [parked](super::parked).
 pub(super) struct Asked<'a, D: Driver> {
     connection: Option<D::Connection>,
-    connections: &'a Connections<D>,
-    progress: &'a Arc<Progress>,
-    /// About when it was asked.
-    since: Instant,
+    operation: &'a Operation<'a, D>,
     reset: Reset,
     /// Whether it was asked for a reservation, and has not answered.
     claims: bool,
 }
 
 impl<'a, D: Driver> Asked<'a, D> {
-    pub(super) fn new(
-        connection: D::Connection,
-        reset: Reset,
-        progress: &'a Arc<Progress>,
-        connections: &'a Connections<D>,
-    ) -> Self {
-        Self { connection: Some(connection), connections, progress, since: Instant::now(), reset, claims: false }
+    pub(super) fn new(connection: D::Connection, reset: Reset, operation: &'a Operation<'a, D>) -> Self {
+        Self { connection: Some(connection), operation, reset, claims: false }
+    }
+
+    fn progress(&self) -> &'a Arc<Progress> {
+        self.operation.progress()
     }
 
     /// Takes the connection out.
@@ -58,21 +57,23 @@ impl<'a, D: Driver> Asked<'a, D> {
 
     /// Notes that it is about to be asked for a reservation, which has no effect after this time.
     pub(super) fn claims_until(&mut self, until: Instant) {
-        self.progress.claims_until(until);
+        self.progress().claims_until(until);
         self.claims = true;
     }
 
     /// Commits. From here on nothing is rolled back or cancelled: a cancelled wait for a synchronous standby ends with success.
     pub(super) async fn commit(&mut self) -> Result<(), DriverError> {
+        self.reset = Reset::Commit;
+        D::Connection::commit(self, None, None).await?;
         self.reset = Reset::Nothing;
-        D::Connection::commit(self, None, None).await
+        Ok(())
     }
 
     /// Gives the connection back after an answer, or as [`failed`](Self::failed).
     pub(super) fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
         let is_lost = |error: &DriverError| Fault::of(error).is_lost();
         if mem::take(&mut self.claims) && !answer.as_ref().is_err_and(is_lost) {
-            self.progress.claim_is_answered();
+            self.progress().claim_is_answered();
         }
         match answer {
             Ok(answer) => {
@@ -96,7 +97,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     /// Sends nothing, and notes if there is an answer: the server can be asked.
     pub(super) async fn look_whether_it_answers(&mut self) {
         if self.execute("").await.is_ok() {
-            self.progress.server_answers();
+            self.progress().server_answers();
         }
     }
 }
@@ -119,18 +120,18 @@ impl<D: Driver> Drop for Asked<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return connection.close() };
-        let gives_up_at_once = self.progress.closes_connections();
+        let gives_up_at_once = self.progress().closes_connections();
         if gives_up_at_once && self.reset == Reset::RollBack {
             return connection.close();
         }
         let given_up = GivenUp {
-            connections: self.connections.clone(),
-            since: self.since,
-            deadline: if gives_up_at_once { Instant::now() } else { self.progress.deadline() },
+            connections: self.operation.connections().clone(),
+            since: self.progress().last_sent(),
+            deadline: if gives_up_at_once { Instant::now() } else { self.progress().deadline() },
             reset: self.reset,
-            claiming: self.claims.then(|| Arc::clone(self.progress)),
+            claiming: self.claims.then(|| Arc::clone(self.progress())),
         };
-        let overdue = self.progress.take_overdue_status();
+        let overdue = self.progress().take_overdue_status();
         runtime.spawn(async move {
             given_up.give_back(connection).await;
             drop(overdue);
@@ -173,24 +174,26 @@ impl<D: Driver> GivenUp<D> {
     async fn give_back(self, mut connection: D::Connection) {
         let reset_done = async {
             match self.reset {
-                Reset::Nothing => connection.execute("").await,
+                Reset::Nothing | Reset::Commit => connection.execute("").await,
                 Reset::RollBack => connection.roll_back().await,
             }
         };
-        let is_answered = match (timeout_at(self.deadline, reset_done).await, self.reset) {
-            (Ok(Ok(())), _) => true,
-            (Err(_), Reset::Nothing) => self.connections.park(connection, self.since).await,
+        let answered = match (timeout_at(self.deadline, reset_done).await, self.reset) {
+            (Ok(Ok(())), _) => Some(connection),
+            (Err(_), Reset::Nothing | Reset::Commit) => self.connections.park(connection, self.since).await,
             (failed, _) => {
                 // What runs there commits nothing.
                 if failed.is_err() {
                     connection.cancel().await;
                 }
                 connection.close();
-                false
+                None
             }
         };
-        if let Some(progress) = self.claiming.filter(|_| is_answered) {
-            progress.claim_is_answered();
+        let Some(connection) = answered else { return };
+        self.claiming.iter().for_each(|progress| progress.claim_is_answered());
+        if self.reset == Reset::Commit {
+            connection.close();
         }
     }
 }

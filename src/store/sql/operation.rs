@@ -305,7 +305,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         let connection = self.connections.driver().acquire().await.map_err(Failure::NoConnection)?;
         drop(waiting);
         self.progress.sends();
-        let mut asked = Asked::new(connection, reset, &self.progress, self.connections);
+        let mut asked = Asked::new(connection, reset, self);
         if attempt.in_doubt {
             asked.look_whether_it_answers().await;
         }

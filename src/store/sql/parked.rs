@@ -7,6 +7,8 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -90,7 +92,7 @@ impl<'a> Ticket<'a> {
         let place = state.next;
         state.next += 1;
         state.places.insert(place, Place { sent, _held: held });
-        let begins = !std::mem::replace(&mut state.is_asking, true);
+        let begins = !mem::replace(&mut state.is_asking, true);
         parked.came.notify_one();
         (Self(parked, place), ended, begins)
     }
@@ -103,29 +105,31 @@ impl Drop for Ticket<'_> {
 }
 
 impl<D: Driver> Connections<D> {
-    /// Keeps a connection on which something was sent at that time, until it is answered, or has ended without an answer. Returns whether it
-    /// was answered: then the connection is given back, otherwise closed.
-    pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> bool {
+    /// Keeps a connection on which something was sent at that time, until it is answered. `None` if that has ended without an answer: then
+    /// the connection is closed.
+    pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> Option<D::Connection> {
         let (_ticket, ended, begins) = Ticket::take(self.parked(), sent);
         if begins {
             tokio::spawn(ask(self.clone()));
         }
-        let is_answered = match select(std::pin::pin!(connection.execute("")), ended).await {
+        let is_answered = match select(pin!(connection.execute("")), ended).await {
             Either::Left((answer, _)) => answer.is_ok(),
             Either::Right(_) => false,
         };
-        if !is_answered {
+        if is_answered {
+            Some(connection)
+        } else {
             connection.close();
+            None
         }
-        is_answered
     }
 
-    /// As [`park`](Self::park), in a task of its own. Outside of a runtime the connection is closed.
+    /// As [`park`](Self::park), in a task of its own, which gives the connection back. Outside of a runtime it is closed.
     pub(super) fn park_in_background(&self, connection: D::Connection, sent: Instant) {
         match Handle::try_current() {
             Ok(runtime) => {
                 let connections = self.clone();
-                runtime.spawn(async move { connections.park(connection, sent).await });
+                runtime.spawn(async move { drop(connections.park(connection, sent).await) });
             }
             Err(_) => connection.close(),
         }
@@ -135,6 +139,7 @@ impl<D: Driver> Connections<D> {
 /// Asks the server which statements have ended, until no connection is parked.
 async fn ask<D: Driver>(connections: Connections<D>) {
     let parked = Arc::clone(connections.parked());
+    let asking = Asking(&parked);
     let [mut pause, longest] = PAUSES;
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {
@@ -159,6 +164,16 @@ async fn ask<D: Driver>(connections: Connections<D>) {
         } else {
             pause = (2 * pause).min(longest);
         }
+    }
+    mem::forget(asking);
+}
+
+/// Dropped before the end, with its runtime, it lets another task ask.
+struct Asking<'a>(&'a Parked);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_asking = false;
     }
 }
 

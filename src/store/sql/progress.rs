@@ -29,6 +29,8 @@ pub(super) struct Progress {
     answered: AtomicBool,
     /// Whether an answer was lost.
     lost: AtomicBool,
+    /// When something was last sent.
+    last_sent: Mutex<Instant>,
     /// How many attempts wait for a connection.
     waiting: AtomicUsize,
     /// Whether attempts are given up together with their connections.
@@ -49,6 +51,7 @@ impl Progress {
             together: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             lost: AtomicBool::new(false),
+            last_sent: Mutex::new(Instant::now()),
             waiting: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             claiming: Mutex::default(),
@@ -119,7 +122,13 @@ impl Progress {
 
     /// Notes that something is about to be sent.
     pub(super) fn sends(&self) {
+        *self.last_sent.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.state.fetch_or(SENT, Ordering::Relaxed);
+    }
+
+    /// Returns when an attempt was last sent alone.
+    pub(super) fn last_sent(&self) -> Instant {
+        *self.last_sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the first attempt is about to be sent together with those of other operations. Returns whether it may be: once

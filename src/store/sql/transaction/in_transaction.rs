@@ -143,8 +143,10 @@ impl<D: Driver> Unclean<D> {
         let (Ok(runtime), false) = (Handle::try_current(), self.is_closed()) else { return };
         let connections = connections.clone();
         runtime.spawn(async move {
-            if let Some(connection) = self.connection.take() {
-                connections.park(connection, sent).await;
+            let Some(connection) = self.connection.take() else { return };
+            // A client library may still count the transaction whose COMMIT was given up.
+            if let Some(connection) = connections.park(connection, sent).await {
+                connection.close();
             }
         });
     }

@@ -7,7 +7,7 @@ use scratch_postgres::{Pair, skip};
 use tonic::Code;
 use tonic_idempotency::{
     rejection::Reason,
-    store::{Store as _, StoreErrorKind},
+    store::{BeginOutcome, Completion, Store as _, StoreErrorKind, StoredResponse, TransactionOptions},
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
@@ -103,9 +103,17 @@ pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: 
     let owner = database.owner().await;
     let pool = pool_at::<S>(pair.primary(), CONNECTIONS, "SET application_name = 'pool'");
     let store = store::<S>(pool).timeout(Duration::from_secs(2));
+    let BeginOutcome::Open { transaction, .. } =
+        store.begin(&new_claim(), TransactionOptions::default()).await.expect("the store answers")
+    else {
+        panic!("the key is new")
+    };
     pair.kill_standby().await.expect("it is killed");
 
-    let mut kinds = Vec::new();
+    let response = StoredResponse::message("done");
+    let completion = Completion { response, resource: None, retention: Duration::from_secs(60) };
+    let lost = transaction.commit(Some(completion)).await;
+    let mut kinds = vec![lost.expect_err("no standby has it").kind()];
     for _ in 0..4 {
         let claims: Vec<_> = (0..2 * CONNECTIONS).map(|_| new_claim()).collect();
         let outcomes = join_all(claims.iter().map(|claim| store.claim(claim))).await;
@@ -121,4 +129,8 @@ pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: 
     owner.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").await.expect("the setting");
     owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
     until("they have ended", async || store.claim(&new_claim()).await.is_ok()).await;
+    // Each connection is as it was. (One is not for transactions.)
+    let claims: Vec<_> = (1..CONNECTIONS).map(|_| new_claim()).collect();
+    let begun = join_all(claims.iter().map(|claim| store.begin(claim, TransactionOptions::default()))).await;
+    assert!(begun.iter().all(|begun| matches!(begun, Ok(BeginOutcome::Open { .. }))));
 }
