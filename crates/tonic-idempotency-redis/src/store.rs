@@ -267,7 +267,7 @@ impl Store for RedisStore {
         answer::looked_up(self.attempts.run(&call).await?.value)
     }
 
-    /// `None` in a cluster: its servers' clocks differ, and none of them would be said to jump.
+    /// `None` in a cluster: an answer of a server whose clock is ahead of another's would look like a jump.
     fn server_clock(&self) -> Option<&ServerClock> {
         (!self.in_cluster).then_some(&*self.attempts.clock)
     }

@@ -63,7 +63,7 @@ impl Parked {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the connections that there are, and the least age of their statements; `None` if nobody has to ask any more.
+    /// Returns the places and the age of the youngest statement; `None` if there are no places: then the task ends.
     fn asks(&self) -> Option<(Vec<u64>, Duration)> {
         let mut state = self.state();
         let youngest = state.places.values().map(|place| place.sent.elapsed()).min();
@@ -81,7 +81,7 @@ impl Parked {
     }
 }
 
-/// The place of a connection. Nobody asks about it once this is dropped.
+/// Has the place of a connection, and leaves it when dropped.
 struct Ticket<'a>(&'a Parked, u64);
 
 impl<'a> Ticket<'a> {

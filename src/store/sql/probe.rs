@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     claim,
     connection::Connections,
     driver::{Connection as _, Driver, class},
-    fault::{Fault, is_missing, sql_state},
+    fault::{Fault, is_missing, kind_without_connection, sql_state},
     limits::Admitted,
     store::SqlStore,
     transaction::{Open, Transactions},
@@ -124,9 +124,17 @@ impl<D: Driver> Probe<'_, D> {
     /// An error other than that something is missing is left to the calls, which go alone then: a policy of the application may raise it.
     async fn shared<K: Kind>(&mut self, call: &'static str, items: &[&K::Item]) -> Result<(), StoreError> {
         let acquired = self.connections.driver().acquire().await;
-        let Ok(mut connection) = acquired else { return Ok(()) };
-        let until = Instant::now() + self.connections.share();
-        match K::run(&mut connection, self.connections.sql(), (self.connections.clock(), until), items).await {
+        let mut connection = acquired.map_err(|error| {
+            StoreError::new(kind_without_connection(&error, self.connections.are_exhausted()), error)
+        })?;
+        let begun = Instant::now();
+        let until = begun + self.connections.share();
+        let run = K::run(&mut connection, self.connections.sql(), (self.connections.clock(), until), items);
+        let Ok(answers) = timeout_at(until, run).await else {
+            self.connections.park_in_background(connection, begun);
+            return Err(StoreError::new(StoreErrorKind::Overloaded, format!("{call}: no answer in time")));
+        };
+        match answers {
             Ok(answers) if answers.iter().all(Option::is_some) => {}
             Ok(_) => self.problems.push(failed(call, "they do not find their rows")),
             Err(error) if Fault::of(&error).is_lost() => connection.close(),

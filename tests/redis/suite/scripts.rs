@@ -1,6 +1,9 @@
 //! The scripts are called by their hash, and sent with their text to a server that does not have them.
 
+use std::time::{Duration, SystemTime};
+
 use scratch_redis::Server;
+use tokio::time::Instant;
 use tonic_idempotency::store::{KeyState, Store as _};
 
 use crate::{
@@ -55,6 +58,20 @@ async fn a_script_is_sent_with_its_text_once() {
     }
     // The first claim of a store is sent twice: it does not know the server's clock.
     assert_eq!((calls(&server, "eval"), calls(&server, "evalsha")), (1, 11));
+}
+
+/// By which leases are renewed if it jumps.
+#[tokio::test]
+async fn the_answer_to_a_claim_tells_the_servers_clock() {
+    if are_missing() {
+        return;
+    }
+    let server = Server::start(&[]).expect("a server");
+    let store = on(&server);
+    acquire(&store, &claim()).await;
+    let shown = store.server_clock().expect("no cluster").shows_at(Instant::now()).expect("an answer");
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
+    assert!(now.abs_diff(shown) < Duration::from_secs(60), "{shown:?} at {now:?}");
 }
 
 /// One round trip, and not one for each part of a transition.

@@ -95,7 +95,7 @@ pub async fn a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_i
     assert_eq!(rows(&Database::of(&pair.primary()).owner().await).await, [1, 1, 1]);
 }
 
-/// Nobody cancels them. If their connections were closed, others would be opened, until the server has none left for anybody.
+/// They are not cancelled. If the store closed their connections, the pool would open others, without end.
 pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: Stack>() {
     const CONNECTIONS: usize = 4;
     let Some(pair) = pair().await else { return };
