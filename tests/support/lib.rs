@@ -3,6 +3,7 @@
 pub mod catalog;
 mod database;
 pub mod fuzz;
+mod lines;
 pub mod orders;
 mod program;
 pub mod shop;
@@ -12,6 +13,7 @@ pub use database::{
     API_LOGIN, API_ROLE, Database, OPERATOR, OUTBOX_POLICY, User, migrate, partition, partitions, pool, rows_read,
     uuid_of, with_max_batch,
 };
+pub use lines::Lines;
 pub use program::{binary, example};
 pub use tcp_proxy::Proxy;
 pub use until::until;

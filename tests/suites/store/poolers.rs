@@ -1,10 +1,9 @@
 //! [`PostgresStore`] finds out whether connections keep prepared statements.
 
 use std::{
-    io,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,7 +18,8 @@ use tonic_idempotency::{
     status::Resource,
     store::{PostgresStore, PreparedStatements, Store as _},
 };
-use tonic_idempotency_tests::{Database, Proxy, until};
+use tonic_idempotency_tests::{Database, Lines, Proxy, until};
+use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
 use crate::{
@@ -30,34 +30,6 @@ use crate::{
 
 /// The log line of a store that gives prepared statements up.
 const GIVEN_UP: &str = "a pooler does not keep prepared statements";
-
-/// Log lines in memory.
-#[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    /// Collects the lines of this thread, as long as the guard lives.
-    pub(crate) fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
-        let lines = Self::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        (lines, tracing::subscriber::set_default(subscriber))
-    }
-
-    pub(crate) fn count(&self, text: &str) -> usize {
-        String::from_utf8_lossy(&self.0.lock().expect("no panic")).matches(text).count()
-    }
-}
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A PgBouncer that tracks prepared statements, or one that does not; `None` if there is none here.
 async fn bouncer(database: &Database, tracks: bool) -> Option<PgBouncer> {
@@ -101,7 +73,7 @@ async fn statements_are_prepared_once_on_a_connection_of_the_server() {
     let resource = database.project(None).await;
     let as_login = database.pool_of_login(1).await;
     for pool in [database.pool(1), as_login] {
-        let (lines, _guard) = Lines::collect();
+        let (lines, _guard) = Lines::collect(LevelFilter::INFO);
         let store = patient(pool.clone());
         every_operation(&store, &resource, |_| {}).await;
         let prepared = found(&pool).await;
@@ -135,7 +107,7 @@ async fn nothing_is_prepared_behind_a_pooler_that_does_not_track() {
     let database = Database::new().await;
     let Some(bouncer) = bouncer(&database, false).await else { return };
     let (pool, resource) = (pool(bouncer.url(), 16), database.project(None).await);
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     let store = patient(pool.clone());
     many_operations(&store, &resource).await;
     assert_eq!(found_behind(&pool).await, [""; 0]);
@@ -184,7 +156,7 @@ async fn another_clients_statement_is_neither_executed_nor_deallocated() {
     connection.batch_execute(&foreign).await.expect("statements");
     drop(connection);
     let resource = database.project(None).await;
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     every_operation(&patient(pool.clone()), &resource, |_| {}).await;
     assert_eq!(lines.count(GIVEN_UP), 1);
     let connection = pool.get().await.expect("a connection");
@@ -198,7 +170,7 @@ async fn statements_are_prepared_behind_a_pooler_that_tracks() {
     let database = Database::new().await;
     let Some(bouncer) = bouncer(&database, true).await else { return };
     let (pool, resource) = (pool(bouncer.url(), 16), database.project(None).await);
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     let store = patient(pool.clone());
     many_operations(&store, &resource).await;
     many_operations(&store, &resource).await;
@@ -212,7 +184,7 @@ async fn statements_are_given_up_if_a_pooler_tracks_no_longer() {
     let database = Database::new().await;
     let Some(bouncer) = bouncer(&database, true).await else { return };
     let (pool, resource) = (pool(bouncer.url(), 1), database.project(None).await);
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     let store = patient(pool.clone());
     every_operation(&store, &resource, |_| {}).await;
     let mut console: Config = bouncer.url().parse().expect("an address");
@@ -284,7 +256,7 @@ async fn statements_are_given_up_if_a_later_connection_leads_through_a_pooler() 
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let pool = Pool::builder(Manager::from_connect(Config::new(), switch, recycling)).max_size(8).build();
     let pool = pool.expect("a pool");
-    let (lines, _guard) = Lines::collect();
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     let store = patient(pool.clone());
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     assert_ne!(found(&pool).await, [""; 0]);

@@ -7,11 +7,11 @@ use tonic_idempotency::{
     migrations,
     store::{Claim, PostgresStore, ResourceTypes, Schema, SetupProblem, Store, VerifyError},
 };
-use tonic_idempotency_tests::{API_ROLE, Database, partition};
+use tonic_idempotency_tests::{API_ROLE, Database, Lines, partition};
+use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
 use crate::{
-    poolers::Lines,
     record::{acquire, claim, complete, completion},
     settings::everything::{database_name, set},
 };
@@ -299,7 +299,7 @@ async fn warns_of_a_table_that_a_subscription_writes() {
     let name = format!("idempotency_tests_{}", Uuid::new_v4().simple());
     execute(&other_owner, &format!("CREATE PUBLICATION {name} FOR TABLE tenant.idempotency_keys")).await;
     let warned = async || {
-        let (lines, _guard) = Lines::collect();
+        let (lines, _guard) = Lines::collect(LevelFilter::INFO);
         assert_eq!(problems(&store(&database).await).await, []);
         lines.count("a subscription writes the table of keys")
     };

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::task::{JoinSet, yield_now};
 use tonic_idempotency::store::{ClaimOutcome, PostgresStore, Store as _};
-use tonic_idempotency_tests::Database;
+use tonic_idempotency_tests::{Database, Lines};
+use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
-use crate::{Lines, claim};
+use crate::claim;
 
 /// The values since the last snapshot, by kind.
 fn seen(snapshotter: &Snapshotter) -> BTreeMap<String, Vec<f64>> {
@@ -66,9 +67,7 @@ async fn claims_without_their_statement(snapshotter: &Snapshotter) {
     database.owner().await.batch_execute("DROP PROCEDURE tenant.idempotency_write_many").await.expect("it goes");
     let (proxy, pool) = database.pool_through_proxy(4).await;
     let store = PostgresStore::new(pool, organization::resource_types()).max_batch(64);
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (lines, _guard) = Lines::collect(LevelFilter::INFO);
     for round in 0..2 {
         proxy.hold();
         let mut claims = JoinSet::new();

@@ -1,43 +1,15 @@
 //! What is logged of the statements.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use sea_orm::{
     ConnectOptions, ConnectionTrait as _, Database as Connector, DbBackend, RuntimeErr, Statement,
     TransactionTrait as _, sqlx::Executor as _,
 };
 use tonic::Status;
 use tonic_idempotency_sea_orm::TransactionError;
-use tonic_idempotency_tests::Database;
-use tracing_subscriber::{filter::LevelFilter, fmt::MakeWriter};
+use tonic_idempotency_tests::{Database, Lines};
+use tracing::level_filters::LevelFilter;
 
 use crate::harness::begin;
-
-/// Everything that is logged by this thread.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no panic").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 const SECRET: &str = "the value that must not be logged";
 
@@ -47,9 +19,7 @@ async fn have_no_values() {
     let owner = database.owner().await;
     let make = "CREATE TABLE public.secrets (secret text UNIQUE); GRANT ALL ON public.secrets TO PUBLIC";
     owner.batch_execute(make).await.expect("the table");
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(lines.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (lines, _guard) = Lines::collect(LevelFilter::TRACE);
 
     // With everything that sea-orm logs.
     let connection = Connector::connect(ConnectOptions::new(database.url())).await.expect("a server");
@@ -73,7 +43,7 @@ async fn have_no_values() {
     drop(savepoint);
     transaction.commit().await.expect("it commits");
 
-    let logged = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("text");
+    let logged = lines.take();
     assert!(logged.contains("INSERT INTO public.secrets"), "sqlx logs the statement: {logged}");
     assert!(logged.contains("a statement of a transactional handler failed"), "{logged}");
     assert!(!logged.contains(SECRET), "{logged}");
