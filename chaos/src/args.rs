@@ -124,10 +124,10 @@ pub struct Args {
     pub(crate) max_batch: Option<u16>,
 
     /// The faults: `all`, `none`, or a comma-separated list of batch, bouncer-kill, commit-cut, connection-cut,
-    /// connections-cut, database-kill, failover, flood, full-pool, hang-up, hog, mover, redis, server-kill, silence, slow-outbox, stall,
+    /// connections-cut, database-kill, failover, flood, full-pool, hang, hang-up, hog, mover, owner, redis, server-kill, silence, slow-outbox, stall,
     /// step-kill and zombie. There is bouncer-kill with `--topology pgbouncer` alone; with `--topology patroni` there is failover
-    /// instead of database-kill; with `--topology redis-cluster` there is redis, and neither batch nor full-pool. There is mover
-    /// with `--moving` alone.
+    /// instead of database-kill and hang; with `--topology redis-cluster` there is redis, and neither batch, full-pool nor owner. With
+    /// `--moving`, and only then, there is mover, and no owner.
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: FaultSet,
 

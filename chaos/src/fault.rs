@@ -36,10 +36,14 @@ pub(crate) enum FaultKind {
     BouncerTerminated,
     /// A client dropped its call.
     ClientHungUp,
+    /// COMMITs were not answered until a standby that was not there was not waited for any more.
+    CommitsHung,
     /// One connection between a server and the database was cut in the middle of its traffic.
     ConnectionCut,
     /// All connections between a server and the database were cut at once.
     ConnectionsCut,
+    /// What was sent on the connections between a server and the database arrived late, and new ones were not held up.
+    ConnectionsLate,
     /// Nothing that was sent on the connections between a server and the database arrived, until they were cut.
     ConnectionsSilenced,
     /// Every process of the database was killed; the database was started again on the same data.
@@ -62,6 +66,8 @@ pub(crate) enum FaultKind {
     MoverKilled,
     /// The outbox was locked.
     OutboxLocked,
+    /// The table of keys and its functions got another owner, and the migrations were run then.
+    OwnerChanged,
     /// The table of keys was locked, and more calls came than the server has connections for.
     PoolFull,
     /// The primary was stopped and cut off from everything until a standby was promoted, and went on then.
@@ -106,6 +112,19 @@ impl FaultKind {
             || matches!(self, Self::MoveRestarted | Self::MoveStopped | Self::MoverDoubled | Self::MoverKilled)
     }
 
+    /// Whether all that was sent arrives, and who waits for an answer gets it, however late.
+    pub(crate) fn loses_nothing(self) -> bool {
+        self.spares_operations()
+            || matches!(
+                self,
+                Self::CommitsHung
+                    | Self::ConnectionsLate
+                    | Self::OutboxAsleep
+                    | Self::OutboxLocked
+                    | Self::OwnerChanged
+            )
+    }
+
     /// Whether another server of the database has become the primary, or a primary of Redis was lost.
     pub(crate) fn is_failover(self) -> bool {
         matches!(
@@ -126,7 +145,15 @@ impl FaultKind {
     /// Whether handlers that it affects may go on afterwards as if nothing had happened.
     pub(crate) fn spares_handlers(self) -> bool {
         self.is_failover()
-            || matches!(self, Self::DatabaseStalled | Self::OutboxLocked | Self::PoolFull | Self::ServerPausedAt(_))
+            || matches!(
+                self,
+                Self::CommitsHung
+                    | Self::ConnectionsLate
+                    | Self::DatabaseStalled
+                    | Self::OutboxLocked
+                    | Self::PoolFull
+                    | Self::ServerPausedAt(_)
+            )
     }
 
     /// Whether it ends connections to the database, which can be made again at once.
@@ -207,8 +234,10 @@ impl fmt::Display for FaultKind {
             Self::BouncerSilenced => f.write_str("connections of PgBouncer silent"),
             Self::BouncerTerminated => f.write_str("sessions of PgBouncer terminated"),
             Self::ClientHungUp => f.write_str("client hung up"),
+            Self::CommitsHung => f.write_str("COMMITs not answered"),
             Self::ConnectionCut => f.write_str("one database connection cut mid-flight"),
             Self::ConnectionsCut => f.write_str("all database connections of a server cut"),
+            Self::ConnectionsLate => f.write_str("database connections of a server late"),
             Self::ConnectionsSilenced => f.write_str("database connections of a server silent"),
             Self::DatabaseKilled => f.write_str("PostgreSQL killed and restarted"),
             Self::DatabaseStalled => f.write_str("database connections of a server stalled"),
@@ -220,6 +249,7 @@ impl fmt::Display for FaultKind {
             Self::MoverKilled => f.write_str("movers killed"),
             Self::OutboxAsleep => f.write_str("look-up of statuses slow"),
             Self::OutboxLocked => f.write_str("outbox locked"),
+            Self::OwnerChanged => f.write_str("owner of the table changed"),
             Self::PoolFull => f.write_str("pool of a server full"),
             Self::PrimaryCutOff => f.write_str("primary cut off, and a standby promoted"),
             Self::PrimaryKilled => f.write_str("primary killed, and a standby promoted"),
@@ -258,10 +288,12 @@ pub(crate) enum Family {
     Stall,
     StepKill,
     Zombie,
-    /// The last three, so that the others' seeds stay as they are.
+    /// The last five, so that the others' seeds stay as they are.
     Failover,
     Redis,
     Mover,
+    Hang,
+    Owner,
 }
 
 impl Named for Family {
@@ -275,9 +307,11 @@ impl Named for Family {
         Self::Failover,
         Self::Flood,
         Self::FullPool,
+        Self::Hang,
         Self::HangUp,
         Self::Hog,
         Self::Mover,
+        Self::Owner,
         Self::Redis,
         Self::ServerKill,
         Self::Silence,
@@ -298,9 +332,11 @@ impl Named for Family {
             Self::Failover => "failover",
             Self::Flood => "flood",
             Self::FullPool => "full-pool",
+            Self::Hang => "hang",
             Self::HangUp => "hang-up",
             Self::Hog => "hog",
             Self::Mover => "mover",
+            Self::Owner => "owner",
             Self::Redis => "redis",
             Self::ServerKill => "server-kill",
             Self::Silence => "silence",

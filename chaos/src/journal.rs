@@ -27,6 +27,8 @@ pub(crate) struct Entries {
     pub(crate) attempts: Vec<Attempt>,
     /// The times at which a witness beside a server could not ask the database.
     pub(crate) blackouts: Vec<Blackout>,
+    /// The times at which servers had more processes of PostgreSQL than they may.
+    pub(crate) crowds: Vec<Crowd>,
     /// In the order of their ends.
     pub(crate) faults: Vec<Fault>,
     /// Operations that their client gave up.
@@ -156,6 +158,16 @@ pub(crate) struct Blackout {
     pub(crate) begun: Duration,
     /// The time of the next answer, or the end of the last failure so far.
     pub(crate) ended: Duration,
+}
+
+/// A time at which COMMITs were not answered, and the servers had more processes of PostgreSQL than they may.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) begun: Duration,
+    pub(crate) processes: usize,
+    pub(crate) allowed: usize,
+    /// What these did.
+    pub(crate) what: String,
 }
 
 /// An operation that was not answered in time while another user had all transactions of its server.

@@ -86,6 +86,7 @@ impl Plan {
                 && (self.max_batch != Some(1) || !due.fault.needs_batches())
                 && (mode == Mode::Reserved || !due.fault.needs_reservations())
                 && (self.moving || !due.fault.needs_move())
+                && (!self.moving || !due.fault.hinders_move())
         });
         schedule
     }

@@ -15,7 +15,7 @@ use crate::{
 
 /// For each family: the average number of operations per fault, and the least number of faults. There are enough faults
 /// for every operation to be near one, and few enough for something to work most of the time.
-const RATES: [(Family, u32, u32); 18] = [
+const RATES: [(Family, u32, u32); 20] = [
     (Family::Batch, 250, 4),
     (Family::BouncerKill, 100, 5),
     (Family::CommitCut, 75, 2),
@@ -25,11 +25,13 @@ const RATES: [(Family, u32, u32); 18] = [
     (Family::Failover, 125, 5),
     (Family::Flood, 500, 1),
     (Family::FullPool, 400, 1),
+    (Family::Hang, 400, 1),
     (Family::Hog, 2000, 1),
     (Family::Mover, 100, 8),
+    (Family::Owner, 500, 1),
     (Family::Redis, 125, 5),
     (Family::ServerKill, 150, 1),
-    (Family::Silence, 400, 1),
+    (Family::Silence, 400, 2),
     (Family::SlowOutbox, 500, 2),
     (Family::Stall, 200, 1),
     (Family::StepKill, 16, 7),
@@ -132,6 +134,10 @@ pub(crate) enum Planned {
     FullPool {
         hold: Duration,
     },
+    /// COMMITs are not answered for this long.
+    Hang {
+        hold: Duration,
+    },
     /// One user makes calls of these slow operations, but the last one, which is another user's.
     Hog {
         operations: Range<u32>,
@@ -141,16 +147,21 @@ pub(crate) enum Planned {
         how: MoverFault,
         at_switch: bool,
     },
+    /// The table and its functions have an owner for this long for whom nothing was set up.
+    Owner {
+        hold: Duration,
+    },
     /// The primary of this slot is broken.
     Redis {
         slot: u16,
         how: RedisFault,
     },
     Server(Order),
-    /// The connections between a server and the database are silent for this long, and then cut.
+    /// The connections between a server and the database are silent for this long. Then what was sent arrives, or they are cut.
     Silence {
         slot: usize,
         hold: Duration,
+        arrives: bool,
     },
     SlowOutbox {
         how: Slowness,
@@ -166,11 +177,12 @@ impl Planned {
     pub(crate) fn can_happen_to(&self, topology: Topology) -> bool {
         match self {
             Self::Bouncer { .. } | Self::BouncerCut { .. } => topology == Topology::Pgbouncer,
-            Self::DatabaseKill { .. } => topology != Topology::Patroni,
+            // Patroni sets the standbys that COMMITs wait for.
+            Self::DatabaseKill { .. } | Self::Hang { .. } => topology != Topology::Patroni,
             Self::Failover { .. } => topology == Topology::Patroni,
             Self::Redis { .. } => topology == Topology::RedisCluster,
             // The table of the keys is not used.
-            Self::Batch { .. } | Self::FullPool { .. } => topology != Topology::RedisCluster,
+            Self::Batch { .. } | Self::FullPool { .. } | Self::Owner { .. } => topology != Topology::RedisCluster,
             _ => true,
         }
     }
@@ -183,6 +195,11 @@ impl Planned {
     /// Whether it concerns the move to partitions.
     pub(crate) fn needs_move(&self) -> bool {
         matches!(self, Self::Mover { .. })
+    }
+
+    /// Whether it would be in the way of the move to partitions, whose mover is the owner.
+    pub(crate) fn hinders_move(&self) -> bool {
+        matches!(self, Self::Owner { .. })
     }
 
     /// Whether it concerns the rows of reservations, as there are in reserved mode alone.
@@ -277,6 +294,7 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
         let mut redis = Shuffled::new(&REDIS);
         let mut movers = Shuffled::new(&MOVERS);
         let mut troubles = Shuffled::new(&TROUBLES);
+        let mut silences = Shuffled::new(&[false, true]);
         let mut slowness = Shuffled::new(&SLOWNESS);
         let mut commits = Shuffled::new(&COMMITS);
         let mut steps = Shuffled::new(steps);
@@ -307,7 +325,13 @@ pub(crate) fn schedule(seed: Seed, operations: u32, servers: u32, faults: &Fault
                     Planned::Mover { how, at_switch }
                 }
                 Family::Redis => Planned::Redis { slot: rng.random_range(0..SLOTS), how: redis.next(&mut rng) },
-                Family::Silence => Planned::Silence { slot, hold: milliseconds(&mut rng, 500, 3000) },
+                // As long as the store tries, or longer.
+                Family::Hang => Planned::Hang { hold: milliseconds(&mut rng, 1000, 7000) },
+                Family::Owner => Planned::Owner { hold: milliseconds(&mut rng, 500, 2000) },
+                Family::Silence => {
+                    let hold = milliseconds(&mut rng, 500, 3000);
+                    Planned::Silence { slot, hold, arrives: silences.next(&mut rng) }
+                }
                 Family::SlowOutbox => {
                     Planned::SlowOutbox { how: slowness.next(&mut rng), hold: milliseconds(&mut rng, 500, 2500) }
                 }
@@ -468,6 +492,9 @@ mod tests {
         assert!(REDIS.into_iter().all(breaks));
         let disturbs = |(how, at_switch)| faults.iter().any(|due| due.fault == Planned::Mover { how, at_switch });
         assert!(MOVERS.into_iter().all(disturbs));
+        let ends =
+            |late| faults.iter().any(|due| matches!(due.fault, Planned::Silence { arrives, .. } if arrives == late));
+        assert!([false, true].into_iter().all(ends));
         let cut = |moment| faults.iter().any(|due| due.fault == Planned::BouncerCut { moment });
         assert!(COMMITS.into_iter().all(cut));
     }
@@ -513,8 +540,10 @@ mod tests {
             Planned::Batch { .. } => Family::Batch,
             Planned::Bouncer { .. } | Planned::BouncerCut { .. } => Family::BouncerKill,
             Planned::Flood { .. } => Family::Flood,
+            Planned::Hang { .. } => Family::Hang,
             Planned::Hog { .. } => Family::Hog,
             Planned::Mover { .. } => Family::Mover,
+            Planned::Owner { .. } => Family::Owner,
             Planned::Silence { .. } => Family::Silence,
             Planned::SlowOutbox { .. } => Family::SlowOutbox,
             Planned::Cut { cut: Cut { all: true, .. }, .. } => Family::ConnectionsCut,

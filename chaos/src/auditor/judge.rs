@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Evidence, Promise, Verdict, Violation};
 use crate::{
-    journal::{Attempt, Purpose, UnprotectedRun},
+    journal::{Attempt, Crowd, Purpose, UnprotectedRun},
     operation::Variant,
     outcome::{Acknowledgement, Failure, Outcome, Reason},
 };
@@ -39,6 +39,10 @@ pub(crate) fn judge(evidence: &Evidence<'_>) -> Verdict {
     }
     for name in &evidence.rows.strangers {
         let what = format!("the row {name:?} belongs to no operation");
+        verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
+    }
+    for Crowd { begun, processes, allowed, what } in &evidence.entries.crowds {
+        let what = format!("the pools had {processes} processes and not at most {allowed} after {begun:.1?}: {what}");
         verdict.violations.push(Violation { operation: None, promise: Promise::NothingElse, what });
     }
     for (at, server) in &evidence.entries.unexpected_ends {
@@ -81,6 +85,8 @@ struct Case<'a> {
     hit: bool,
     /// Whether that fault allows a rerun.
     may_be_rerun: bool,
+    /// Whether a fault may have lost what its server or its handler knew.
+    may_be_unknown: bool,
     number: u32,
     /// Its unprotected runs, with either request. Each may have an effect of its own.
     unprotected: &'a [&'a UnprotectedRun],
@@ -103,7 +109,17 @@ impl<'a> Case<'a> {
         verdict: &'a mut Verdict,
     ) -> Self {
         let (asked, changed) = attempts.iter().partition(|attempt| attempt.variant == Variant::Asked);
-        Self { asked, changed, evidence, hit: false, may_be_rerun: false, number, unprotected, verdict }
+        Self {
+            asked,
+            changed,
+            evidence,
+            hit: false,
+            may_be_rerun: false,
+            may_be_unknown: false,
+            number,
+            unprotected,
+            verdict,
+        }
     }
 
     fn judge(mut self) {
@@ -239,6 +255,9 @@ impl<'a> Case<'a> {
         let last = self.asked.iter().rev().find(|attempt| attempt.purpose == Purpose::Final);
         match last.and_then(|attempt| attempt.outcome()) {
             Some(Outcome::Acknowledged(_)) => {}
+            Some(outcome) if outcome.reason() == Some(Reason::OutcomeUnknown) && !self.may_be_unknown => {
+                self.broken(Promise::NothingStuck, "its outcome is unknown, and no fault has lost anything".to_owned());
+            }
             Some(outcome) if outcome.reason() == Some(Reason::OutcomeUnknown) => {
                 self.verdict.unknown += 1;
                 self.verdict.refused_after_acknowledgement += usize::from(first.is_some());
@@ -257,6 +276,9 @@ impl<'a> Case<'a> {
         let (rules, faults) = (self.evidence.rules, &self.evidence.entries.faults);
         self.hit = rules.hit(&attempts, faults);
         self.may_be_rerun = rules.allow_rerun(&attempts, faults);
+        let losing: Vec<_> = faults.iter().filter(|fault| !fault.kind.loses_nothing()).copied().collect();
+        // A COMMIT that is not answered keeps its handler for longer than the lease, and the next fault may hit it.
+        self.may_be_unknown = rules.hit_within(&attempts, &losing, Duration::MAX);
     }
 
     /// Whether the server of this attempt ran the operation unprotected in the meantime.

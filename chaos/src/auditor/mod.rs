@@ -10,7 +10,7 @@
 //! | nothing runs unprotected without need | a call with a key ran unprotected, and its policy is not `proceed`, or the database could be asked |
 //! | nobody starves | a call was not answered in time only because another user had all transactions of its server |
 //! | no key is stuck | the last retry of an operation, after all faults, gets no final answer |
-//! | nothing unexpected | an answer is one that no client of this service can expect |
+//! | nothing unexpected | an answer is one that no client of this service can expect; a server ends by itself; the servers' pools have more processes of PostgreSQL than they may, while COMMITs are not answered |
 //!
 //! With asynchronous replication, a failover may lose what was acknowledged; with records on Redis, records alone. What would break one
 //! of the promises but the last four is counted apart then. An effect that is gone breaks a promise with records on Redis, too.

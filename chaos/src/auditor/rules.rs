@@ -123,8 +123,13 @@ impl Rules {
     /// Whether a fault may have hit one of these attempts, or the server's work for it after the client had its answer.
     /// That work takes at most as long as the lease.
     pub(super) fn hit(self, attempts: &[&Attempt], faults: &[Fault]) -> bool {
+        self.hit_within(attempts, faults, self.lease)
+    }
+
+    /// The same, if that work takes at most this long.
+    pub(super) fn hit_within(self, attempts: &[&Attempt], faults: &[Fault], work: Duration) -> bool {
         attempts.iter().any(|attempt| {
-            let until = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| *ended + self.lease);
+            let until = attempt.ended.as_ref().map_or(Duration::MAX, |(ended, _)| ended.saturating_add(work));
             let near = |fault: &&Fault| fault.begun <= until && fault.ended >= attempt.begun;
             faults.iter().filter(near).any(|fault| match fault.whom {
                 _ if fault.kind.spares_operations() => false,

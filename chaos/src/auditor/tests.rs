@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     args::{LeasePolicy, StorePolicy},
     fault::FaultKind,
-    journal::{Attempt, Blackout, Fault, Purpose, ServerId, Starved, UnprotectedRun, Whom},
+    journal::{Attempt, Blackout, Crowd, Fault, Purpose, ServerId, Starved, UnprotectedRun, Whom},
     mode::Mode,
     operation::Variant,
     outcome::{Acknowledgement, Outcome},
@@ -357,12 +357,15 @@ fn finds_unexpected_answers() {
 }
 
 #[test]
-fn finds_rows_of_no_operation_and_servers_that_ended_by_themselves() {
+fn finds_rows_of_no_operation_servers_that_ended_by_themselves_and_too_many_processes() {
     let mut scene = Scene::good();
     scene.rows.add(other_id(0), "another program's");
     scene.breaks(&[Promise::NothingElse]);
     let mut scene = Scene::good();
     scene.entries.unexpected_ends.push((Duration::ZERO, SERVER));
+    scene.breaks(&[Promise::NothingElse]);
+    let mut scene = Scene::good();
+    scene.entries.crowds.push(Crowd { begun: Duration::ZERO, processes: 52, allowed: 51, what: String::new() });
     scene.breaks(&[Promise::NothingElse]);
 }
 
@@ -376,7 +379,10 @@ fn finds_an_unprotected_run_of_a_store_that_could_be_asked() {
         FaultKind::AfterCommitCut,
         FaultKind::BouncerCut,
         FaultKind::ConnectionsCut,
+        FaultKind::CommitsHung,
+        FaultKind::ConnectionsLate,
         FaultKind::ConnectionsSilenced,
+        FaultKind::OwnerChanged,
         FaultKind::DatabaseStalled,
         FaultKind::OutboxAsleep,
         FaultKind::OutboxLocked,

@@ -8,7 +8,7 @@ use tokio::{
     time,
 };
 
-use super::{batch, bouncer, flood, full_pool::FullPool, hog, outage, slow_outbox, stage::Stage};
+use super::{batch, bouncer, flood, full_pool::FullPool, hang, hog, outage, owner, slow_outbox, stage::Stage};
 use crate::{
     error::Error,
     schedule::{Break, Due, Planned, Slowness, Stall, Trouble},
@@ -40,9 +40,11 @@ pub(super) enum Outage {
     Crash { down: Duration },
     Failover { how: Failover },
     FullPool { hold: Duration },
+    Hang { hold: Duration },
     Hog { operations: Range<u32> },
+    Owner { hold: Duration },
     Redis { slot: u16, how: RedisFault },
-    Silence { slot: usize, hold: Duration },
+    Silence { slot: usize, hold: Duration, arrives: bool },
     SlowOutbox { how: Slowness, hold: Duration },
     Stall { slot: usize, stall: Stall },
 }
@@ -130,9 +132,11 @@ async fn direct(stage: Stage, schedule: Vec<Due>, outages: mpsc::Sender<Outage>)
             Planned::DatabaseKill { down } => Outage::Crash { down },
             Planned::Failover { how } => Outage::Failover { how },
             Planned::FullPool { hold } => Outage::FullPool { hold },
+            Planned::Hang { hold } => Outage::Hang { hold },
             Planned::Hog { operations } => Outage::Hog { operations },
+            Planned::Owner { hold } => Outage::Owner { hold },
             Planned::Redis { slot, how } => Outage::Redis { slot, how },
-            Planned::Silence { slot, hold } => Outage::Silence { slot, hold },
+            Planned::Silence { slot, hold, arrives } => Outage::Silence { slot, hold, arrives },
             Planned::SlowOutbox { how, hold } => Outage::SlowOutbox { how, hold },
             Planned::Stall { slot, stall } => Outage::Stall { slot, stall },
         };
@@ -156,9 +160,11 @@ async fn carry_out(stage: Stage, mut queue: mpsc::Receiver<Outage>) -> Result<()
             Outage::Crash { down } => outage::crash(&stage, down).await?,
             Outage::Failover { how } => outage::fail_over(&stage, how).await?,
             Outage::FullPool { hold } => full_pool.happen(hold).await,
+            Outage::Hang { hold } => hang::happen(&stage, hold).await?,
             Outage::Hog { operations } => hog::happen(&stage, operations).await,
+            Outage::Owner { hold } => owner::happen(&stage, hold).await?,
             Outage::Redis { slot, how } => outage::break_redis(&stage, slot, how).await?,
-            Outage::Silence { slot, hold } => outage::silence(&stage, slot, hold).await,
+            Outage::Silence { slot, hold, arrives } => outage::silence(&stage, slot, hold, arrives).await,
             Outage::SlowOutbox { how, hold } => slow_outbox::happen(&stage, how, hold).await?,
             Outage::Stall { slot, stall } => outage::stall(&stage, slot, stall).await,
         }

@@ -6,8 +6,10 @@ mod burst;
 mod director;
 mod flood;
 mod full_pool;
+mod hang;
 mod hog;
 mod outage;
+mod owner;
 mod slow_outbox;
 mod stage;
 

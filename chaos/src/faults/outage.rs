@@ -51,7 +51,7 @@ pub(super) async fn break_redis(stage: &Stage, slot: u16, how: RedisFault) -> Re
 }
 
 /// Does something to the database, and calls a server all the time.
-async fn with_calls(stage: &Stage, deed: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+pub(super) async fn with_calls(stage: &Stage, deed: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let mut deed = pin!(deed);
     let mut ticks = time::interval(INTERVAL);
     let mut calls = Vec::new();
@@ -74,15 +74,23 @@ pub(super) fn cut_later(stage: &Stage, slot: usize, cut: Cut) {
     way.cut_later(cut, move || journal.fault(cut.into(), Whom::Slot(slot), journal.now()));
 }
 
-/// Makes a server's connections to the database silent, and cuts them after a while, as keepalives do. They cannot do it
-/// here, because the proxy answers them. New connections work all the time.
-pub(super) async fn silence(stage: &Stage, slot: usize, hold: Duration) {
+/// Makes a server's connections to the database silent. After a while what was sent arrives, or they are cut, as keepalives do. They
+/// cannot do it here, because the proxy answers them. New connections work all the time.
+pub(super) async fn silence(stage: &Stage, slot: usize, hold: Duration, arrives: bool) {
     let Some(way) = stage.ways.get(slot) else { return };
     let begun = stage.journal.now();
-    way.silence_connections();
-    time::sleep(hold).await;
-    way.cut_silent_connections();
-    stage.journal.fault(FaultKind::ConnectionsSilenced, Whom::Slot(slot), begun);
+    let kind = if arrives {
+        way.stall_connections();
+        time::sleep(hold).await;
+        way.release();
+        FaultKind::ConnectionsLate
+    } else {
+        way.silence_connections();
+        time::sleep(hold).await;
+        way.cut_silent_connections();
+        FaultKind::ConnectionsSilenced
+    };
+    stage.journal.fault(kind, Whom::Slot(slot), begun);
 }
 
 /// Makes a server's connections to the database unusable for a while.

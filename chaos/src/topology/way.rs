@@ -71,6 +71,11 @@ impl Way {
         self.proxies.iter().for_each(Proxy::cut_silent_connections);
     }
 
+    /// Holds back what is sent on the connections that there are, until [`release`](Self::release), and goes on accepting new ones.
+    pub(crate) fn stall_connections(&self) {
+        self.proxies.iter().for_each(Proxy::stall_connections);
+    }
+
     /// Holds everything back, both ways, until [`release`](Self::release).
     pub(crate) fn hold(&self) {
         self.proxies.iter().for_each(Proxy::hold);
