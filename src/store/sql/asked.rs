@@ -16,7 +16,7 @@ use super::{
     driver::{AcquireError, Connection as _, Driver, DriverError},
     fault::Fault,
     operation::Operation,
-    progress::Progress,
+    progress::{Progress, SentClaim},
 };
 
 /// What brings a connection back into its first state, once its statements are answered.
@@ -61,6 +61,10 @@ impl<'a, D: Driver> Asked<'a, D> {
         self.claims = true;
     }
 
+    fn take_claim(&mut self) -> Option<SentClaim> {
+        mem::take(&mut self.claims).then(|| SentClaim::of(self.progress()))
+    }
+
     /// Commits. From here on nothing is rolled back or cancelled: a cancelled wait for a synchronous standby ends with success.
     pub(super) async fn commit(&mut self) -> Result<(), DriverError> {
         self.reset = Reset::Commit;
@@ -72,8 +76,11 @@ impl<'a, D: Driver> Asked<'a, D> {
     /// Gives the connection back after an answer, or as [`failed`](Self::failed).
     pub(super) fn answered<T>(mut self, answer: Result<T, DriverError>) -> Result<T, Failure> {
         let is_lost = |error: &DriverError| Fault::of(error).is_lost();
-        if mem::take(&mut self.claims) && !answer.as_ref().is_err_and(is_lost) {
-            self.progress().claim_is_answered();
+        if let Some(claim) = self.take_claim() {
+            match answer.as_ref().is_err_and(is_lost) {
+                true => self.operation.connections().outlive(vec![claim], self.progress().last_sent()),
+                false => claim.answered(),
+            }
         }
         match answer {
             Ok(answer) => {
@@ -119,6 +126,7 @@ impl<D: Driver> DerefMut for Asked<'_, D> {
 impl<D: Driver> Drop for Asked<'_, D> {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
+        let claim = self.take_claim();
         let Ok(runtime) = Handle::try_current() else { return connection.close() };
         let gives_up_at_once = self.progress().closes_connections();
         if gives_up_at_once && self.reset == Reset::RollBack {
@@ -129,7 +137,7 @@ impl<D: Driver> Drop for Asked<'_, D> {
             since: self.progress().last_sent(),
             deadline: if gives_up_at_once { Instant::now() } else { self.progress().deadline() },
             reset: self.reset,
-            claiming: self.claims.then(|| Arc::clone(self.progress())),
+            claim,
         };
         let overdue = self.progress().take_overdue_status();
         runtime.spawn(async move {
@@ -164,8 +172,8 @@ struct GivenUp<D: Driver> {
     since: Instant,
     deadline: Instant,
     reset: Reset,
-    /// Whose reservation it was asked for.
-    claiming: Option<Arc<Progress>>,
+    /// The reservation that it was asked for.
+    claim: Option<SentClaim>,
 }
 
 impl<D: Driver> GivenUp<D> {
@@ -190,8 +198,9 @@ impl<D: Driver> GivenUp<D> {
                 None
             }
         };
-        let Some(connection) = answered else { return };
-        self.claiming.iter().for_each(|progress| progress.claim_is_answered());
+        let claims = self.claim.into_iter();
+        let Some(connection) = answered else { return self.connections.outlive(claims.collect(), self.since) };
+        claims.for_each(SentClaim::answered);
         if self.reset == Reset::Commit {
             connection.close();
         }

@@ -9,43 +9,49 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::progress::Progress;
+use crate::store::{StoreError, StoreErrorKind};
 
-/// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, and reserve the key, until its time
-/// is over. While the reservation is there, that changes nothing.
+/// Claims that have ended while an attempt of theirs had no answer, by their tokens: it may still arrive, or be in its COMMIT, and reserve the
+/// key. While the reservation is there, that changes nothing.
 #[derive(Default)]
 pub(super) struct LateClaims(Mutex<HashMap<Uuid, Arc<Progress>>>);
 
 impl LateClaims {
     /// Notes that a claim has ended, if that is so.
     pub(super) fn note(&self, token: Uuid, progress: &Arc<Progress>) {
-        if may_arrive(progress) {
+        if progress.may_claim() {
             let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            claims.retain(|_, progress| may_arrive(progress));
+            claims.retain(|_, progress| progress.may_claim());
             claims.insert(token, Arc::clone(progress));
         }
     }
 
-    /// Returns whether an attempt of a claim may still arrive.
+    /// Returns whether an attempt of a claim may still reserve the key.
     pub(super) fn has(&self, token: Uuid) -> bool {
-        self.of(token).is_some_and(|progress| may_arrive(&progress))
+        self.of(token).is_some_and(|progress| progress.may_claim())
     }
 
-    /// Waits until no attempt of a claim can arrive any more. Most have none: then it returns at once.
+    /// Waits until no attempt of a claim can reserve the key any more. Most have none: then it returns at once.
+    ///
+    /// # Errors
+    ///
+    /// One still can at the deadline. A COMMIT may wait for its standby as long as it likes.
     ///
     /// # Cancel safety
     ///
     /// Nothing is changed.
-    pub(super) async fn are_over(&self, token: Uuid) {
-        if let Some(progress) = self.of(token) {
-            progress.claims_are_over().await;
+    pub(super) async fn are_over(&self, token: Uuid, deadline: Instant) -> Result<(), StoreError> {
+        match self.of(token) {
+            // Rare: it takes no memory in each call.
+            Some(progress) if !Box::pin(progress.claims_are_over(deadline)).await => {
+                let cause = "the claim is not answered, and may still reserve the key";
+                Err(StoreError::new(StoreErrorKind::Overloaded, cause).after_a_lost_answer())
+            }
+            _ => Ok(()),
         }
     }
 
     fn of(&self, token: Uuid) -> Option<Arc<Progress>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&token).map(Arc::clone)
     }
-}
-
-fn may_arrive(progress: &Progress) -> bool {
-    progress.may_claim_until().is_some_and(|until| until > Instant::now())
 }

@@ -38,6 +38,10 @@ use crate::{
 /// The number of attempts, without those after a conflict.
 const ATTEMPTS: u32 = 4;
 
+/// How often, and after which pause, an answer is asked for again that may be about an attempt of the same operation that was given up: the
+/// server has still to notice.
+const ASK_AGAIN: (u32, Duration) = (20, Duration::from_millis(50));
+
 /// The number of attempts that may end in a conflict. With the pauses they take about a second.
 const CONFLICTS: u32 = 10;
 
@@ -169,10 +173,17 @@ impl<'a, D: Driver> Operation<'a, D> {
         let _running = Running(&self.progress);
         let mut failures = Failures::default();
         let mut inconclusive = None;
+        let mut again = ASK_AGAIN.0;
         for (time, alarm) in self.alarms() {
             while let Ok(ended) = timeout_at(time, attempts.next()).await {
                 match ended {
                     Some((_, Ok(answer))) if is_conclusive(&answer) => return Ok(answer),
+                    // What it holds goes back first.
+                    Some((made, Ok(answer))) if attempts.is_empty() && self.progress.has_given_up() && again > 0 => {
+                        drop(answer);
+                        again -= 1;
+                        attempts.push(make(made, ASK_AGAIN.1));
+                    }
                     Some((_, Ok(answer))) => inconclusive = Some(answer),
                     Some((made, Err(failure))) => match failures.next(self, made, failure) {
                         Next::Again(next, pause) => attempts.push(make(next, pause)),
@@ -188,6 +199,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                     self.progress.set_closing(true);
                     attempts.clear();
                     self.progress.set_closing(false);
+                    self.progress.gives_up();
                     false
                 }
             };

@@ -23,6 +23,7 @@ use tokio::{
 use super::{
     connection::Connections,
     driver::{Connection as _, Driver},
+    progress::SentClaim,
 };
 use crate::telemetry::Chain;
 
@@ -124,15 +125,32 @@ impl<D: Driver> Connections<D> {
         }
     }
 
-    /// As [`park`](Self::park), in a task of its own, which gives the connection back. Outside of a runtime it is closed.
-    pub(super) fn park_in_background(&self, connection: D::Connection, sent: Instant) {
-        match Handle::try_current() {
-            Ok(runtime) => {
-                let connections = self.clone();
-                runtime.spawn(async move { drop(connections.park(connection, sent).await) });
+    /// As [`park`](Self::park), in a task of its own, which gives the connection back. Outside of a runtime it is closed. These claims were
+    /// sent on it.
+    pub(super) fn park_in_background(&self, connection: D::Connection, sent: Instant, claims: Vec<SentClaim>) {
+        let Ok(runtime) = Handle::try_current() else { return connection.close() };
+        let connections = self.clone();
+        runtime.spawn(async move {
+            match connections.park(connection, sent).await {
+                Some(_answered) => claims.into_iter().for_each(SentClaim::answered),
+                None => connections.outlive(claims, sent),
             }
-            Err(_) => connection.close(),
-        }
+        });
+    }
+
+    /// Keeps these claims, whose connection is lost, until the server has no statement any more that is so old: one may be in its COMMIT.
+    pub(super) fn outlive(&self, claims: Vec<SentClaim>, sent: Instant) {
+        let (false, Ok(runtime)) = (claims.is_empty(), Handle::try_current()) else { return };
+        let connections = self.clone();
+        runtime.spawn(async move {
+            let (_ticket, ended, begins) = Ticket::take(connections.parked(), sent);
+            if begins {
+                tokio::spawn(ask(connections.clone()));
+            }
+            // The sender is dropped.
+            let _ = ended.await;
+            drop(claims);
+        });
     }
 }
 

@@ -131,7 +131,7 @@ impl<D: Driver> Probe<'_, D> {
         let until = begun + self.connections.share();
         let run = K::run(&mut connection, self.connections.sql(), (self.connections.clock(), until), items);
         let Ok(answers) = timeout_at(until, run).await else {
-            self.connections.park_in_background(connection, begun);
+            self.connections.park_in_background(connection, begun, Vec::new());
             return Err(StoreError::new(StoreErrorKind::Overloaded, format!("{call}: no answer in time")));
         };
         match answers {

@@ -3,9 +3,10 @@
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -15,13 +16,18 @@ use tokio::{
 
 use super::fault::Fault;
 
+/// Longer than a process lives.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 const SENT: u8 = 1;
 const ENDED: u8 = 2;
+const GIVEN_UP: u8 = 4;
 
 /// What is known of an operation's attempts.
 pub(super) struct Progress {
     deadline: Instant,
-    /// Whether something was sent, and whether the operation has ended: [`SENT`] and [`ENDED`].
+    /// Whether something was sent, whether the operation has ended, and whether attempts were given up together with their connections:
+    /// [`SENT`], [`ENDED`] and [`GIVEN_UP`].
     state: AtomicU8,
     /// Whether the first attempt was sent together with those of other operations.
     together: AtomicBool,
@@ -35,10 +41,9 @@ pub(super) struct Progress {
     waiting: AtomicUsize,
     /// Whether attempts are given up together with their connections.
     closing: AtomicBool,
-    /// How many attempts that may reserve the key have no answer, and when the last one of all has no effect any more.
-    claiming: Mutex<(usize, Option<Instant>)>,
-    /// Wakes those who wait for these answers.
-    claim_answered: Notify,
+    claiming: Mutex<Claiming>,
+    /// Wakes those who wait for an attempt that may reserve the key.
+    claim_ended: Notify,
     /// Held while the operation's status is overdue.
     overdue_status: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -55,7 +60,7 @@ impl Progress {
             waiting: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             claiming: Mutex::default(),
-            claim_answered: Notify::new(),
+            claim_ended: Notify::new(),
             overdue_status: Mutex::default(),
         }
     }
@@ -90,34 +95,36 @@ impl Progress {
         }
     }
 
-    /// Notes that an attempt is about to be sent that may reserve the key until this time.
+    /// Notes that an attempt is about to be sent that may reserve the key until this time. Its COMMIT may be later.
     pub(super) fn claims_until(&self, until: Instant) {
-        let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
-        *claiming = (claiming.0 + 1, claiming.1.max(Some(until)));
+        let mut claiming = self.claiming();
+        claiming.unanswered += 1;
+        claiming.until = claiming.until.max(Some(until));
     }
 
-    /// Notes that such an attempt is answered.
-    pub(super) fn claim_is_answered(&self) {
-        self.claiming.lock().unwrap_or_else(PoisonError::into_inner).0 -= 1;
-        self.claim_answered.notify_waiters();
-    }
-
-    /// Waits until no attempt may reserve the key any more.
-    pub(super) async fn claims_are_over(&self) {
+    /// Waits until no attempt may reserve the key any more. Returns whether that is so at the deadline.
+    pub(super) async fn claims_are_over(&self, deadline: Instant) -> bool {
         loop {
-            let mut answered = pin!(self.claim_answered.notified());
-            answered.as_mut().enable();
-            match self.may_claim_until() {
-                Some(until) if until > Instant::now() => drop(timeout_at(until, answered).await),
-                _ => return,
+            let mut ended = pin!(self.claim_ended.notified());
+            ended.as_mut().enable();
+            let until = match self.claiming().until() {
+                Some(until) if until > Instant::now() => until,
+                _ => return true,
+            };
+            if timeout_at(until.min(deadline), ended).await.is_err() && Instant::now() >= deadline {
+                return !self.may_claim();
             }
         }
     }
 
-    /// Returns until when an attempt without an answer may reserve the key.
-    pub(super) fn may_claim_until(&self) -> Option<Instant> {
-        let (unanswered, until) = *self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
-        until.filter(|_| unanswered > 0)
+    /// Returns whether an attempt may still reserve the key.
+    pub(super) fn may_claim(&self) -> bool {
+        self.claiming().until().is_some_and(|until| until > Instant::now())
+    }
+
+    /// Ignores poisoning: no operation leaves it half changed.
+    fn claiming(&self) -> MutexGuard<'_, Claiming> {
+        self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that something is about to be sent.
@@ -160,6 +167,16 @@ impl Progress {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Notes that attempts were given up together with their connections.
+    pub(super) fn gives_up(&self) {
+        self.state.fetch_or(GIVEN_UP, Ordering::Relaxed);
+    }
+
+    /// Returns whether an attempt may go on in the server for a moment: its connection was given up, or lost.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & GIVEN_UP != 0 || self.has_lost()
+    }
+
     /// Says whether attempts are given up together with their connections.
     pub(super) fn set_closing(&self, closing: bool) {
         self.closing.store(closing, Ordering::Relaxed);
@@ -178,6 +195,57 @@ impl Progress {
     }
 }
 
+/// An attempt that may reserve the key. Dropped without an answer, it does not run in the server any more, and may not have arrived yet.
+pub(super) struct SentClaim(Arc<Progress>);
+
+impl SentClaim {
+    /// One of those that were [noted](Progress::claims_until).
+    pub(super) fn of(progress: &Arc<Progress>) -> Self {
+        Self(Arc::clone(progress))
+    }
+
+    pub(super) fn answered(self) {
+        self.0.claiming().answered += 1;
+    }
+
+    pub(super) fn progress(&self) -> &Arc<Progress> {
+        &self.0
+    }
+}
+
+impl Drop for SentClaim {
+    fn drop(&mut self) {
+        let mut claiming = self.0.claiming();
+        claiming.unanswered -= 1;
+        match claiming.answered.checked_sub(1) {
+            Some(answered) => claiming.answered = answered,
+            None => claiming.lost = true,
+        }
+        drop(claiming);
+        self.0.claim_ended.notify_waiters();
+    }
+}
+
+/// The attempts that may reserve the key.
+#[derive(Default)]
+struct Claiming {
+    /// How many have no answer, and may run in the server.
+    unanswered: u16,
+    /// How many of these have an answer after all, which nobody has counted yet.
+    answered: u16,
+    /// Whether one is lost.
+    lost: bool,
+    /// When the last one of all has no effect any more, unless it has begun by then.
+    until: Option<Instant>,
+}
+
+impl Claiming {
+    /// Returns until when one may reserve the key, if one may: nobody knows how long a COMMIT waits for a standby.
+    fn until(&self) -> Option<Instant> {
+        if self.unanswered > 0 { Some(Instant::now() + FOREVER) } else { self.until.filter(|_| self.lost) }
+    }
+}
+
 /// The time in which an operation makes attempts. It [ends](Progress::ends) when this is dropped.
 pub(super) struct Running<'a>(pub(super) &'a Progress);
 
@@ -189,6 +257,12 @@ impl Drop for Running<'_> {
 
 /// Counts an attempt that waits for a connection, or to go together with others.
 pub(super) struct Waiting(Arc<Progress>);
+
+impl Waiting {
+    pub(super) fn progress(&self) -> &Arc<Progress> {
+        &self.0
+    }
+}
 
 impl Waiting {
     pub(super) fn new(progress: &Arc<Progress>) -> Self {

@@ -381,7 +381,7 @@ impl<D: Driver> Store for SqlStore<D> {
         let mut completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         if matches!(completed, Ok(CompleteOutcome::Fenced)) && late_claims.has(reservation.token) {
             // What may still arrive reserves the key for a call that takes effect.
-            late_claims.are_over(reservation.token).await;
+            late_claims.are_over(reservation.token, self.connections.deadline()).await?;
             completed = self.complete_without_reference_if_need_be(reservation, completion).await;
         }
         if let Ok(CompleteOutcome::Completed) = completed {
@@ -391,7 +391,7 @@ impl<D: Driver> Store for SqlStore<D> {
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
-        self.connections.late_claims().are_over(reservation.token).await;
+        self.connections.late_claims().are_over(reservation.token, self.connections.deadline()).await?;
         let parameters =
             &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
         let statement = Statement { sql: &self.connections.sql().release, parameters };
@@ -406,7 +406,7 @@ impl<D: Driver> Store for SqlStore<D> {
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
         let parameters =
             &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
-        self.connections.late_claims().are_over(reservation.token).await;
+        self.connections.late_claims().are_over(reservation.token, self.connections.deadline()).await?;
         let row = self.connections.query_one(&self.connections.sql().abandon, parameters).await?;
         match column(&row, "abandoned")? {
             true => Ok(AbandonOutcome::Abandoned),

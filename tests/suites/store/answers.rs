@@ -63,7 +63,7 @@ async fn each_kind_of_failure_is_told_from_the_others() {
         ("XX001", Refused, true, true),
         ("XX002", Refused, true, true),
         // A standby: another connection may lead to its primary.
-        ("25006", Unreachable, false, true),
+        ("25006", Overloaded, false, true),
         // The connection came with an open transaction: another one may not.
         ("25001", Refused, false, true),
         ("25P02", Refused, false, true),
@@ -276,7 +276,7 @@ async fn a_lost_answer_is_remembered_when_there_is_no_connection_any_more() {
     let proxy = std::sync::Arc::new(proxy);
     acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
     let gone = std::sync::Arc::clone(&proxy);
-    let cut = Cut { all: true, moment: Moment::Bytes { direction: Direction::Answers, left: 0 } };
+    let cut = Cut { all: true, moment: Moment::AfterStatement("idempotency_claim(") };
     proxy.cut_later(cut, move || gone.cut());
 
     let first = claim(Uuid::new_v4(), Uuid::new_v4());

@@ -23,7 +23,7 @@ use crate::{
         connection::Connections,
         driver::{Connection as _, Driver},
         fault::{Fault, is_missing},
-        progress::Progress,
+        progress::{Progress, SentClaim},
     },
     telemetry,
 };
@@ -229,14 +229,18 @@ impl<D: Driver, K: Kind> Lane<D, K> {
             Ok(Ok(_)) => Fault::Lost,
             Err(_) => {
                 match asked.0.take() {
-                    Some(connection) if K::WRITES => connections.park_in_background(connection, begun),
+                    Some(connection) if K::WRITES => {
+                        connections.park_in_background(connection, begun, claims(&mut calls))
+                    }
                     Some(connection) => drop(tokio::spawn(cancel::<D>(connection))),
                     None => {}
                 }
                 Fault::Lost
             }
         };
-        if !fault.is_lost() {
+        if fault.is_lost() {
+            connections.outlive(claims(&mut calls), begun);
+        } else {
             telemetry::shared_statement_failed(self.0.name);
             self.note(true);
         }
@@ -308,6 +312,11 @@ async fn serve<D: Driver, K: Kind>(mut slot: Slot<D, K>) {
         }
     }
     slot.gives_up = false;
+}
+
+/// Takes what is known of the reservations that calls have asked for: nobody is answered.
+fn claims<D: Driver, K: Kind>(calls: &mut [Queued<D, K>]) -> Vec<SentClaim> {
+    calls.iter_mut().filter_map(Queued::take_claim).collect()
 }
 
 /// A connection that was asked something. Dropped with it, it is closed.

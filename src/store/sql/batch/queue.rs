@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
+    mem,
     sync::Arc,
 };
 
@@ -17,7 +18,7 @@ use crate::{
         sql::{
             driver::Driver,
             fault::Fault,
-            progress::{Progress, Waiting},
+            progress::{Progress, SentClaim, Waiting},
         },
     },
 };
@@ -52,9 +53,17 @@ pub(super) struct Queue<D: Driver, K: Kind> {
 pub(super) struct Queued<D: Driver, K: Kind> {
     pub(super) item: K::Item,
     bytes: usize,
-    progress: Arc<Progress>,
-    waiting: Option<Waiting>,
+    stage: Stage,
     answer: oneshot::Sender<Answer<D, K>>,
+}
+
+/// How far a call is.
+enum Stage {
+    Waits(Waiting),
+    /// It was sent, and may reserve a key.
+    Claims(SentClaim),
+    /// It was sent, or is not to be sent any more.
+    Done(Arc<Progress>),
 }
 
 impl<D: Driver, K: Kind> Queue<D, K> {
@@ -126,7 +135,7 @@ impl<D: Driver, K: Kind> Queue<D, K> {
 
     /// Takes everything.
     pub(super) fn clear(&mut self) -> Self {
-        std::mem::replace(self, Self::new())
+        mem::replace(self, Self::new())
     }
 
     fn has_room_for(&self, call: &Queued<D, K>) -> bool {
@@ -150,31 +159,49 @@ impl<D: Driver, K: Kind> Queued<D, K> {
     /// A call that waits, and what it waits for.
     pub(super) fn new(item: K::Item, progress: &Arc<Progress>) -> (Self, oneshot::Receiver<Answer<D, K>>) {
         let (answer, answered) = oneshot::channel();
-        let (bytes, waiting) = (K::bytes(&item), Some(Waiting::new(progress)));
-        (Self { item, bytes, progress: Arc::clone(progress), waiting, answer }, answered)
+        let (bytes, stage) = (K::bytes(&item), Stage::Waits(Waiting::new(progress)));
+        (Self { item, bytes, stage, answer }, answered)
     }
 
     /// Notes that the call is about to be sent, together with others, and may reserve a key until this time. Returns whether it still
     /// may be.
     pub(super) fn sends(&mut self, until: Instant) -> bool {
-        self.waiting = None;
-        let may_send = self.progress.sends_together();
-        if may_send {
-            self.progress.claims_until(until);
-        }
+        let progress = Arc::clone(self.progress());
+        let may_send = progress.sends_together();
+        self.stage = if may_send && K::WRITES {
+            progress.claims_until(until);
+            Stage::Claims(SentClaim::of(&progress))
+        } else {
+            Stage::Done(progress)
+        };
         may_send
+    }
+
+    /// Takes what may have reserved a key, before the call is told that its answer is lost.
+    pub(super) fn take_claim(&mut self) -> Option<SentClaim> {
+        let progress = Arc::clone(self.progress());
+        match mem::replace(&mut self.stage, Stage::Done(progress)) {
+            Stage::Claims(claim) => Some(claim),
+            Stage::Waits(_) | Stage::Done(_) => None,
+        }
     }
 
     pub(super) fn answer(self, answer: Answer<D, K>) {
         if matches!(answer, Answer::Together(_)) {
-            self.progress.server_answers();
+            self.progress().server_answers();
         }
-        let was_sent = self.waiting.is_none();
-        if was_sent && !matches!(answer, Answer::Failed(Some(fault)) if fault.is_lost()) {
-            self.progress.claim_is_answered();
+        if let Stage::Claims(claim) = self.stage {
+            claim.answered();
         }
-        drop(self.waiting);
         // A call that has gone away needs no answer.
         let _ = self.answer.send(answer);
+    }
+
+    fn progress(&self) -> &Arc<Progress> {
+        match &self.stage {
+            Stage::Waits(waiting) => waiting.progress(),
+            Stage::Claims(claim) => claim.progress(),
+            Stage::Done(progress) => progress,
+        }
     }
 }

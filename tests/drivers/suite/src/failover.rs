@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use protobuf_canonical::RequestHash;
 use scratch_postgres::{Pair, skip};
 use tonic::Code;
 use tonic_idempotency::{
     rejection::Reason,
-    store::{BeginOutcome, Completion, Store as _, StoreErrorKind, StoredResponse, TransactionOptions},
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, Completion, Reservation, Store as _, StoreErrorKind, StoredResponse, TransactionOptions,
+    },
 };
 use tonic_idempotency_tests::{Database, Proxy, until};
 use tonic_types::StatusExt as _;
@@ -48,7 +51,7 @@ pub async fn a_call_at_a_standby_is_refused_and_its_connection_is_closed<S: Stac
     let keys = [service.with_new_key().key, service.key, None];
     for (key, name) in keys.into_iter().zip(["another", "shop", "another"]) {
         let refused = service.with_key(key).create(name).await.expect_err("a standby");
-        assert_eq!((refused.code(), Reason::of(&refused)), (Code::Unavailable, Some(Reason::StoreUnavailable)));
+        assert_eq!((refused.code(), Reason::of(&refused)), (Code::Unavailable, Some(Reason::Overloaded)));
         assert!(refused.get_details_retry_info().is_some_and(|info| info.retry_delay.is_some()), "{refused:?}");
         assert_eq!((service.runs(), S::connections(&pool).open), (1, 0));
     }
@@ -133,4 +136,38 @@ pub async fn commits_that_hang_take_no_more_processes_than_the_pool_may_have<S: 
     let claims: Vec<_> = (1..CONNECTIONS).map(|_| new_claim()).collect();
     let begun = join_all(claims.iter().map(|claim| store.begin(claim, TransactionOptions::default()))).await;
     assert!(begun.iter().all(|begun| matches!(begun, Ok(BeginOutcome::Open { .. }))));
+}
+
+/// Their statements were in time, and nobody holds what they reserve. Some go alone, and some together.
+pub async fn claims_whose_commits_are_later_than_their_calls_keep_no_key<S: Stack>() {
+    let Some(pair) = pair().await else { return };
+    let database = Database::on(&pair.primary()).await;
+    let owner = database.owner().await;
+    // Enough for all attempts, and for the releases.
+    let pool = pool_at::<S>(pair.primary(), 40, "");
+    let store = store::<S>(pool.clone()).timeout(Duration::from_secs(2));
+    let claims: Vec<_> = (0..8).map(|_| new_claim()).collect();
+    let release = async |claim: &Claim| store.release(&claim.reservation).await;
+    join_all(claims.iter().map(|claim| store.claim(claim))).await;
+    join_all(claims.iter().map(release)).await;
+    assert_eq!(rows(&owner).await[2], 0, "the records");
+    pair.kill_standby().await.expect("it is killed");
+
+    for outcome in join_all(claims.iter().map(|claim| store.claim(claim))).await {
+        outcome.expect_err("no standby has it");
+    }
+    // The layer asks until the store has taken it.
+    let taken = join_all(claims.iter().map(release)).await;
+    owner.batch_execute("ALTER SYSTEM SET synchronous_standby_names = ''").await.expect("the setting");
+    owner.batch_execute("SELECT pg_reload_conf()").await.expect("the setting");
+    for (claim, _) in claims.iter().zip(taken).filter(|(_, taken)| taken.is_err()) {
+        until("the store takes it", async || release(claim).await.is_ok()).await;
+    }
+    all_are_back::<S>(&pool).await;
+    for claim in claims {
+        let reservation = Reservation::new(claim.reservation.owner, claim.reservation.key);
+        let corrected = Claim { reservation, request: RequestHash::from([8; 32]).into(), ..claim };
+        let outcome = store.claim(&corrected).await.expect("the store answers");
+        assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
+    }
 }

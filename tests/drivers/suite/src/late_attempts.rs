@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use protobuf_canonical::RequestHash;
 use tokio::time::timeout;
-use tonic_idempotency::store::{Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, driver::Connection};
+use tonic_idempotency::store::{
+    BeginOutcome, Claim, ClaimOutcome, ReleaseOutcome, Reservation, SqlStore, Store, TransactionOptions, driver::Connection,
+};
 use tonic_idempotency_tests::{Database, Proxy, until};
 
 use crate::{Stack, all_are_back, new_claim, patient, pool_through_proxy, rows, store, take};
@@ -64,7 +66,8 @@ async fn assert_free<S: Stack>(world: (&Database, &Proxy, &S::Pool, &SqlStore<S:
     until("the closed connections have ended", async || left().await == open()).await;
     assert_eq!(rows(&owner).await[2], 0, "the records");
     for claim in claims {
-        let corrected = Claim { request: RequestHash::from([8; 32]).into(), ..claim.clone() };
+        let reservation = Reservation::new(claim.reservation.owner, claim.reservation.key);
+        let corrected = Claim { reservation, request: RequestHash::from([8; 32]).into(), ..claim.clone() };
         let outcome = store.claim(&corrected).await.expect("the store answers");
         assert!(matches!(outcome, ClaimOutcome::Acquired), "{outcome:?}");
     }
@@ -118,4 +121,37 @@ pub async fn to_claim_many_keys_together_reserve_nothing<S: Stack>() {
     let claims = new_claims();
     claim_and_release(&store, &claims).await;
     assert_free::<S>((&database, &proxy, &pool, &store), &claims).await;
+}
+
+/// The attempt that was given up may have the key's lock until the server notices that its connection is gone. Here another call has it.
+pub async fn to_begin_a_transaction_do_not_count_as_another_call<S: Stack>() {
+    let database = Database::new().await;
+    let (proxy, pool) = pool_through_proxy::<S>(&database, 1).await;
+    let store = store::<S>(pool).timeout(4 * SHARE);
+    let begin = async |store: &SqlStore<S::Driver>, claim: &Claim| {
+        store.begin(claim, TransactionOptions::default()).await.expect("the store answers")
+    };
+    let BeginOutcome::Open { transaction, .. } = begin(&store, &new_claim()).await else { panic!("the key is new") };
+    transaction.roll_back().await;
+    let claim = new_claim();
+    let holder = patient::<S>(crate::pool::<S>(&database, 1));
+    let BeginOutcome::Open { transaction, .. } = begin(&holder, &claim).await else { panic!("the key is new") };
+    let stalled = proxy.ports();
+    proxy.stall_connections();
+
+    let owner = database.owner().await;
+    let is_asked = "SELECT count(*) FROM pg_stat_activity
+                    WHERE client_port = ANY ($1) AND (query LIKE '%idempotency_begin(%' OR query = 'ROLLBACK') AND state LIKE 'idle%'";
+    let let_go = async {
+        let other = async || -> bool {
+            let others: Vec<_> = proxy.ports().difference(&stalled).map(|port| i32::from(*port)).collect();
+            owner.query_one(is_asked, &[&others]).await.expect("a count").get::<_, i64>(0) > 0
+        };
+        until("the connection in its place was told that a call runs", other).await;
+        transaction.roll_back().await;
+    };
+    let again = Claim { reservation: Reservation::new(claim.reservation.owner, claim.reservation.key), ..claim.clone() };
+    let (begun, ()) = tokio::join!(begin(&store, &again), let_go);
+    assert!(matches!(begun, BeginOutcome::Open { .. }), "{begun:?}");
+    proxy.release();
 }

@@ -88,6 +88,7 @@ macro_rules! driver_tests {
                 pooled_connections_that_were_terminated_are_replaced
                 a_call_is_refused_if_there_is_no_connection
                 of_a_pool_that_is_in_use_are_enough_for_claims
+                tell_how_long_they_were_used_and_how_long_not
                 a_call_whose_handler_keeps_its_connection_is_refused_or_the_connection_is_dead
                 the_server_ends_a_transaction_that_is_idle_for_too_long
                 the_server_ends_a_transaction_that_lasts_for_too_long
@@ -126,6 +127,7 @@ macro_rules! driver_tests {
             failover {
                 a_call_at_a_standby_is_refused_and_its_connection_is_closed
                 a_call_whose_primary_is_lost_before_its_commit_leaves_nothing_and_its_retry_runs
+                claims_whose_commits_are_later_than_their_calls_keep_no_key
                 commits_that_hang_take_no_more_processes_than_the_pool_may_have
             }
             functions {
@@ -158,6 +160,7 @@ macro_rules! driver_tests {
                 that_are_answered_do_not_keep_the_key
                 to_claim_a_key_that_another_call_holds_reserve_nothing
                 to_claim_many_keys_together_reserve_nothing
+                to_begin_a_transaction_do_not_count_as_another_call
             }
             lost_answers {
                 a_call_succeeds_if_the_server_commits_after_all
