@@ -8,11 +8,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{
-    caller::OwnerId,
-    rejection::Rejection,
-    telemetry::{self, ProcedureTelemetry},
-};
+use crate::{caller::OwnerId, rejection::Limit, telemetry};
 
 /// The largest numbers of calls, of all users or of each.
 #[derive(Clone, Copy, Debug)]
@@ -115,43 +111,6 @@ impl Drop for Admitted {
         }
         if self.waited > 0.0 {
             telemetry::waited(self.waited);
-        }
-    }
-}
-
-/// The limit that a call would exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    InFlight,
-    InFlightPerUser,
-    Waiting,
-    WaitingBytes,
-    WaitingPerUser,
-    /// Of those that wait for the end of a call without being one.
-    Watching,
-    WatchingPerUser,
-}
-
-impl Limit {
-    /// Counts the refusal of a call, and returns it.
-    pub(crate) fn reject(self, telemetry: &ProcedureTelemetry) -> Rejection {
-        let rejection = match self {
-            Self::InFlight | Self::Waiting | Self::WaitingBytes | Self::Watching => Rejection::Overloaded,
-            Self::InFlightPerUser | Self::WaitingPerUser | Self::WatchingPerUser => Rejection::UserLimit,
-        };
-        telemetry.overloaded(rejection.reason().as_str(), self.as_str());
-        rejection
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::InFlight => "in_flight",
-            Self::InFlightPerUser => "in_flight_per_user",
-            Self::Waiting => "waiting",
-            Self::WaitingBytes => "waiting_bytes",
-            Self::WaitingPerUser => "waiting_per_user",
-            Self::Watching => "watching",
-            Self::WatchingPerUser => "watching_per_user",
         }
     }
 }

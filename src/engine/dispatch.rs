@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 
 use super::{
     Attempt,
-    admission::{Admitted, Limit},
+    admission::Admitted,
     call::Call,
     handler::Handler,
     recorded::Recorded,
@@ -19,7 +19,11 @@ use super::{
     single_flight::{Leader, Role},
     state::Engine,
 };
-use crate::{grpc::UnaryResponse, policy::InProgressPolicy, rejection::Rejection};
+use crate::{
+    grpc::UnaryResponse,
+    policy::InProgressPolicy,
+    rejection::{Limit, Rejection},
+};
 
 /// The pause before the second look at a key that another process holds, and the longest pause between two looks.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];

@@ -54,6 +54,7 @@ pub(super) async fn execute<E: Send + 'static>(
                     Ok(UnaryResponse::failed(Status::cancelled("the client disconnected")))
                 }),
             };
+            transaction.times().into_iter().for_each(|times| call.procedure.telemetry().transaction_used(times));
             (HeldKey::Transaction(transaction), response)
         }
     };

@@ -71,7 +71,7 @@ use self::{
 use crate::{
     grpc::UnaryResponse,
     policy::Mode,
-    rejection::Rejection,
+    rejection::{Limit, Rejection},
     store::{ClaimOutcome, ExtendOutcome},
     telemetry::{self, Holds, Step},
 };
@@ -95,7 +95,7 @@ async fn run<E: Send + 'static>(
     leader: Option<&Leader>,
 ) -> Attempt<E> {
     if call.procedure.policies().mode == Mode::Reserved && engine.backlog.is_full() {
-        return Attempt::Answered(call.reject(Rejection::Overloaded));
+        return Attempt::Answered(call.reject(Rejection::Limit(Limit::Unrecorded)));
     }
     telemetry::step(Step::BeforeClaim);
     let tracked = engine.tracker.claiming(&call);

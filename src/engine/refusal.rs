@@ -3,7 +3,7 @@
 use crate::{
     grpc::UnaryResponse,
     policy::Procedure,
-    rejection::Rejection,
+    rejection::{Limit, Rejection},
     store::{StoreError, StoreErrorKind},
     telemetry::{Chain, ProcedureTelemetry},
 };
@@ -21,7 +21,8 @@ pub(crate) fn rejection(telemetry: &ProcedureTelemetry, error: &StoreError) -> R
         StoreErrorKind::Interrupted | StoreErrorKind::Unreachable => Rejection::StoreUnavailable,
         StoreErrorKind::Overloaded => Rejection::Overloaded,
         StoreErrorKind::UserFull => Rejection::UserFull,
-        StoreErrorKind::UserLimit => Rejection::UserLimit,
+        StoreErrorKind::TransactionLimit => Rejection::Limit(Limit::Transactions),
+        StoreErrorKind::UserLimit => Rejection::Limit(Limit::TransactionsPerUser),
     };
     telemetry.refused_by_store(rejection.reason().as_str(), error.kind().as_str(), &Chain(error));
     rejection
@@ -34,6 +35,7 @@ pub(super) fn not_committed(procedure: &Procedure, error: &StoreError) -> Reject
         StoreErrorKind::Conflict => Rejection::Conflict,
         StoreErrorKind::Interrupted
         | StoreErrorKind::Overloaded
+        | StoreErrorKind::TransactionLimit
         | StoreErrorKind::Unreachable
         | StoreErrorKind::UserLimit => Rejection::StoreUnavailable,
         StoreErrorKind::Corrupt | StoreErrorKind::Refused | StoreErrorKind::UserFull => Rejection::NotCommitted,

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{caller::OwnerId, engine::admission::Limit, telemetry};
+use crate::{caller::OwnerId, rejection::Limit, telemetry};
 
 /// The largest numbers of requests that wait.
 #[derive(Clone, Copy, Debug)]

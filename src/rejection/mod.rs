@@ -1,11 +1,13 @@
 //! Rejections of calls.
 
+mod limit;
 mod malformed;
 mod mismatch;
 mod refusal;
 
 pub use self::mismatch::Mismatch;
 pub(crate) use self::{
+    limit::Limit,
     malformed::{MalformedRequest, TooCostly},
     refusal::Rejection,
 };

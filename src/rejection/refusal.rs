@@ -7,7 +7,7 @@ use thiserror::Error;
 use tonic::{Code, Status, metadata::MetadataMap};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use super::{DOMAIN, InvalidKey, MalformedRequest, Mismatch, Reason, TooCostly};
+use super::{DOMAIN, InvalidKey, Limit, MalformedRequest, Mismatch, Reason, TooCostly};
 use crate::{
     grpc::{GRPC_ACCEPT_ENCODING, GRPC_RETRY_PUSHBACK},
     key::IdempotencyKey,
@@ -50,6 +50,8 @@ pub(crate) enum Rejection {
          idempotency-key header"
     )]
     KeyUnsupported,
+    #[error("{}", .0.message())]
+    Limit(Limit),
     #[error("the call's transaction could not be committed and was rolled back")]
     NotCommitted,
     #[error(
@@ -68,7 +70,7 @@ pub(crate) enum Rejection {
          use a new key"
     )]
     OutcomeUnknown,
-    #[error("the server is overloaded; retry with the same key")]
+    #[error("the store of the idempotency keys cannot carry out the call now; retry with the same key")]
     Overloaded,
     #[error("malformed request: {0}")]
     RequestMalformed(MalformedRequest),
@@ -89,8 +91,6 @@ pub(crate) enum Rejection {
          when records have expired"
     )]
     UserFull,
-    #[error("you have too many calls at once; retry with the same key when some of them have ended")]
-    UserLimit,
 }
 
 /// The delay in `RetryInfo` after a conflict, which rarely happens twice.
@@ -147,7 +147,7 @@ impl Rejection {
             Self::NoScope => Reason::NoScope,
             Self::NoUser => Reason::NoUser,
             Self::OutcomeUnknown => Reason::OutcomeUnknown,
-            Self::Overloaded | Self::UserLimit => Reason::Overloaded,
+            Self::Limit(_) | Self::Overloaded => Reason::Overloaded,
             Self::RequestMalformed(_) => Reason::RequestMalformed,
             Self::RequestTimeout { .. } => Reason::RequestTimeout,
             Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } => Reason::RequestTooLarge,
@@ -171,12 +171,11 @@ impl Rejection {
             Self::NoScope | Self::NoUser => Code::Unauthenticated,
             Self::KeyExpired | Self::OutcomeUnknown | Self::NotStored { .. } => Code::FailedPrecondition,
             Self::CallerInvalid | Self::NotCommitted | Self::StoreFailed => Code::Internal,
-            Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
+            Self::Limit(limit) if limit.is_of_caller() => Code::ResourceExhausted,
+            Self::Limit(_) | Self::Overloaded | Self::ShuttingDown | Self::StoreUnavailable => Code::Unavailable,
             Self::RequestMalformed(malformed) => malformed.code(),
             Self::RequestTimeout { .. } => Code::DeadlineExceeded,
-            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserFull | Self::UserLimit => {
-                Code::ResourceExhausted
-            }
+            Self::RequestTooCostly(_) | Self::RequestTooLarge { .. } | Self::UserFull => Code::ResourceExhausted,
         }
     }
 
@@ -185,7 +184,7 @@ impl Rejection {
         match self {
             Self::Conflict => Retry::After(RETRY_CONFLICT),
             Self::InProgress { lease_left } => Retry::After(RETRY_IN_PROGRESS.min(*lease_left)),
-            Self::Overloaded | Self::UserLimit => Retry::After(RETRY_OVERLOADED),
+            Self::Limit(_) | Self::Overloaded => Retry::After(RETRY_OVERLOADED),
             Self::ShuttingDown => Retry::After(RETRY_IN_PROGRESS),
             Self::StoreUnavailable => Retry::After(RETRY_STORE),
             Self::NotCommitted | Self::RequestTimeout { .. } => Retry::Unsaid,
@@ -229,6 +228,10 @@ impl Rejection {
                 details.add_bad_request_violation(IdempotencyKey::HEADER, self.to_string());
             }
             Self::KeyReused(mismatch) => metadata.push(("mismatch".to_owned(), mismatch.as_str().to_owned())),
+            Self::Limit(limit) => {
+                metadata.push(("limit".to_owned(), limit.name().to_owned()));
+                metadata.push(("of".to_owned(), limit.of().to_owned()));
+            }
             Self::UserFull => {
                 details.add_quota_failure_violation("the records of the caller's calls", USER_FULL);
             }
@@ -319,7 +322,8 @@ mod tests {
             (Rejection::StoreFailed, Code::Internal, "IDEMPOTENCY_STORE_FAILED"),
             (Rejection::StoreUnavailable, Code::Unavailable, "IDEMPOTENCY_STORE_UNAVAILABLE"),
             (Rejection::UserFull, Code::ResourceExhausted, "IDEMPOTENCY_TOO_MANY_RECORDS"),
-            (Rejection::UserLimit, Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
+            (Rejection::Limit(Limit::Transactions), Code::Unavailable, "IDEMPOTENCY_OVERLOADED"),
+            (Rejection::Limit(Limit::TransactionsPerUser), Code::ResourceExhausted, "IDEMPOTENCY_OVERLOADED"),
         ];
         for (rejection, code, reason) in rows {
             let case = format!("{rejection:?}");
@@ -334,10 +338,10 @@ mod tests {
                 rejection,
                 Rejection::Conflict
                     | Rejection::InProgress { .. }
+                    | Rejection::Limit(_)
                     | Rejection::Overloaded
                     | Rejection::ShuttingDown
                     | Rejection::StoreUnavailable
-                    | Rejection::UserLimit
             );
             let unsaid = matches!(rejection, Rejection::NotCommitted | Rejection::RequestTimeout { .. });
             let metadata: Vec<_> = match &rejection {
@@ -347,6 +351,10 @@ mod tests {
                 Rejection::KeyReused(Mismatch::Procedure) => vec![("mismatch", "procedure".to_owned())],
                 Rejection::KeyReused(Mismatch::Request) => vec![("mismatch", "request".to_owned())],
                 Rejection::NotStored { .. } => vec![("resource_id", resource.to_string())],
+                Rejection::Limit(Limit::TransactionsPerUser) => {
+                    vec![("limit", "transactions".to_owned()), ("of", "caller".to_owned())]
+                }
+                Rejection::Limit(_) => vec![("limit", "transactions".to_owned()), ("of", "server".to_owned())],
                 _ => vec![],
             };
 

@@ -57,6 +57,7 @@ impl From<StoreErrorKind> for StoreError {
 /// | `Interrupted`, `Unreachable` | `UNAVAILABLE`, `IDEMPOTENCY_STORE_UNAVAILABLE` |
 /// | `Overloaded` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
 /// | `UserFull` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_TOO_MANY_RECORDS` |
+/// | `TransactionLimit` | `UNAVAILABLE`, `IDEMPOTENCY_OVERLOADED` |
 /// | `UserLimit` | `RESOURCE_EXHAUSTED`, `IDEMPOTENCY_OVERLOADED` |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -69,14 +70,15 @@ pub enum StoreErrorKind {
     /// The store cannot be asked: the answer was lost, and no other attempt got one. It is not known whether the
     /// operation was carried out.
     Interrupted,
-    /// The store can be asked, and is too slow or too busy to carry out the operation in time: its pool has no free
-    /// connection, or the statement takes too long.
+    /// The store can be asked, and cannot carry out the operation now: its pool has no free connection, the statement takes
+    /// too long, or the server that answers is a standby.
     Overloaded,
     /// The store refused the operation: a privilege or a function is missing, say. It was not carried out, except perhaps
     /// [after a lost answer](StoreError::after_a_lost_answer): a server with a broken disk refuses as well.
     Refused,
-    /// The store cannot be asked: there was no connection to it, or none to a server that may write. The operation was not
-    /// carried out.
+    /// All users together have as many transactions as there may be.
+    TransactionLimit,
+    /// The store cannot be asked: there was no connection to it. The operation was not carried out.
     Unreachable,
     /// The user of the call has as many records as one user may have, or as many bytes in them.
     UserFull,
@@ -91,7 +93,7 @@ impl StoreErrorKind {
     }
 
     /// Returns the name of the kind in metrics: `conflict`, `corrupt`, `interrupted`, `overloaded`, `refused`,
-    /// `unreachable`, `user_full` or `user_limit`.
+    /// `transaction_limit`, `unreachable`, `user_full` or `user_limit`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -99,6 +101,7 @@ impl StoreErrorKind {
             Self::Interrupted => "interrupted",
             Self::Overloaded => "overloaded",
             Self::Refused => "refused",
+            Self::TransactionLimit => "transaction_limit",
             Self::Unreachable => "unreachable",
             Self::UserFull => "user_full",
             Self::UserLimit => "user_limit",
@@ -110,8 +113,9 @@ impl StoreErrorKind {
             Self::Conflict => "the transaction lost against another transaction",
             Self::Corrupt => "the idempotency store returned invalid data",
             Self::Interrupted => "the idempotency store did not answer; the operation may have been carried out",
-            Self::Overloaded => "the idempotency store is too busy to answer in time",
+            Self::Overloaded => "the idempotency store cannot carry out the operation now",
             Self::Refused => "the idempotency store refused the operation",
+            Self::TransactionLimit => "there are as many transactions as there may be",
             Self::Unreachable => "the idempotency store cannot be reached",
             Self::UserFull => "the user has too many records, or too large ones",
             Self::UserLimit => "the user has too many transactions at once",

@@ -55,7 +55,7 @@ pub use self::{
     session::{CallSession, SessionSettings},
     status_from_store::StatusFromStore,
     store::Store,
-    transaction::{BeginOutcome, CommitOutcome, StoreTransaction, TransactionOptions},
+    transaction::{BeginOutcome, CommitOutcome, StoreTransaction, TransactionOptions, TransactionTimes},
     types::{
         AbandonOutcome, AbandonedKey, AbandonedQuery, Claim, ClaimOutcome, CompleteOutcome, Completion, ExtendOutcome,
         ReleaseOutcome, Replay, Reservation, StatusError, StoredMessage, StoredResponse,

@@ -51,6 +51,12 @@ pub trait StoreTransaction: fmt::Debug + Send {
     /// Returns whether the handler has used the transaction, for reading or writing.
     fn was_used(&self) -> bool;
 
+    /// Returns how long the transaction was used until now, and how long not; `None`, which is the default, if it keeps nothing from others
+    /// meanwhile. A procedure whose transactions idle for longer than they work is logged, once.
+    fn times(&self) -> Option<TransactionTimes> {
+        None
+    }
+
     /// Returns whether a statement has lost against another transaction: the same call may succeed later. Then the
     /// engine rolls back, whatever the handler answers. Apart from statements that were rolled back alone.
     ///
@@ -81,6 +87,16 @@ pub trait StoreTransaction: fmt::Debug + Send {
 
     /// Invalidates the handler's handle, and rolls back what it wrote. The caller does not have to wait for the result.
     fn roll_back(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// How long a transaction was in use, and how long not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "built by the authors of stores; there is no third")]
+pub struct TransactionTimes {
+    /// The time in which a statement ran, or the handler had the connection to itself.
+    pub working: Duration,
+    /// The rest, since it was begun.
+    pub idle: Duration,
 }
 
 /// The outcome of a commit.

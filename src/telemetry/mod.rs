@@ -17,7 +17,7 @@
 //! | `idempotency_outcomes_given_up_total` | `procedure`, `step` | outcomes that will not be recorded: `complete`, `release` or `abandon` |
 //! | `idempotency_shared_statement_failures_total` | `kind` | statements for several calls that the store in PostgreSQL has refused: their calls are repeated one by one |
 //! | `idempotency_store_errors_total` | `procedure`, `kind` | calls that were refused because of an error of the store, by its [kind](crate::store::StoreErrorKind) |
-//! | `idempotency_transactions_refused_total` | `cause` | transactions that found no free connection in time: `overloaded`, or `user_limit` if their user had as many as one may have |
+//! | `idempotency_transactions_refused_total` | `cause` | transactions that found no free connection in time: `transaction_limit`, or `user_limit` if their user had as many as one may have |
 //! | `idempotency_swept_total` | | expired records that were deleted |
 //!
 //! | gauge | shows |
@@ -68,6 +68,7 @@
 mod catalogue;
 mod chain;
 mod holds;
+mod idle_transactions;
 mod key_hash;
 mod procedure;
 mod rare;

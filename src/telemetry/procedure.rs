@@ -7,9 +7,11 @@ use tonic::Code;
 
 use super::{
     count,
+    idle_transactions::IdleTransactions,
     rare::Rare,
     times::{Timed, Times},
 };
+use crate::store::TransactionTimes;
 
 /// The log lines and counters of one procedure.
 ///
@@ -24,6 +26,7 @@ pub(crate) struct ProcedureTelemetry {
     unprotected: Key,
     times: Times,
     overloaded: Rare,
+    idle_transactions: IdleTransactions,
 }
 
 impl ProcedureTelemetry {
@@ -34,7 +37,8 @@ impl ProcedureTelemetry {
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
         let times = Times::of(&path);
-        Self { path, first, rejected, replayed, unprotected, times, overloaded: Rare::default() }
+        let (overloaded, idle_transactions) = Default::default();
+        Self { path, first, rejected, replayed, unprotected, times, overloaded, idle_transactions }
     }
 
     /// Measures a step that has ended.
@@ -231,6 +235,19 @@ impl ProcedureTelemetry {
             "the handler of a transactional procedure did not use its Transaction; anything that it wrote elsewhere is \
              not part of the transaction"
         );
+    }
+
+    /// Counts a transaction whose handler has ended. Logs once that those of the procedure idle for longer than they work.
+    pub(crate) fn transaction_used(&self, times: TransactionTimes) {
+        if let Some(TransactionTimes { idle, working }) = self.idle_transactions.ended(times) {
+            tracing::warn!(
+                procedure = &*self.path,
+                ?idle,
+                ?working,
+                "the transactions of this procedure idle for longer than they work (on average, as above), and each has a connection of the \
+                 pool meanwhile; do slow work after the call, or make the procedure a reserved one"
+            );
+        }
     }
 
     pub(crate) fn panicked(&self) {

@@ -4,10 +4,7 @@ use std::{
     fmt,
     ops::{Deref, DerefMut},
     pin::Pin,
-    sync::{
-        Arc, Mutex as Lock, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex as Lock, MutexGuard, PoisonError},
 };
 
 use http::Extensions;
@@ -22,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic_idempotency::store::{
     TransactionErrorKind,
-    driver::{Driver as _, InTransaction, Level, Levels, Session},
+    driver::{Driver as _, InTransaction, InUse, Level, Levels, Session, Usage},
 };
 use tonic_idempotency_sqlx::driver_error;
 use tracing::Instrument as _;
@@ -41,7 +38,7 @@ pub struct SeaOrmSession {
     connection: Arc<Mutex<Option<Held>>>,
     /// Wakes waiting statements when the call ends.
     ended: CancellationToken,
-    used: AtomicBool,
+    usage: Arc<Usage>,
     levels: Lock<Levels>,
 }
 
@@ -55,7 +52,7 @@ struct Held {
 impl SeaOrmSession {
     /// Takes the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
     pub(crate) async fn enter(self: &Arc<Self>, handle: Level) -> Result<Entered, DbErr> {
-        self.used.store(true, Ordering::Relaxed);
+        let in_use = self.usage.begin();
         let settled = async {
             let mut held = Arc::clone(&self.connection).lock_owned().await;
             let settled = match &mut *held {
@@ -68,8 +65,13 @@ impl SeaOrmSession {
             Some(held) => held?,
             None => return Err(ended(TransactionErrorKind::Ended)),
         };
-        let mut entered =
-            Entered { session: Arc::clone(self), held, level: self.levels().innermost(), is_waiting: false };
+        let mut entered = Entered {
+            session: Arc::clone(self),
+            held,
+            level: self.levels().innermost(),
+            is_waiting: false,
+            _in_use: in_use,
+        };
         let due = self.levels().roll_back_due();
         if let Some(due) = due {
             entered = to_its_end(entered.changed(due)).await?;
@@ -147,7 +149,7 @@ impl Session for SeaOrmSession {
         Self {
             connection: Arc::new(Mutex::new(Some(Held { connection, given_up: None }))),
             ended: CancellationToken::new(),
-            used: AtomicBool::new(false),
+            usage: Arc::new(Usage::new()),
             levels: Lock::new(Levels::new()),
         }
     }
@@ -156,8 +158,8 @@ impl Session for SeaOrmSession {
         extensions.insert(Transaction::new(Arc::clone(self), Level::TRANSACTION));
     }
 
-    fn was_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+    fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// The handles have seen the errors themselves; but the handler may have another connection.
@@ -222,6 +224,7 @@ pub(crate) struct Entered {
     level: Level,
     /// Whether a statement was sent whose answer has not come.
     is_waiting: bool,
+    _in_use: InUse,
 }
 
 impl Entered {

@@ -25,8 +25,8 @@ pub const DOMAIN: &str = "tonic-idempotency";
 /// | `IDEMPOTENCY_NO_SCOPE` | `UNAUTHENTICATED` | the caller is in no scope, such as a tenant, and the policy is to refuse | |
 /// | `IDEMPOTENCY_NO_USER` | `UNAUTHENTICATED` | no user is authenticated, and the policy is to refuse | |
 /// | `IDEMPOTENCY_OUTCOME_UNKNOWN` | `FAILED_PRECONDITION` | the outcome of the first call is unknown, and the policy is to refuse, or its reconciler cannot tell | |
-/// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached: calls in flight, waiting calls, transactions, connections to the store | `RetryInfo` |
-/// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo` |
+/// | `IDEMPOTENCY_OVERLOADED` | `UNAVAILABLE` | a limit of the server is reached, or its store cannot carry out the call now | `RetryInfo`; `limit` and `of` |
+/// | | `RESOURCE_EXHAUSTED` | a limit of the caller's own is reached | `RetryInfo`; `limit` and `of` |
 /// | `IDEMPOTENCY_REQUEST_MALFORMED` | `INTERNAL` | the request is not a gRPC message of its type: it is truncated, its compression flag is invalid, or it cannot be decompressed or decoded | |
 /// | | `UNIMPLEMENTED` | the request has no message or more than one, or its compression is not accepted | for the latter, the accepted encodings in `grpc-accept-encoding` |
 /// | `IDEMPOTENCY_REQUEST_TIMEOUT` | `DEADLINE_EXCEEDED` | the request message did not arrive in time, and the call was not run | |

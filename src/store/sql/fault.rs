@@ -90,8 +90,8 @@ impl Fault {
             Self::Conflict => StoreErrorKind::Conflict,
             Self::Lost => StoreErrorKind::Interrupted,
             Self::OpenTransaction | Self::Refused | Self::Trouble | Self::Unrecognised => StoreErrorKind::Refused,
-            Self::Overload => StoreErrorKind::Overloaded,
-            Self::Standby => StoreErrorKind::Unreachable,
+            // A standby has answered: its primary may be there, with a record of the key.
+            Self::Overload | Self::Standby => StoreErrorKind::Overloaded,
         }
     }
 }
@@ -151,6 +151,10 @@ mod tests {
         ];
         for error in others {
             assert!(!Fault::of(&error).kind().is_unavailable() && Fault::of(&error).is_lost(), "{error}");
+        }
+        for code in ["25006", "53300", "55P03", "57014"] {
+            let error = DriverError::answered(code, "not now, or not here", false, "no");
+            assert_eq!(Fault::of(&error).kind(), StoreErrorKind::Overloaded, "{error}");
         }
         for (code, unavailable) in
             [("57P03", true), ("08006", true), ("57014", false), ("XX000", false), ("28P01", false)]

@@ -59,7 +59,7 @@ impl Permits {
     /// # Errors
     ///
     /// At the deadline: [`UserLimit`](StoreErrorKind::UserLimit) if the user has as many transactions as one user may
-    /// have, [`Overloaded`](StoreErrorKind::Overloaded) if all users together have as many as there may be.
+    /// have, [`TransactionLimit`](StoreErrorKind::TransactionLimit) if all users together have as many as there may be.
     ///
     /// # Cancel safety
     ///
@@ -72,7 +72,8 @@ impl Permits {
             return Ok(permit);
         }
         let most = (self.all - 1).max(1);
-        let kind = if self.line().held(user) < most { StoreErrorKind::Overloaded } else { StoreErrorKind::UserLimit };
+        let kind =
+            if self.line().held(user) < most { StoreErrorKind::TransactionLimit } else { StoreErrorKind::UserLimit };
         telemetry::transaction_refused(kind.as_str());
         Err(kind.into())
     }
@@ -253,7 +254,7 @@ mod tests {
         let taken = take(&permits, one, 7).await;
         assert_eq!(acquire(&permits, one).await.expect_err("the last"), StoreErrorKind::UserLimit);
         let last = acquire(&permits, user()).await.expect("the last");
-        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::Overloaded);
+        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::TransactionLimit);
         drop((taken, last));
         drop(take(&permits, one, 7).await);
     }
@@ -263,7 +264,7 @@ mod tests {
         let (permits, one) = (Permits::new(1), user());
         let permit = acquire(&permits, one).await.expect("a permit");
         assert_eq!(acquire(&permits, one).await.expect_err("none"), StoreErrorKind::UserLimit);
-        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::Overloaded);
+        assert_eq!(acquire(&permits, user()).await.expect_err("none"), StoreErrorKind::TransactionLimit);
         drop(permit);
         drop(acquire(&permits, user()).await.expect("a permit"));
     }
@@ -311,7 +312,7 @@ mod tests {
             let permit = acquire(&permits, one).await.expect("a permit");
             assert_eq!(acquire(&permits, one).await.expect_err("none left"), StoreErrorKind::UserLimit);
             let others = acquire(&permits, other).await.expect("a permit");
-            assert_eq!(acquire(&permits, user()).await.expect_err("none left"), StoreErrorKind::Overloaded);
+            assert_eq!(acquire(&permits, user()).await.expect_err("none left"), StoreErrorKind::TransactionLimit);
             drop((permit, others));
         }
         assert!(permits.line().users.is_empty() && permits.line().order.is_empty());

@@ -51,8 +51,8 @@ async fn transactions_leave_a_quarter_of_the_pool_to_claims() {
         for _ in 0..transactions {
             open.push(begin(&store, Uuid::new_v4()).await.expect("a transaction"));
         }
-        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded, "{size}");
-        assert_eq!(kind(begin_without_key(&hasty(&store), None).await), StoreErrorKind::Overloaded, "{size}");
+        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit, "{size}");
+        assert_eq!(kind(begin_without_key(&hasty(&store), None).await), StoreErrorKind::TransactionLimit, "{size}");
         // A claim, a renewal and a record do not wait for a transaction.
         let claim = claim(Uuid::new_v4(), Uuid::new_v4());
         complete(&store, &claim, &completion("done")).await;
@@ -89,7 +89,7 @@ async fn one_user_has_all_transactions_but_one() {
             assert_eq!(kind(begin(&hasty(&store), user).await), StoreErrorKind::UserLimit);
         }
         open.push(begin(&store, Uuid::new_v4()).await.expect("the last"));
-        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+        assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
         for transaction in open {
             transaction.roll_back().await;
         }
@@ -150,7 +150,7 @@ async fn a_permit_is_held_until_the_connection_is_given_back_or_closed() {
     let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
     let mut extensions = http::Extensions::new();
     transaction.hand_out(&mut extensions);
-    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
     drop(transaction);
     drop(extensions);
     let transaction = begin(&store, Uuid::new_v4()).await.expect("a transaction");
@@ -190,7 +190,7 @@ async fn transactions_with_a_pool_of_their_own_leave_the_stores_pool_alone() {
     assert_eq!(transactions.status().available, 0);
     drop(connection);
     assert_eq!(kind(begin_without_key(&hasty(&store), Some(user)).await), StoreErrorKind::UserLimit);
-    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::Overloaded);
+    assert_eq!(kind(begin(&hasty(&store), Uuid::new_v4()).await), StoreErrorKind::TransactionLimit);
     complete(&store, &claim(user, Uuid::new_v4()), &completion("done")).await;
     for transaction in open {
         transaction.expect("a transaction").roll_back().await;

@@ -12,6 +12,7 @@ mod resets;
 mod round_trips;
 mod savepoints;
 mod stack;
+mod times;
 mod without_key;
 
 mod every_driver {

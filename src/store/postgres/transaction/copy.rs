@@ -16,7 +16,10 @@ use super::{
     TransactionError,
     session::{TransactionSession, Watched},
 };
-use crate::store::{TransactionErrorKind, driver::Level};
+use crate::store::{
+    TransactionErrorKind,
+    driver::{InUse, Level},
+};
 
 /// A sink for the data of a `COPY … FROM STDIN` in a [`Transaction`](crate::Transaction), as
 /// [`tokio_postgres::CopyInSink`].
@@ -147,6 +150,7 @@ struct Copy<C> {
     /// Wakes its holder.
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
     watched: Watched<Arc<TransactionSession>>,
+    _in_use: InUse,
 }
 
 impl<C: Send + 'static> Copy<C> {
@@ -160,7 +164,8 @@ impl<C: Send + 'static> Copy<C> {
             }
         });
         let ended = Box::pin(session.ended().clone().cancelled_owned());
-        Self { inner, ended, watched: Watched { session: Arc::clone(session), level, answered: false } }
+        let watched = Watched { session: Arc::clone(session), level, answered: false };
+        Self { inner, ended, watched, _in_use: session.copies() }
     }
 
     /// Polls the copy, but not longer than the call lasts, and notes its error.

@@ -4,10 +4,7 @@ use std::{
     fmt,
     future::ready,
     ops::Deref,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use deadpool_postgres::ClientWrapper;
@@ -25,7 +22,7 @@ use tonic::Status;
 use super::{Transaction, TransactionError};
 use crate::store::{
     TransactionErrorKind,
-    driver::{InTransaction, Level, Levels, Session},
+    driver::{InTransaction, InUse, Level, Levels, Session, Usage},
     postgres::Deadpool,
 };
 
@@ -35,17 +32,17 @@ pub struct TransactionSession {
     connection: RwLock<Option<InTransaction<Deadpool>>>,
     /// Wakes waiting statements when the call ends.
     ended: CancellationToken,
-    used: AtomicBool,
+    usage: Arc<Usage>,
     levels: Mutex<Levels>,
 }
 
 impl TransactionSession {
     /// Returns the connection for one statement of a handle of this level, after the rollback of dropped savepoints.
     pub(super) async fn enter(&self, handle: Level) -> Result<Entered<'_>, TransactionError> {
-        self.used.store(true, Ordering::Relaxed);
+        let in_use = self.usage.begin();
         let mut entered = match self.connection.try_read() {
             Ok(connection) if connection.is_some() && !self.ended.is_cancelled() => {
-                Entered { session: self, connection, level: handle }
+                Entered { session: self, connection, level: handle, _in_use: in_use }
             }
             _ => return Err(TransactionErrorKind::Ended.into()),
         };
@@ -69,6 +66,11 @@ impl TransactionSession {
         }
     }
 
+    /// Counts the connection as in use by a copy, until the result is dropped.
+    pub(super) fn copies(&self) -> InUse {
+        self.usage.begin()
+    }
+
     /// Cancelled when the call ends.
     pub(super) fn ended(&self) -> &CancellationToken {
         &self.ended
@@ -87,7 +89,7 @@ impl Session for TransactionSession {
         Self {
             connection: RwLock::new(Some(connection)),
             ended: CancellationToken::new(),
-            used: AtomicBool::new(false),
+            usage: Arc::new(Usage::new()),
             levels: Mutex::new(Levels::new()),
         }
     }
@@ -96,8 +98,8 @@ impl Session for TransactionSession {
         extensions.insert(Transaction::new(Arc::clone(self)));
     }
 
-    fn was_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+    fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// The handles have seen the answers themselves.
@@ -149,6 +151,7 @@ pub(super) struct Entered<'a> {
     connection: RwLockReadGuard<'a, Option<InTransaction<Deadpool>>>,
     /// The level that the statement belongs to.
     level: Level,
+    _in_use: InUse,
 }
 
 impl Entered<'_> {

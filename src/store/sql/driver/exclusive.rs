@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{Connection as _, Driver, InTransaction, Session};
+use super::{Connection as _, Driver, InTransaction, InUse, Session, Usage};
 use crate::store::TransactionErrorKind;
 
 /// A transaction of which one handle at a time has the connection: for drivers whose statements borrow it mutably.
@@ -28,7 +28,7 @@ pub struct Exclusive<D: Driver> {
     connection: Arc<Mutex<Option<InTransaction<D>>>>,
     /// Wakes those who wait for the connection when the call ends.
     ended: CancellationToken,
-    used: AtomicBool,
+    usage: Arc<Usage>,
     in_conflict: AtomicBool,
 }
 
@@ -52,10 +52,10 @@ impl<D: Driver<Session = Self>> Exclusive<D> {
     ///
     /// If the future is dropped, nothing has happened.
     pub async fn lock(&self) -> Result<Guard<D>, TransactionErrorKind> {
-        self.used.store(true, Ordering::Relaxed);
+        let in_use = self.usage.begin();
         let locked = self.ended.run_until_cancelled(Arc::clone(&self.connection).lock_owned()).await;
         match locked {
-            Some(connection) if connection.is_some() => Ok(Guard { connection }),
+            Some(connection) if connection.is_some() => Ok(Guard { connection, _in_use: in_use }),
             _ => Err(TransactionErrorKind::Ended),
         }
     }
@@ -86,7 +86,7 @@ impl<D: Driver<Session = Self>> Session for Exclusive<D> {
         Self {
             connection: Arc::new(Mutex::new(Some(connection))),
             ended: CancellationToken::new(),
-            used: AtomicBool::new(false),
+            usage: Arc::new(Usage::new()),
             in_conflict: AtomicBool::new(false),
         }
     }
@@ -95,8 +95,8 @@ impl<D: Driver<Session = Self>> Session for Exclusive<D> {
         extensions.insert(Arc::clone(self));
     }
 
-    fn was_used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+    fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     fn is_in_conflict(&self, answer: Option<&Status>) -> bool {
@@ -147,6 +147,7 @@ impl<D: Driver> fmt::Debug for Exclusive<D> {
 /// call refused: the transaction cannot be committed.
 pub struct Guard<D: Driver> {
     connection: OwnedMutexGuard<Option<InTransaction<D>>>,
+    _in_use: InUse,
 }
 
 impl<D: Driver> Deref for Guard<D> {

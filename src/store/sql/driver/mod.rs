@@ -19,6 +19,7 @@ mod exclusive;
 mod levels;
 mod pool;
 mod session;
+mod usage;
 mod value;
 
 pub use self::{
@@ -28,6 +29,7 @@ pub use self::{
     levels::{Level, Levels},
     pool::Driver,
     session::Session,
+    usage::{InUse, Usage},
     value::Value,
 };
 pub(super) use self::{error::class, value::FromValue};

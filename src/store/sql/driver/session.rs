@@ -6,7 +6,7 @@ use http::Extensions;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Driver, InTransaction};
+use super::{Driver, InTransaction, Usage};
 
 /// A transaction, as the handler sees it: its handles share the connection until the call ends.
 ///
@@ -22,8 +22,8 @@ pub trait Session: fmt::Debug + Send + Sync + Sized + 'static {
     /// Puts the handler's handle into the extensions of its request.
     fn hand_out(self: &Arc<Self>, extensions: &mut Extensions);
 
-    /// Returns whether the handler has used the connection.
-    fn was_used(&self) -> bool;
+    /// Returns whether and how long the handler has used the connection.
+    fn usage(&self) -> &Usage;
 
     /// Returns whether a statement has lost against another transaction, apart from those that were rolled back alone. `answer` is
     /// the error that the handler has answered with, with its sources.

@@ -16,7 +16,7 @@ use crate::{
     caller::OwnerId,
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
-        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
+        StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
         sql::{
             asked::{Asked, Failure, Reset},
             batch::Lanes,
@@ -263,7 +263,11 @@ impl<D: Driver> StoreTransaction for Open<D> {
     }
 
     fn was_used(&self) -> bool {
-        self.session.was_used()
+        self.session.usage().was_used()
+    }
+
+    fn times(&self) -> Option<TransactionTimes> {
+        Some(self.session.usage().times())
     }
 
     fn is_in_conflict(&self, answer: Option<&Status>) -> bool {

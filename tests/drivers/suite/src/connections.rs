@@ -172,7 +172,7 @@ pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
         open.push(transaction);
     }
     let refused = hasty.begin(&new_claim(), TransactionOptions::default()).await;
-    assert_eq!(refused.map(drop).expect_err("no permit").kind(), StoreErrorKind::Overloaded);
+    assert_eq!(refused.map(drop).expect_err("no permit").kind(), StoreErrorKind::TransactionLimit);
     let claimed = store.claim(&new_claim()).await.expect("the store answers");
     assert!(matches!(claimed, ClaimOutcome::Acquired), "{claimed:?}");
     drop(open);
@@ -182,6 +182,31 @@ pub async fn of_a_pool_that_is_in_use_are_enough_for_claims<S: Stack>() {
     let refused = hasty.claim(&new_claim()).await;
     assert_eq!(refused.map(drop).expect_err("no connection").kind(), StoreErrorKind::Overloaded);
     drop(connections);
+}
+
+/// What is logged of a procedure whose transactions idle for longer than they work.
+pub async fn tell_how_long_they_were_used_and_how_long_not<S: Stack>() {
+    let database = Database::new().await;
+    let store = patient::<S>(pool::<S>(&database, 1));
+    let begun = store.begin(&new_claim(), TransactionOptions::default()).await;
+    let Ok(BeginOutcome::Open { transaction, .. }) = begun else { panic!("{begun:?}") };
+    let times = || transaction.times().expect("the store measures them");
+    let mut extensions = http::Extensions::new();
+    transaction.hand_out(&mut extensions);
+    assert_eq!((transaction.was_used(), times().working), (false, Duration::ZERO));
+    let handle = S::transaction(&extensions).expect("a transaction");
+    for _ in 0..2 {
+        let before = times();
+        let mut connection = S::connection(&handle).await.expect("a connection");
+        S::execute(&mut connection, "SELECT pg_sleep(0.2)").await.expect("it works");
+        drop(connection);
+        let after = times();
+        assert!(after.working - before.working >= Duration::from_millis(200), "{before:?} {after:?}");
+        until("it has idled", async || times().idle > after.idle + Duration::from_millis(20)).await;
+        assert_eq!(times().working, after.working);
+    }
+    assert!(transaction.was_used());
+    transaction.roll_back().await;
 }
 
 /// A handler's task that keeps the connection keeps the layer from committing, or has a dead one afterwards.

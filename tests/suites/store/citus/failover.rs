@@ -27,7 +27,7 @@ fn look_up(claim: &Claim) -> LookUp {
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, pool: &Pool) {
     let error = outcome.expect_err("it is read-only");
-    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Unreachable, false), "{error:?}");
+    assert_eq!((error.kind(), error.may_have_happened()), (StoreErrorKind::Overloaded, false), "{error:?}");
     assert_eq!(pool.status().size, 0, "a connection is kept");
 }
 

@@ -1,0 +1,85 @@
+//! [`IdleTransactions`].
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::store::TransactionTimes;
+
+/// The number of transactions after which something can be said of all.
+const ENOUGH: u32 = 10;
+
+/// The idle time that is worth a word.
+const LONG: Duration = Duration::from_millis(50);
+
+/// Whether the transactions of a procedure idle for longer than they work. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IdleTransactions(Arc<Mutex<Sums>>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    transactions: u32,
+    /// Of these, those that have idled for longer than they have worked, and for long.
+    idlers: u32,
+    times: TransactionTimes,
+    is_said: bool,
+}
+
+impl IdleTransactions {
+    /// Counts a transaction. Returns the averages the first time that they are to be logged.
+    pub(super) fn ended(&self, times: TransactionTimes) -> Option<TransactionTimes> {
+        let mut sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sums.is_said {
+            return None;
+        }
+        sums.transactions = sums.transactions.saturating_add(1);
+        sums.idlers += u32::from(times.idle >= LONG && times.idle > times.working);
+        sums.times.idle += times.idle;
+        sums.times.working += times.working;
+        let TransactionTimes { idle, working } = sums.times;
+        let (idle, working) = (idle / sums.transactions, working / sums.transactions);
+        // One that was slow may not speak for the others.
+        sums.is_said = sums.transactions >= ENOUGH && sums.idlers > sums.transactions / 2 && idle > working;
+        sums.is_said.then_some(TransactionTimes { idle, working })
+    }
+}
+
+impl PartialEq for IdleTransactions {
+    /// Always: two owners are equal whatever they have counted.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(of: &IdleTransactions, [idle, working]: [u64; 2]) -> Option<[u128; 2]> {
+        let [idle, working] = [idle, working].map(Duration::from_millis);
+        let said = of.ended(TransactionTimes { idle, working });
+        said.map(|times| [times.idle, times.working].map(|time| time.as_millis()))
+    }
+
+    #[test]
+    fn says_once_with_both_averages_that_transactions_idle_for_longer_than_they_work() {
+        let procedure = IdleTransactions::default();
+        for _ in 1..ENOUGH {
+            assert_eq!(ended(&procedure, [100, 10]), None);
+        }
+        assert_eq!(ended(&procedure, [110, 20]), Some([101, 11]));
+        assert_eq!(ended(&procedure, [100, 10]), None);
+    }
+
+    #[test]
+    fn says_nothing_of_short_times_of_one_slow_call_and_of_long_statements() {
+        for times in [[40, 1], [100, 110]] {
+            let procedure = IdleTransactions::default();
+            assert_eq!([times; 100].map(|times| ended(&procedure, times)), [None; 100], "{times:?}");
+        }
+        let procedure = IdleTransactions::default();
+        assert_eq!(ended(&procedure, [100_000, 1]), None);
+        assert_eq!([[2, 1]; 100].map(|times| ended(&procedure, times)), [None; 100]);
+    }
+}
