@@ -33,7 +33,7 @@ pub(crate) enum Event {
     Restart,
     /// A claim on a lost connection arrives.
     StrayClaim(AttemptId),
-    /// The time of such a claim is over: it changes nothing when it arrives.
+    /// The time of such a claim is over, and it is not in its COMMIT: it changes nothing when it arrives.
     StrayClaimEnds(AttemptId),
 }
 
@@ -45,11 +45,11 @@ pub(crate) fn events(scenario: &Scenario, world: &World) -> Vec<Event> {
             Transaction::Committing(_) => events.push(Event::Commit(id)),
             _ => {}
         }
-        if attempt.stray_claim {
+        if attempt.stray_claim || attempt.stray_commit {
             events.push(Event::StrayClaim(id));
-            if scenario.holds(Guard::LateClaimsDoNothing) {
-                events.push(Event::StrayClaimEnds(id));
-            }
+        }
+        if attempt.stray_claim && scenario.holds(Guard::LateClaimsDoNothing) {
+            events.push(Event::StrayClaimEnds(id));
         }
         if world.left.heartbeats > 0 && had_heartbeats(scenario, world, id) && record::extends(scenario, world, id) {
             events.push(Event::Extend(id));
@@ -118,9 +118,13 @@ pub(crate) fn happen(scenario: &Scenario, world: &mut World, event: Event) {
         }
         Event::StrayClaim(id) => {
             world.attempts[id].stray_claim = false;
+            world.attempts[id].stray_commit = false;
             claim::carry_out(scenario, world, id);
         }
-        Event::StrayClaimEnds(id) => world.attempts[id].stray_claim = false,
+        Event::StrayClaimEnds(id) => {
+            world.attempts[id].stray_claim = false;
+            world.attempts[id].stray_commit = !scenario.holds(Guard::HangingClaimsAreWaitedFor);
+        }
     }
 }
 

@@ -95,6 +95,9 @@ guards! {
     /// A claim that gets no connection from the pool is refused.
     FullPoolIsNotUnreachable: in_::pools => law::UNPROTECTED_IF_UNREACHABLE,
 
+    /// A claim that is in its COMMIT when its time is over may still reserve the key: its call waits for the end of that.
+    HangingClaimsAreWaitedFor: in_::reserved_rerun => law::NO_RESERVATION_IS_FORGOTTEN,
+
     /// The lease is renewed while the handler blocks its own task.
     HeartbeatHasItsTask: in_::reserved_reconcile => law::ONE_EFFECT,
 

@@ -31,6 +31,7 @@ impl World {
             claim_may_stand: false,
             queued: false,
             stray_claim: false,
+            stray_commit: false,
             in_conflict: false,
             answer: None,
             fenced: false,
@@ -148,6 +149,8 @@ pub(crate) struct Attempt {
     pub(crate) queued: bool,
     /// A claim of this attempt is still under way on a lost connection.
     pub(crate) stray_claim: bool,
+    /// Whether such a claim is in its COMMIT, and nobody waits for it any more. Only with a guard left out.
+    pub(crate) stray_commit: bool,
     /// Its transaction lost a conflict.
     pub(crate) in_conflict: bool,
     pub(crate) answer: Option<Answer>,
