@@ -314,18 +314,21 @@ fn judges_by_the_last_of_several_last_retries() {
 }
 
 #[test]
-fn accepts_an_unknown_outcome_in_reserved_mode_only() {
-    let scene = || {
+fn accepts_an_unknown_outcome_in_reserved_mode_only_if_a_fault_may_have_lost_it() {
+    let scene = |kind| {
         let mut scene = Scene::good();
         scene.entries.attempts.retain(|attempt| attempt.operation == 0);
         scene.asked(1, 1, Purpose::Ask, unknown());
         scene.asked(1, 9, Purpose::Final, unknown());
-        scene
+        scene.lasting(kind, Whom::All, 1, 2)
     };
-    let reserved = scene().reserved(LeasePolicy::Refuse);
+    let reserved = scene(FaultKind::ServerKilled).reserved(LeasePolicy::Refuse);
     reserved.breaks(&[]);
     assert_eq!(reserved.verdict().unknown, 1);
-    scene().breaks(&[Promise::NothingElse]);
+    scene(FaultKind::ServerKilled).breaks(&[Promise::NothingElse]);
+    for kind in [FaultKind::CommitsHung, FaultKind::ConnectionsLate, FaultKind::OwnerChanged, FaultKind::ClientHungUp] {
+        scene(kind).reserved(LeasePolicy::Refuse).breaks(&[Promise::NothingStuck]);
+    }
 }
 
 #[test]
@@ -335,7 +338,7 @@ fn finds_an_unknown_outcome_after_an_acknowledgement_unless_a_fault_may_have_com
         scene.asked(1, 10, Purpose::Final, unknown());
         scene
     };
-    scene().breaks(&[Promise::NothingLost]);
+    scene().breaks(&[Promise::NothingLost, Promise::NothingStuck]);
     let mut hit = scene();
     hit.fault(FaultKind::DatabaseKilled, Whom::All, 1);
     hit.breaks(&[]);
