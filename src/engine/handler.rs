@@ -43,7 +43,8 @@ where
         let response = service.call(request);
         Box::pin(async move {
             let response = response.await?;
-            Ok(UnaryResponse::read(response).await.unwrap_or_else(UnaryResponse::failed))
+            let response = UnaryResponse::read(response).await;
+            Ok(response.map_or_else(UnaryResponse::failed, UnaryResponse::without_outcome))
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tonic_idempotency_wire::ErrorOutcome;
+
 use super::{call::Call, clock_reading::ClockReading, expiry::Expiry};
 use crate::{
     grpc::{MetadataFilter, Replayed, UnaryResponse},
@@ -85,6 +87,7 @@ impl Recorded {
             Some(reason) => call.procedure.telemetry().rejected(reason.as_str()),
         }
         match self.expiry.and_then(|expiry| expiry.left(ClockReading::now())) {
+            Some(left) if self.refused.is_none() => self.response.with_expiry(left).with_outcome(ErrorOutcome::Kept),
             Some(left) => self.response.with_expiry(left),
             None => self.response,
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tonic_idempotency_wire::ErrorOutcome;
 use tracing::Instrument as _;
 
 use super::{
@@ -49,6 +50,11 @@ pub(super) async fn settle<E>(
     let began = std::time::Instant::now();
     let span = engine.spans.record(call.procedure.path(), call.reservation.key.as_uuid());
     let past = disposition.past();
+    let outcome_of_error = match disposition {
+        Disposition::Complete(_) => Some(ErrorOutcome::Kept),
+        Disposition::Release => Some(ErrorOutcome::Freed),
+        Disposition::Abandon => None,
+    };
     let ended = async {
         match key {
             HeldKey::Reservation(lease) => {
@@ -66,8 +72,10 @@ pub(super) async fn settle<E>(
     let ended = ended.instrument(span.clone()).await;
     call.procedure.telemetry().took(Timed::Record, began);
     let expiry = expiry.filter(|_| matches!(ended, Ended::Recorded));
-    let response = match ended {
-        Ended::AsAnswered | Ended::Recorded => outcome.response,
+    let (response, outcome_of_error) = match ended {
+        Ended::AsAnswered => (outcome.response, None),
+        Ended::Recorded => (outcome.response, outcome_of_error),
+        Ended::RolledBack => (outcome.response, Some(ErrorOutcome::Freed)),
         Ended::Refused(rejection) => return call.reject(rejection),
         Ended::Superseded => return replay::look_again(engine, call).await,
     };
@@ -79,6 +87,7 @@ pub(super) async fn settle<E>(
     response.map(|response| {
         let status = response.is_success().then(|| call.first_status().header_value());
         let response = status.into_iter().fold(response, UnaryResponse::with_status);
+        let response = outcome_of_error.into_iter().fold(response, UnaryResponse::with_outcome);
         left.into_iter().fold(response, UnaryResponse::with_expiry)
     })
 }
@@ -104,10 +113,12 @@ pub(super) fn for_followers(
 
 /// The end of a call.
 enum Ended {
-    /// As the handler's response says: rolled back; or not recorded, or not yet.
+    /// As the handler's response says: not recorded, or not yet.
     AsAnswered,
     /// As the handler's response says, and the store has taken the disposition.
     Recorded,
+    /// As the handler's response says: the transaction is rolled back.
+    RolledBack,
     /// Rolled back, or unknown.
     Refused(Rejection),
     /// Rolled back, because another call is recorded.
@@ -118,7 +129,7 @@ impl Ended {
     /// The name of the end of a transaction, for the span.
     fn name(&self) -> &'static str {
         match self {
-            Self::AsAnswered => "rolled_back",
+            Self::AsAnswered | Self::RolledBack => "rolled_back",
             Self::Recorded => "committed",
             Self::Refused(_) => "refused",
             Self::Superseded => "superseded",
@@ -140,7 +151,7 @@ async fn end(
     }
     let Disposition::Complete(completion) = disposition else {
         transaction.roll_back().await;
-        return Ended::AsAnswered;
+        return Ended::RolledBack;
     };
     if !transaction.was_used() && !matches!(completion.response, StoredResponse::Error(_)) {
         call.procedure.telemetry().transaction_unused();

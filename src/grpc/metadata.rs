@@ -10,7 +10,7 @@ use super::{WireError, headers};
 
 /// Metadata that is never stored or replayed: it belongs to the connection, to the response itself, to a single call, or to
 /// the first caller alone.
-const NEVER_REPLAYED: [&str; 38] = [
+const NEVER_REPLAYED: [&str; 39] = [
     "accept-encoding",
     "age",
     "alt-svc",
@@ -47,6 +47,7 @@ const NEVER_REPLAYED: [&str; 38] = [
     "x-request-id",
     headers::EXPIRES,
     headers::KEY,
+    headers::OUTCOME,
     headers::STATUS,
     headers::REPLAYED,
 ];

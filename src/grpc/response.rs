@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header, response::Parts
 use http_body::Frame as BodyFrame;
 use http_body_util::{BodyExt as _, StreamBody};
 use tonic::{Code, Status, body::Body};
+use tonic_idempotency_wire::ErrorOutcome;
 
 use super::{
     WireError,
@@ -23,6 +24,7 @@ const EXPIRES: HeaderName = HeaderName::from_static(headers::EXPIRES);
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// By which a server tells a client's library when to try again, in milliseconds; negative for never.
 pub(crate) const GRPC_RETRY_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+const OUTCOME: HeaderName = HeaderName::from_static(headers::OUTCOME);
 const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 const STATUS: HeaderName = HeaderName::from_static(headers::STATUS);
 
@@ -209,6 +211,21 @@ impl UnaryResponse {
 
     pub(crate) fn with_status(mut self, status: HeaderValue) -> Self {
         self.parts.headers.insert(STATUS, status);
+        self
+    }
+
+    /// Removes what a handler says of its key: that is the layer's to say.
+    pub(crate) fn without_outcome(mut self) -> Self {
+        self.parts.headers.remove(OUTCOME);
+        self.trailers.remove(OUTCOME);
+        self
+    }
+
+    /// Says what became of the key, if it is an error.
+    pub(crate) fn with_outcome(mut self, outcome: ErrorOutcome) -> Self {
+        if !self.is_success() {
+            self.parts.headers.insert(OUTCOME, outcome.header_value());
+        }
         self
     }
 

@@ -23,7 +23,7 @@ use crate::grpc::{MetadataFilter, is_never_replayed};
 /// | of the connection | `connection` and the headers that it lists, `keep-alive`, `te`, `trailer`, `transfer-encoding`, `upgrade`, `via`, `alt-svc` and the like |
 /// | of the protocol, or of the body | `grpc-*`, `connect-*`, `content-*`, `accept-encoding` |
 /// | of the server, or for browsers | `date`, `server`, `server-timing`, `age`, `vary`, `access-control-*` and the like |
-/// | of this layer | `idempotency-expires`, `idempotency-key`, `idempotency-status`, `idempotent-replayed` |
+/// | of this layer | `idempotency-expires`, `idempotency-key`, `idempotency-outcome`, `idempotency-status`, `idempotent-replayed` |
 ///
 /// ```
 /// use tonic_idempotency::{IdempotencyLayer, policy::ReplayedMetadata};

@@ -141,6 +141,8 @@ pub fn shipped() -> Status {
     metadata.append("shop-note", MetadataValue::from_static("one"));
     metadata.append("shop-note", MetadataValue::from_static("two"));
     metadata.insert_bin("shop-trace-bin", MetadataValue::from_bytes(b"\0trace\xff"));
+    // The layer knows better.
+    metadata.insert("idempotency-outcome", MetadataValue::from_static("freed"));
     metadata.insert("set-cookie", MetadataValue::from_static("session=of-the-first-caller"));
     metadata.insert("authorization", MetadataValue::from_static("Bearer of-the-first-caller"));
     let message = "the order was shipped: \u{2713} 100 %";

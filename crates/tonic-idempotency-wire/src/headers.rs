@@ -8,6 +8,10 @@ pub const KEY: &str = "idempotency-key";
 /// [`IdempotencyStatus`](crate::IdempotencyStatus).
 pub const STATUS: &str = "idempotency-status";
 
+/// The response header on an error that a handler has given under a key: an [`ErrorOutcome`](crate::ErrorOutcome). The layer's own refusals
+/// have an `ErrorInfo` instead.
+pub const OUTCOME: &str = "idempotency-outcome";
+
 /// The response header, `true` on a replay, which is absent otherwise.
 pub const REPLAYED: &str = "idempotent-replayed";
 

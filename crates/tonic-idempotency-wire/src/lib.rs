@@ -3,6 +3,7 @@
 //! | | is |
 //! |---|---|
 //! | [`headers`] | the names of the headers |
+//! | [`ErrorOutcome`] | the value of the header `Idempotency-Outcome` |
 //! | [`IdempotencyStatus`] | the value of the header `Idempotency-Status` |
 //! | [`Reason`] | the reason for which a call was refused |
 //! | [`proto`] | the option that opts a procedure in |
@@ -11,12 +12,14 @@
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod error_outcome;
 pub mod headers;
 pub mod proto;
 mod reason;
 mod status;
 
 pub use self::{
+    error_outcome::ErrorOutcome,
     reason::{DOMAIN, Reason, UnknownReason},
     status::IdempotencyStatus,
 };

@@ -28,11 +28,12 @@ const SENT: [HeaderName; 8] = [
 ];
 
 /// The response headers that such a page may read: those about its key, and those of a failed gRPC-Web call.
-const READ: [HeaderName; 6] = [
+const READ: [HeaderName; 7] = [
     HeaderName::from_static("grpc-message"),
     HeaderName::from_static("grpc-status"),
     HeaderName::from_static("grpc-status-details-bin"),
     HeaderName::from_static("idempotency-expires"),
+    HeaderName::from_static("idempotency-outcome"),
     HeaderName::from_static("idempotency-status"),
     HeaderName::from_static("idempotent-replayed"),
 ];

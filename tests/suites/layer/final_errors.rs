@@ -49,7 +49,7 @@ async fn shop_on(store: impl Store) -> Shop {
 /// The metadata of a status, without the headers of the connection.
 fn metadata(status: &Status) -> HeaderMap {
     let mut headers = status.metadata().clone().into_headers();
-    for name in ["content-type", "date", "idempotency-expires"] {
+    for name in ["content-type", "date", "idempotency-expires", "idempotency-outcome"] {
         headers.remove(name);
     }
     headers

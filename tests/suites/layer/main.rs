@@ -8,6 +8,7 @@ mod compression;
 mod degradation;
 mod duplicates;
 mod encoding;
+mod error_outcomes;
 mod expired_keys;
 mod expires;
 mod final_errors;

@@ -14,6 +14,9 @@ use crate::{
 /// By which gRPC's own retry policies are told whether to try again.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
+/// By which a client tells the layer's word from a proxy's.
+const OUTCOME: &str = "idempotency-outcome";
+
 /// Calls a procedure that fails with a code.
 async fn fail(server: &Server, protocol: Protocol, procedure: &str, key: Option<Uuid>, code: Code) -> Outcome {
     let script = format!("fail with {}", i32::from(code));
@@ -44,6 +47,7 @@ async fn come_from_the_handler_with_a_key_and_without() {
                     assert_as_asked(&outcome, code, &told);
                     assert!(!outcome.is_replay(), "{told}");
                     assert!(!outcome.answer.headers.contains_key(PUSHBACK), "{told}");
+                    assert_eq!(outcome.answer.header(OUTCOME), key.map(|_| "freed"), "{told}");
                     if protocol.is_connect() {
                         assert_eq!(outcome.answer.status, http, "{told}");
                     }
@@ -61,11 +65,13 @@ async fn are_replayed_over_every_protocol_if_they_are_final() {
             let (key, before) = (Some(Uuid::new_v4()), server.desk.started());
             let outcome = fail(&server, first, "Settle", key, Code::FailedPrecondition).await;
             assert_as_asked(&outcome, Code::FailedPrecondition, "the first");
+            assert_eq!(outcome.answer.header(OUTCOME), Some("kept"));
             for protocol in kind.protocols().iter().copied() {
                 let told = format!("{kind:?} {first:?} {protocol:?}");
                 let outcome = fail(&server, protocol, "Settle", key, Code::FailedPrecondition).await;
                 assert_as_asked(&outcome, Code::FailedPrecondition, &told);
                 assert!(outcome.is_replay(), "{told}: {outcome:?}");
+                assert_eq!(outcome.answer.header(OUTCOME), Some("kept"), "{told}");
                 let notes: Vec<_> = outcome.answer.headers.get_all("catalog-note").iter().collect();
                 assert_eq!(notes, ["one", "two"], "{told}");
                 if protocol.is_connect() {
