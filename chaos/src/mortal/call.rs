@@ -26,7 +26,7 @@ use tonic::{
     transport::{self, Channel, Endpoint},
 };
 use tonic_idempotency_client::{
-    IdempotencyClientLayer,
+    IdempotencyClientLayer, Unresolved,
     journal::{Change, Journal, JournalError, JournalStore, Outcome, RedbStore, Resumed},
 };
 use tower::{Service, ServiceExt as _, service_fn};
@@ -135,7 +135,7 @@ where
     let request = CreateClusterRequest { name, region: "nl-1".to_owned(), ..Default::default() };
     match client.create_cluster(request).await {
         Ok(_) => say(&format!("ended {number} ok")),
-        Err(status) if Journal::kept(&status).is_some() => {}
+        Err(status) if Unresolved::of(&status).is_some() => {}
         Err(status) => say(&format!("ended {number} {:?}", status.code())),
     }
 }

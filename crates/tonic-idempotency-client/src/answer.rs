@@ -8,13 +8,17 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, response::Parts};
+use http::{HeaderMap, Response, StatusCode, response::Parts};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tonic::{Code, Status};
 use tonic_idempotency_wire::headers;
 
-use crate::{BoxError, Delivery, captured::HEAD, journal::KEPT, verdict::Verdict};
+use crate::{
+    BoxError, Delivery, Unresolved,
+    captured::HEAD,
+    verdict::{Said, Verdict},
+};
 
 /// The answer of one attempt.
 #[derive(Debug)]
@@ -95,12 +99,10 @@ where
 }
 
 impl Answer {
-    pub(crate) fn verdict(&self) -> Verdict {
+    /// Returns what it means. `after_another`: another attempt was made before, or beside it.
+    pub(crate) fn verdict(&self, after_another: bool) -> Verdict {
         match self {
-            Self::Complete { parts, data } => {
-                // Without a body, the headers have the status.
-                Verdict::of(parts.status, data.trailers.as_ref().unwrap_or(&parts.headers))
-            }
+            Self::Complete { parts, data } => Verdict::of(data.said(parts), after_another),
             Self::Lost(_) | Self::TimedOut => Verdict::Again(None),
         }
     }
@@ -136,43 +138,29 @@ impl Answer {
         }
     }
 
-    /// The status of the answer, if it has one.
-    pub(crate) fn status(&self) -> Option<Status> {
-        match self {
-            Self::Complete { parts, data } => data.status(parts),
-            Self::Lost(_) | Self::TimedOut => None,
-        }
-    }
-
     /// How the answer came about, as the layer has noted.
     pub(crate) fn delivery(&self) -> Delivery {
         match self {
             Self::Complete { parts, .. } => Delivery::of(&parts.extensions),
-            Self::Lost(_) | Self::TimedOut => Delivery::AT_ONCE,
+            Self::Lost(error) => match Unresolved::among(&**error) {
+                Some(Unresolved { attempts, .. }) => Delivery { attempts: *attempts, ..Delivery::AT_ONCE },
+                None => Delivery::AT_ONCE,
+            },
+            Self::TimedOut => Delivery::AT_ONCE,
         }
     }
 
     /// The time for which the key still protects, if the server says so.
     pub(crate) fn protected_for(&self) -> Option<Duration> {
-        let Self::Complete { parts, data } = self else { return None };
-        let in_trailers = data.trailers.as_ref().and_then(|trailers| trailers.get(headers::EXPIRES));
-        let seconds = parts.headers.get(headers::EXPIRES).or(in_trailers)?.to_str().ok()?;
-        seconds.trim().parse().ok().map(Duration::from_secs)
-    }
-
-    /// Says that the operation stays in the journal.
-    pub(crate) fn kept(self, key: HeaderValue) -> Self {
-        match self {
-            Self::Complete { mut parts, mut data } if data.status(&parts).is_some() => {
-                data.trailers.as_mut().unwrap_or(&mut parts.headers).insert(KEPT, key);
-                Self::Complete { parts, data }
+        let seconds = match self {
+            Self::Complete { parts, data } => {
+                let in_trailers = data.trailers.as_ref().and_then(|trailers| trailers.get(headers::EXPIRES));
+                parts.headers.get(headers::EXPIRES).or(in_trailers)
             }
-            answer => {
-                let mut status = answer.into_status();
-                status.metadata_mut().as_mut().insert(KEPT, key);
-                Self::Lost(Box::new(status))
-            }
-        }
+            Self::Lost(error) => error.downcast_ref::<Status>()?.metadata().as_ref().get(headers::EXPIRES),
+            Self::TimedOut => None,
+        };
+        seconds?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
     }
 
     /// Returns the answer as a status: that of a failure.
@@ -204,6 +192,17 @@ fn without_status(http: StatusCode) -> Status {
 }
 
 impl Collected {
+    /// What the answer says, for the verdict on it.
+    fn said<'a>(&'a self, parts: &'a Parts) -> Said<'a> {
+        Said {
+            http: parts.status,
+            headers: &parts.headers,
+            trailers: self.trailers.as_ref(),
+            has_message: self.first.as_ref().map_or(0, Bytes::len) + self.more.iter().map(Bytes::len).sum::<usize>()
+                >= HEAD,
+        }
+    }
+
     /// The gRPC status. Without a body, the headers have it.
     pub(crate) fn status(&self, parts: &Parts) -> Option<Status> {
         Status::from_header_map(self.trailers.as_ref().unwrap_or(&parts.headers))

@@ -7,6 +7,7 @@
 //! | `captured`, `head` | a request, in a form that can be sent again |
 //! | `key`, `key_field` | its key |
 //! | `answer`, `verdict` | the answer of one attempt, and what it means |
+//! | `unresolved` | what a caller is told of a call whose outcome is not known |
 //! | `completion`, `progress`, `pending` | the end of the work behind a call |
 //! | `peer` | the service that is called again |
 //! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
@@ -33,6 +34,7 @@ mod procedure;
 mod progress;
 mod service;
 mod settings;
+mod unresolved;
 mod verdict;
 
 pub mod journal;
@@ -49,6 +51,7 @@ pub use self::{
     layer::{IdempotencyClientBuilder, IdempotencyClientLayer},
     progress::{Progress, ProgressEvent, ProgressStream},
     service::IdempotencyClient,
+    unresolved::Unresolved,
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

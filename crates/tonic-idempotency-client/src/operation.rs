@@ -13,7 +13,7 @@ use tonic_idempotency_wire::{IdempotencyStatus, headers};
 use tower_service::Service;
 
 use crate::{
-    BoxError, Delivery,
+    BoxError, Delivery, OperationKey, Unresolved,
     answer::{Answer, Attempt, ResponseBody},
     head::Head,
     journal::{Entry, Journal, held::behind},
@@ -30,6 +30,10 @@ const REPLAYED: HeaderName = HeaderName::from_static(headers::REPLAYED);
 pub(crate) struct Operation<S> {
     pub(crate) attempts: Attempts,
     pub(crate) head: Head,
+    /// Whether it may have been sent before, by this process or by an earlier one.
+    pub(crate) was_sent: bool,
+    /// Whether it is in the journal, and stays there unless it ends.
+    pub(crate) in_journal: bool,
     /// The time after which a second attempt is made beside the first.
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) message: Bytes,
@@ -69,8 +73,10 @@ where
             Ok(held) => held,
             Err(error) => return Ok(error.status().into_http()),
         };
+        (self.was_sent, self.in_journal) = (held.was_sent(), true);
         if timeout_at(self.attempts.deadline(), held.turn()).await.is_err() {
-            let answer = held.settle(entry, Answer::Lost(Box::new(behind())), 0);
+            let answer = Answer::Lost(Box::new(behind()));
+            held.leave(entry, &answer, 0);
             return self.finish(answer);
         }
         let first = service.call(self.request());
@@ -83,7 +89,10 @@ where
             }
         };
         let answer = self.until_end(answer).await;
-        let answer = held.settle(entry, answer, self.attempts.made());
+        match self.verdict(&answer) {
+            Verdict::Ended => held.end(),
+            Verdict::Again(_) | Verdict::Unknown => held.leave(entry, &answer, self.attempts.made()),
+        }
         self.finish(answer)
     }
 
@@ -98,8 +107,8 @@ where
         }
         let second = pin!(self.bounded(self.send()));
         let answer = match select(first, second).await {
-            Either::Left((answer, second)) if answer.verdict() != Verdict::Final => second.await,
-            Either::Right((answer, first)) if answer.verdict() != Verdict::Final => first.await,
+            Either::Left((answer, second)) if answer.verdict(true) != Verdict::Ended => second.await,
+            Either::Right((answer, first)) if answer.verdict(true) != Verdict::Ended => first.await,
             Either::Left((answer, _)) | Either::Right((answer, _)) => answer,
         };
         (answer, 2)
@@ -115,15 +124,28 @@ where
 
     /// Makes further attempts until the answer of one is the answer of the operation.
     async fn until_end(&mut self, mut answer: Answer) -> Answer {
-        while let Some(pause) = self.attempts.next(answer.verdict(), &self.shared.settings) {
+        while let Some(pause) = self.attempts.next(self.verdict(&answer), &self.shared.settings) {
             sleep(pause).await;
             answer = self.bounded(self.send()).await;
         }
         answer
     }
 
-    /// Returns the response of the last attempt.
+    /// Returns what the answer of the last attempt means.
+    pub(crate) fn verdict(&self, answer: &Answer) -> Verdict {
+        answer.verdict(self.was_sent || self.attempts.made() > 1)
+    }
+
+    /// Returns the response of the last attempt, or the error of a call of which it is not known what became of it.
     pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
+        if self.verdict(&answer) != Verdict::Ended
+            && let Some(key) = self.head.key().and_then(OperationKey::from_header)
+        {
+            let unresolved = Unresolved { attempts: self.attempts.made(), in_journal: self.in_journal, key };
+            let mut status = answer.into_status();
+            status.set_source(Arc::new(unresolved));
+            return Err(Box::new(status));
+        }
         let is_processing = answer.headers().and_then(IdempotencyStatus::of) == Some(IdempotencyStatus::Processing);
         let expires = is_processing.then(|| expires_or_untold(&answer));
         let mut response = answer.into_response()?;

@@ -58,9 +58,9 @@ impl Pending {
         };
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
         let answer = self.send(&head, framed(&asked), at_most.saturating_add(self.attempt_timeout)).await;
-        match (answer.verdict(), answer.error()) {
+        match (answer.verdict(false), answer.error()) {
             (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
-            (Verdict::Final, Some(error)) => {
+            (_, Some(error)) => {
                 if error.code() == Code::Unimplemented {
                     self.peer.cannot_wait();
                 }
@@ -76,12 +76,12 @@ impl Pending {
     /// Makes the same call again, which is replayed.
     pub(crate) async fn replay(&self) -> Look {
         let answer = self.send(&self.head, self.message.clone(), self.attempt_timeout).await;
-        match (answer.verdict(), answer.error()) {
+        match (answer.verdict(false), answer.error()) {
             (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
-            (Verdict::Final, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
+            (_, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
                 Look::Ended(CompletionError::Forgotten)
             }
-            (Verdict::Final, Some(error)) => Look::Ended(CompletionError::Refused(error)),
+            (_, Some(error)) => Look::Ended(CompletionError::Refused(error)),
             (_, None) => {
                 let headers = answer.headers().filter(|headers| was_replayed(headers));
                 let Some(headers) = headers else { return Look::Ended(CompletionError::NotReplayed) };

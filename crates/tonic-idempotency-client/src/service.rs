@@ -111,13 +111,15 @@ where
             give_key(&mut parts, &mut message, procedure, &self.shared.new_keys);
         }
         let timeout = timeout(&parts.headers);
-        let journal = self.shared.journal.as_ref().filter(|_| procedure.takes_key);
-        let journal = journal.filter(|_| parts.extensions.get::<FromJournal>().is_none());
+        let is_resumed = parts.extensions.get::<FromJournal>().is_some();
+        let journal = self.shared.journal.as_ref().filter(|_| procedure.takes_key && !is_resumed);
         let journaled =
             journal.and_then(|journal| Some((journal.clone(), journal.entry(&parts, message.clone(), timeout)?)));
         let operation = Operation {
             attempts: Attempts::new(&self.shared.settings, timeout),
             head: Head::of(&parts),
+            was_sent: is_resumed,
+            in_journal: is_resumed,
             hedge_after: self.shared.settings.hedge_after.filter(|_| procedure.takes_key && procedure.waits),
             message: message.clone(),
             peer: Arc::clone(&self.peer),

@@ -1,165 +1,323 @@
-//! What an answer means for the next attempt.
+//! What an answer means for its operation.
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use prost::Message as _;
 use tonic::{Code, Status};
-use tonic_idempotency_wire::Reason;
-use tonic_types::StatusExt as _;
+use tonic_idempotency_wire::{ErrorOutcome, Reason};
+use tonic_types::pb;
 
-/// The trailer by which a server tells when to try again, in milliseconds; a negative number means never
+/// The trailer by which a server tells when to try again, in milliseconds; a negative number means not by itself
 /// ([gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback)).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// The header or trailer that has the status code. It is looked at first, as most calls succeed.
 const STATUS: &str = "grpc-status";
 
-/// What an answer means for the next attempt.
+/// The begin of the content types of gRPC.
+const GRPC: &[u8] = b"application/grpc";
+
+/// What an answer means for its operation.
+///
+/// | answer | after no other attempt | after another one, whose answer may be lost |
+/// |---|---|---|
+/// | a message and status 0 | ended | ended |
+/// | a refusal of the layer that is about this key (`KEY_REUSED`, `RESPONSE_NOT_STORED`, `NOT_COMMITTED`) | ended | ended |
+/// | one that says that the call did not run, and may run later (`OVERLOADED`, `IN_PROGRESS` and others) | again | again |
+/// | `OUTCOME_UNKNOWN` | unknown | unknown |
+/// | another refusal: the key was not looked at | ended | unknown |
+/// | an error of the handler that is `kept` | ended | ended |
+/// | one whose key is `freed` | ended; again if its code says so | the same |
+/// | an error that the layer says nothing of, with a code that proxies, transports and timeouts make | again or unknown | again or unknown |
+/// | one with another code | ended | unknown |
+/// | no status: the stream was reset | again | again |
+/// | no answer of gRPC: a proxy's page | again for 429, 502, 503 and 504; else unknown | the same |
+/// | anything else, such as a status 0 without a message | unknown | unknown |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The same call may succeed later, after this time if the server says so.
     Again(Option<Duration>),
-    /// It is the answer.
-    Final,
+    /// It is the answer of the operation.
+    Ended,
+    /// It is not known what became of the operation, and to send it again at once is no help.
+    Unknown,
+}
+
+/// The parts of an answer that say what it means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    pub(crate) http: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) trailers: Option<&'a HeaderMap>,
+    /// Whether there is a message, with its head.
+    pub(crate) has_message: bool,
 }
 
 impl Verdict {
-    /// The verdict on a response: its status line, and the headers or trailers that have its gRPC status.
-    pub(crate) fn of(http: StatusCode, trailers: &HeaderMap) -> Self {
-        if let Some(pushback) = trailers.get(PUSHBACK) {
-            let milliseconds = pushback.to_str().ok().and_then(|text| text.trim().parse().ok());
-            // A server that says something else than a number of milliseconds means never, too.
-            let Some(milliseconds) = milliseconds else { return Self::Final };
-            return match Self::of_status(http, trailers) {
-                Self::Again(_) => Self::Again(Some(Duration::from_millis(milliseconds))),
-                Self::Final => Self::Final,
-            };
-        }
-        Self::of_status(http, trailers)
-    }
-
-    fn of_status(http: StatusCode, trailers: &HeaderMap) -> Self {
-        if trailers.get(STATUS).is_some_and(|status| status == "0") {
-            return Self::Final;
-        }
-        let Some(status) = Status::from_header_map(trailers) else {
-            return match http {
-                // The stream was reset: the answer is lost.
-                StatusCode::OK => Self::Again(None),
-                // A proxy's, which gRPC maps to UNAVAILABLE.
+    /// The verdict on an answer. `after_another`: another attempt was made before, or beside it, and may have taken effect.
+    pub(crate) fn of(said: Said<'_>, after_another: bool) -> Self {
+        let is_grpc = said.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(GRPC));
+        if said.http != StatusCode::OK || !is_grpc {
+            return match said.http {
                 StatusCode::TOO_MANY_REQUESTS
                 | StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT => Self::Again(None),
-                _ => Self::Final,
+                _ => Self::Unknown,
             };
-        };
-        let delay = || status.get_details_retry_info().and_then(|info| info.retry_delay);
-        match (status.code(), Reason::of(&status)) {
-            (_, Some(Reason::Conflict | Reason::InProgress | Reason::Overloaded | Reason::ShuttingDown)) => {
-                Self::Again(delay())
+        }
+        // Without a body, the headers have the status.
+        let metadata = said.trailers.unwrap_or(said.headers);
+        if metadata.get(STATUS).is_some_and(|status| status == "0") {
+            return if said.has_message { Self::Ended } else { Self::Unknown };
+        }
+        let Some(status) = Status::from_header_map(metadata) else { return Self::Again(None) };
+        let verdict = match Reason::of(&status) {
+            Some(reason) => Self::of_refusal(reason, &status, after_another),
+            None => {
+                let outcome = ErrorOutcome::of(said.headers).or_else(|| ErrorOutcome::of(metadata));
+                Self::of_error(outcome, &status, after_another)
             }
-            (_, Some(Reason::StoreUnavailable | Reason::RequestTimeout)) => Self::Again(delay()),
-            (_, Some(_)) => Self::Final,
-            (Code::Unavailable, None) => Self::Again(delay()),
-            (Code::ResourceExhausted, None) if delay().is_some() => Self::Again(delay()),
-            // Of the attempt: the operation's own ends the retries.
-            (Code::DeadlineExceeded, None) => Self::Again(None),
-            _ => Self::Final,
+        };
+        let pushback = metadata.get(PUSHBACK).or_else(|| said.headers.get(PUSHBACK));
+        match (verdict, pushback) {
+            (Self::Again(_), Some(pushback)) => {
+                let milliseconds = pushback.to_str().ok().and_then(|text| text.trim().parse().ok());
+                // A server that says something else than a number of milliseconds means that it is not to be tried again, too.
+                milliseconds
+                    .map_or(Self::Unknown, |it: u64| Self::Again(Some(Duration::from_millis(it.min(1000 * LONGEST)))))
+            }
+            (verdict, _) => verdict,
+        }
+    }
+
+    /// The verdict on a refusal of the layer.
+    fn of_refusal(reason: Reason, status: &Status, after_another: bool) -> Self {
+        match reason {
+            Reason::Conflict
+            | Reason::InProgress
+            | Reason::Overloaded
+            | Reason::RequestTimeout
+            | Reason::ShuttingDown
+            | Reason::StoreUnavailable => Self::Again(delay(status)),
+            Reason::KeyReused | Reason::NotCommitted | Reason::NotStored => Self::Ended,
+            Reason::OutcomeUnknown => Self::Unknown,
+            // The key was not looked at, or is not remembered any more.
+            _ if after_another => Self::Unknown,
+            _ => Self::Ended,
+        }
+    }
+
+    /// The verdict on an error that is no refusal of the layer.
+    fn of_error(outcome: Option<ErrorOutcome>, status: &Status, after_another: bool) -> Self {
+        let again = match status.code() {
+            Code::Unavailable => Some(delay(status)),
+            Code::ResourceExhausted => delay(status).map(Some),
+            // Of the attempt, or a server's own: the operation's deadline ends the retries.
+            Code::Cancelled | Code::DeadlineExceeded => Some(None),
+            _ => None,
+        };
+        match (outcome, again) {
+            (Some(ErrorOutcome::Kept), _) | (Some(ErrorOutcome::Freed), None) => Self::Ended,
+            (_, Some(delay)) => Self::Again(delay),
+            (None, None) => match status.code() {
+                Code::Aborted | Code::Internal | Code::ResourceExhausted | Code::Unknown => Self::Unknown,
+                _ if after_another => Self::Unknown,
+                _ => Self::Ended,
+            },
         }
     }
 }
 
+/// The longest delay that a server's word is taken for, in seconds.
+const LONGEST: u64 = 3600;
+
+/// Returns the delay that a status asks for. A server may say any number.
+fn delay(status: &Status) -> Option<Duration> {
+    let details = pb::Status::decode(status.details()).ok()?.details;
+    let info = details.iter().find(|detail| detail.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    let delay = pb::RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let (seconds, nanoseconds) = (u64::try_from(delay.seconds).ok()?, u32::try_from(delay.nanos).ok()?);
+    Some(Duration::from_secs(seconds.min(LONGEST)) + Duration::from_nanos(nanoseconds.into()))
+}
+
 #[cfg(test)]
 mod tests {
-    use tonic_types::ErrorDetails;
+    use http::{HeaderName, HeaderValue};
+    use tonic_types::{ErrorDetails, StatusExt as _};
 
-    use super::*;
+    use super::{
+        Verdict::{Again, Ended, Unknown},
+        *,
+    };
 
-    fn trailers(status: &Status) -> HeaderMap {
-        let mut trailers = HeaderMap::new();
-        status.add_header(&mut trailers).expect("a status");
-        trailers
-    }
-
-    fn of(code: Code, details: ErrorDetails) -> Verdict {
-        Verdict::of(StatusCode::OK, &trailers(&Status::with_error_details(code, "", details)))
-    }
-
-    fn reason(reason: Reason) -> ErrorDetails {
-        ErrorDetails::with_error_info(reason.as_str(), tonic_idempotency_wire::DOMAIN, [])
-    }
-
+    const NOW: Verdict = Again(None);
+    const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// The verdicts on an answer after no other attempt, and after another one. It is in the headers, and in the trailers.
+    fn of(status: &Status, outcome: Option<&'static str>) -> [Verdict; 2] {
+        let mut metadata = HeaderMap::new();
+        status.add_header(&mut metadata).expect("a status");
+        let mut head = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))]);
+        head.extend(outcome.map(|outcome| (OUTCOME, HeaderValue::from_static(outcome))));
+        let mut all = head.clone();
+        all.extend(metadata.clone());
+        let in_head = [false, true].map(|after| said(200, &all, None, false, after));
+        assert_eq!(in_head, [false, true].map(|after| said(200, &head, Some(&metadata), false, after)), "{status:?}");
+        in_head
+    }
+
+    fn said(http: u16, headers: &HeaderMap, trailers: Option<&HeaderMap>, has_message: bool, after: bool) -> Verdict {
+        let http = StatusCode::from_u16(http).expect("a status");
+        Verdict::of(Said { http, headers, trailers, has_message }, after)
+    }
+
+    fn error(code: Code) -> Status {
+        Status::new(code, "")
+    }
+
+    fn refusal(reason: Reason) -> Status {
+        let details = ErrorDetails::with_error_info(reason.as_str(), tonic_idempotency_wire::DOMAIN, []);
+        Status::with_error_details(Code::Unavailable, "", details)
+    }
+
+    /// The codes, and what an error means of which the layer says nothing, that is freed, and that is kept.
+    const CODES: [(Code, [[Verdict; 2]; 3]); 16] = [
+        (Code::Aborted, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
+        (Code::AlreadyExists, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::Cancelled, [[NOW; 2], [NOW; 2], [Ended; 2]]),
+        (Code::DataLoss, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::DeadlineExceeded, [[NOW; 2], [NOW; 2], [Ended; 2]]),
+        (Code::FailedPrecondition, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::Internal, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
+        (Code::InvalidArgument, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::NotFound, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::OutOfRange, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::PermissionDenied, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::ResourceExhausted, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
+        (Code::Unauthenticated, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::Unavailable, [[NOW; 2], [NOW; 2], [Ended; 2]]),
+        (Code::Unimplemented, [[Ended, Unknown], [Ended; 2], [Ended; 2]]),
+        (Code::Unknown, [[Unknown; 2], [Ended; 2], [Ended; 2]]),
+    ];
+
+    const REASONS: [(Reason, [Verdict; 2]); 21] = [
+        (Reason::CallerInvalid, [Ended, Unknown]),
+        (Reason::Conflict, [NOW; 2]),
+        (Reason::InProgress, [NOW; 2]),
+        (Reason::KeyExpired, [Ended, Unknown]),
+        (Reason::KeyInvalid, [Ended, Unknown]),
+        (Reason::KeyRequired, [Ended, Unknown]),
+        (Reason::KeyReused, [Ended; 2]),
+        (Reason::KeyUnsupported, [Ended, Unknown]),
+        (Reason::NoScope, [Ended, Unknown]),
+        (Reason::NoUser, [Ended, Unknown]),
+        (Reason::NotCommitted, [Ended; 2]),
+        (Reason::NotStored, [Ended; 2]),
+        (Reason::OutcomeUnknown, [Unknown; 2]),
+        (Reason::Overloaded, [NOW; 2]),
+        (Reason::RequestMalformed, [Ended, Unknown]),
+        (Reason::RequestTimeout, [NOW; 2]),
+        (Reason::RequestTooLarge, [Ended, Unknown]),
+        (Reason::ShuttingDown, [NOW; 2]),
+        (Reason::StoreFailed, [Ended, Unknown]),
+        (Reason::StoreUnavailable, [NOW; 2]),
+        (Reason::TooManyRecords, [Ended, Unknown]),
+    ];
+
     #[test]
-    fn of_a_server_that_is_away_or_busy_is_to_try_again() {
-        assert_eq!(of(Code::Unavailable, ErrorDetails::new()), Verdict::Again(None));
-        assert_eq!(of(Code::DeadlineExceeded, ErrorDetails::new()), Verdict::Again(None));
-        let busy = ErrorDetails::with_retry_info(Some(SECOND));
-        assert_eq!(of(Code::ResourceExhausted, busy.clone()), Verdict::Again(Some(SECOND)));
-        assert_eq!(of(Code::Unavailable, busy), Verdict::Again(Some(SECOND)));
-        for http in [502, 503, 504, 429, 200] {
-            let http = StatusCode::from_u16(http).expect("a status");
-            assert_eq!(Verdict::of(http, &HeaderMap::new()), Verdict::Again(None), "{http}");
+    fn full_matrix_of_errors() {
+        for (code, verdicts) in CODES {
+            let found = [None, Some("freed"), Some("kept")].map(|outcome| of(&error(code), outcome));
+            assert_eq!(found, verdicts, "{code:?}");
+            assert_eq!(of(&error(code), Some("perhaps")), verdicts[0], "{code:?}");
+        }
+        for (reason, verdicts) in REASONS {
+            for outcome in [None, Some("freed"), Some("kept")] {
+                assert_eq!(of(&refusal(reason), outcome), verdicts, "{reason} {outcome:?}");
+            }
+        }
+    }
+
+    /// HTTP status, content type, where `grpc-status: 0` is, and whether there is a message.
+    #[test]
+    fn full_matrix_of_answers_without_an_error() {
+        let ok = HeaderMap::from_iter([("grpc-status".parse().expect("a name"), HeaderValue::from_static("0"))]);
+        for http in [200, 204, 301, 400, 401, 403, 404, 408, 429, 500, 501, 502, 503, 504, 520] {
+            for content_type in [
+                None,
+                Some("application/grpc"),
+                Some("application/grpc+proto"),
+                Some("text/html"),
+                Some("application/json"),
+            ] {
+                for place in ["head", "trailers", "nowhere"] {
+                    for (has_message, after) in [(false, false), (false, true), (true, false), (true, true)] {
+                        let mut headers = HeaderMap::new();
+                        headers.extend(content_type.map(|it| (CONTENT_TYPE, HeaderValue::from_static(it))));
+                        if place == "head" {
+                            headers.extend(ok.clone());
+                        }
+                        let found = said(http, &headers, (place == "trailers").then_some(&ok), has_message, after);
+                        let is_grpc = content_type.is_some_and(|it| it.starts_with("application/grpc"));
+                        let expected = match (http, is_grpc, place) {
+                            (200, true, "nowhere") => NOW,
+                            (200, true, _) => {
+                                if has_message {
+                                    Ended
+                                } else {
+                                    Unknown
+                                }
+                            }
+                            (429 | 502 | 503 | 504, ..) => NOW,
+                            _ => Unknown,
+                        };
+                        assert_eq!(found, expected, "{http} {content_type:?} {place} {has_message} {after}");
+                        assert!(found != Ended || has_message && place != "nowhere");
+                    }
+                }
+            }
         }
     }
 
     #[test]
-    fn of_each_reason_is_to_try_again_only_if_the_same_call_may_succeed() {
-        for again in [
-            Reason::Conflict,
-            Reason::InProgress,
-            Reason::Overloaded,
-            Reason::RequestTimeout,
-            Reason::ShuttingDown,
-            Reason::StoreUnavailable,
-        ] {
-            assert_eq!(of(Code::Aborted, reason(again)), Verdict::Again(None), "{again}");
-            let mut delayed = reason(again);
-            delayed.set_retry_info(Some(SECOND));
-            assert_eq!(of(Code::Aborted, delayed), Verdict::Again(Some(SECOND)), "{again}");
+    fn a_server_says_when_to_try_again_with_any_number() {
+        let delayed = |code, delay| Status::with_error_details(code, "", ErrorDetails::with_retry_info(delay));
+        for code in [Code::ResourceExhausted, Code::Unavailable] {
+            assert_eq!(of(&delayed(code, Some(SECOND)), None), [Again(Some(SECOND)); 2], "{code:?}");
         }
-        for never in [
-            Reason::CallerInvalid,
-            Reason::KeyExpired,
-            Reason::KeyInvalid,
-            Reason::KeyRequired,
-            Reason::KeyReused,
-            Reason::KeyUnsupported,
-            Reason::NotCommitted,
-            Reason::NotStored,
-            Reason::NoScope,
-            Reason::NoUser,
-            Reason::OutcomeUnknown,
-            Reason::RequestMalformed,
-            Reason::RequestTooLarge,
-            Reason::StoreFailed,
-            Reason::TooManyRecords,
-        ] {
-            assert_eq!(of(Code::Unavailable, reason(never)), Verdict::Final, "{never}");
-        }
-    }
-
-    #[test]
-    fn of_any_other_answer_is_that_it_is_the_answer() {
-        for code in [Code::Ok, Code::Aborted, Code::Internal, Code::NotFound, Code::ResourceExhausted, Code::Unknown] {
-            assert_eq!(of(code, ErrorDetails::new()), Verdict::Final, "{code:?}");
-        }
-        assert_eq!(Verdict::of(StatusCode::UNAUTHORIZED, &HeaderMap::new()), Verdict::Final);
-    }
-
-    #[test]
-    fn obeys_the_pushback_of_a_server() {
-        let pushed = |code, pushback| {
-            let mut trailers = trailers(&Status::new(code, ""));
-            trailers.insert(PUSHBACK, http::HeaderValue::from_static(pushback));
-            Verdict::of(StatusCode::OK, &trailers)
+        let with = |seconds, nanos| {
+            let retry_delay = Some(prost_types::Duration { seconds, nanos });
+            let info = pb::RetryInfo { retry_delay }.encode_to_vec();
+            let info =
+                prost_types::Any { type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(), value: info };
+            let details = pb::Status { code: 14, message: String::new(), details: vec![info] }.encode_to_vec();
+            of(&Status::with_details(Code::Unavailable, "", details.into()), None)[0]
         };
-        assert_eq!(pushed(Code::Unavailable, "1000"), Verdict::Again(Some(SECOND)));
-        assert_eq!(pushed(Code::Unavailable, "0"), Verdict::Again(Some(Duration::ZERO)));
-        assert_eq!(pushed(Code::Unavailable, "-1"), Verdict::Final);
-        assert_eq!(pushed(Code::Unavailable, "soon"), Verdict::Final);
-        assert_eq!(pushed(Code::NotFound, "1000"), Verdict::Final);
+        assert_eq!(with(1, 0), Again(Some(SECOND)));
+        for (seconds, nanos) in [(i64::MIN, 0), (i64::MIN, i32::MIN), (-1, 0), (1, i32::MIN)] {
+            assert_eq!(with(seconds, nanos), NOW, "{seconds} {nanos}");
+        }
+        assert!(matches!(with(i64::MAX, i32::MAX), Again(Some(delay)) if delay < SECOND * 3610));
+    }
+
+    #[test]
+    fn a_pushback_that_says_never_ends_the_attempts_and_not_the_operation() {
+        let pushed = |code, pushback| {
+            let mut status = error(code);
+            status.metadata_mut().insert(
+                PUSHBACK,
+                HeaderValue::from_static(pushback).to_str().expect("text").parse().expect("metadata"),
+            );
+            of(&status, None)[0]
+        };
+        assert_eq!(pushed(Code::Unavailable, "1000"), Again(Some(SECOND)));
+        assert_eq!(pushed(Code::Unavailable, "0"), Again(Some(Duration::ZERO)));
+        for never in ["-1", "soon", "", "99999999999999999999999"] {
+            assert_eq!(pushed(Code::Unavailable, never), Unknown, "{never:?}");
+        }
+        assert_eq!(pushed(Code::NotFound, "1000"), Ended);
     }
 }

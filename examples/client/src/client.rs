@@ -16,7 +16,7 @@ use tonic::{
     service::{Interceptor, interceptor::InterceptedService},
     transport::Endpoint,
 };
-use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientLayer, journal::Journal};
+use tonic_idempotency_client::{IdempotencyClient, IdempotencyClientLayer, Unresolved, journal::Journal};
 use tower_layer::Layer as _;
 use uuid::Uuid;
 
@@ -110,8 +110,8 @@ impl Interceptor for Token {
 }
 
 fn failed(status: Status) -> Error {
-    match Journal::kept(&status) {
-        Some(key) => {
+    match Unresolved::of(&status) {
+        Some(Unresolved { key, .. }) => {
             format!("{status}\nThe call stays in the journal, with the key {key}: start the client again to send it.")
                 .into()
         }

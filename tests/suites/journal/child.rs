@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{
     foreign::Foreign,
-    harness::{Setup, keyed, layer},
+    harness::{Setup, kept, keyed, layer},
 };
 
 const FILE: &str = "JOURNAL_TEST_FILE";
@@ -166,7 +166,7 @@ async fn write(file: &str) {
         setup.server.fails([Status::unavailable("away")]);
         let request = keyed("shop", &format!("k-{number}"));
         let failed = setup.client.create_order(request).await.expect_err("the server is away");
-        say(Journal::kept(&failed).expect("it stays").to_string());
+        say(kept(&failed).expect("it stays").to_string());
     }
 }
 
@@ -176,23 +176,23 @@ async fn fill(file: &str) {
     let server = Foreign::default();
     let mut setup = Setup::with(server, Journal::open(file).expect("a journal"), |layer| layer.max_attempts(1)).await;
     setup.server.fails(iter::repeat_n(Status::unavailable("away"), 10_000));
-    let mut kept = Vec::new();
+    let mut written = Vec::new();
     let large = |number: usize| {
         keyed("shop", &format!("k-{number}")).map(|order| CreateOrderRequest { padding: vec![7; 64 << 10], ..order })
     };
     let full = loop {
-        let failed = setup.client.create_order(large(kept.len())).await.expect_err("the server is away");
-        let Some(key) = Journal::kept(&failed) else { break failed };
-        kept.push(key);
+        let failed = setup.client.create_order(large(written.len())).await.expect_err("the server is away");
+        let Some(key) = kept(&failed) else { break failed };
+        written.push(key);
     };
     assert_eq!(full.code(), Code::ResourceExhausted, "{full:?}");
-    assert_eq!(setup.server.seen().len(), kept.len(), "the last one was not sent");
+    assert_eq!(setup.server.seen().len(), written.len(), "the last one was not sent");
     say(full.message());
     if fs::remove_file(beside(Path::new(file))).is_ok() {
-        let failed = setup.client.create_order(large(kept.len())).await.expect_err("the server is away");
-        kept.push(Journal::kept(&failed).expect("there is space again"));
+        let failed = setup.client.create_order(large(written.len())).await.expect_err("the server is away");
+        written.push(kept(&failed).expect("there is space again"));
     }
-    for key in kept {
+    for key in written {
         say(key.to_string());
     }
 }

@@ -1,24 +1,26 @@
 //! What ends an entry, and what does not.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use tonic::{Code, Response, Status, metadata::MetadataMap};
-use tonic_idempotency_client::journal::{EntryState, Journal, Outcome};
+use tonic::{Code, Response, Status, body::Body, metadata::MetadataMap};
+use tonic_idempotency_client::journal::{EntryState, Outcome};
 use tonic_idempotency_tests::until;
+use tower::service_fn;
+use tower_layer::Layer as _;
 
 use super::{
     foreign::{Answer, Foreign},
-    harness::{Setup, in_memory, key, keyed},
+    harness::{Setup, in_memory, kept, key, keyed, layer},
 };
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_no_retry_can_change_ends_an_entry() {
     let mut setup = Setup::in_memory().await;
     setup.client.create_order(keyed("shop", "k-1")).await.expect("an order");
-    for code in [Code::NotFound, Code::Internal, Code::Unauthenticated] {
+    for code in [Code::NotFound, Code::FailedPrecondition, Code::Unauthenticated] {
         setup.server.fails([Status::new(code, "")]);
         let refused = setup.client.create_order(keyed("shop", "k-2")).await.expect_err("an error");
-        assert_eq!((refused.code(), Journal::kept(&refused)), (code, None));
+        assert_eq!((refused.code(), kept(&refused)), (code, None));
         assert!(setup.keys().await.is_empty(), "{code}");
     }
 }
@@ -28,19 +30,81 @@ async fn a_call_whose_outcome_nobody_knows_leaves_its_entry_and_its_caller_hears
     let mut setup = Setup::in_memory().await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
     let away = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the attempts are used up");
-    assert_eq!((away.code(), Journal::kept(&away)), (Code::Unavailable, Some(key("k-1"))));
+    assert_eq!((away.code(), kept(&away)), (Code::Unavailable, Some(key("k-1"))));
     setup.server.answers([Answer::Nothing]);
     let mut request = keyed("shop", "k-2");
     request.set_timeout(Duration::from_secs(1));
     let late = setup.client.create_order(request).await.expect_err("the deadline is over");
     // The channel has a clock, too, which says `CANCELLED`.
     assert!(matches!(late.code(), Code::DeadlineExceeded | Code::Cancelled), "{late:?}");
-    assert_eq!(Journal::kept(&late), Some(key("k-2")));
+    assert_eq!(kept(&late), Some(key("k-2")));
     setup.server.fails([Status::unavailable("away"), Status::unauthenticated("expired")]);
     let expired = setup.client.create_order(keyed("shop", "k-3")).await.expect_err("the credentials have expired");
-    assert_eq!((expired.code(), Journal::kept(&expired)), (Code::Unauthenticated, Some(key("k-3"))));
+    assert_eq!((expired.code(), kept(&expired)), (Code::Unauthenticated, Some(key("k-3"))));
     assert_eq!(setup.keys().await, ["k-1", "k-2", "k-3"]);
     assert!(setup.journal.entries().await.expect("the entries").iter().all(|entry| entry.state == EntryState::Waiting));
+}
+
+/// Of an earlier attempt, or of one whose answer is a proxy's, only the server's layer knows what became.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_may_be_another_ones_leaves_an_entry_until_the_layer_says_that_it_is_this_operations() {
+    let mut setup = Setup::in_memory().await;
+    let anywhere = [Code::Internal, Code::Aborted, Code::Unknown, Code::ResourceExhausted];
+    let after_another = [Code::NotFound, Code::PermissionDenied, Code::Unimplemented, Code::Unauthenticated];
+    for (number, code) in anywhere.into_iter().chain(after_another).enumerate() {
+        let id = format!("k-{number}");
+        if !anywhere.contains(&code) {
+            setup.server.fails([Status::unavailable("lost")]);
+        }
+        setup.server.fails([Status::new(code, "")]);
+        let unresolved = setup.client.create_order(keyed("shop", &id)).await.expect_err("an error");
+        assert_eq!((unresolved.code(), kept(&unresolved)), (code, Some(key(&id))));
+        for outcome in ["freed", "kept"] {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("idempotency-outcome", outcome.parse().expect("metadata"));
+            setup.server.fails([Status::unavailable("lost"), Status::with_metadata(code, "", metadata)]);
+            let id = format!("{id}-{outcome}");
+            let ended = setup.client.create_order(keyed("shop", &id)).await.expect_err("an error");
+            assert_eq!((ended.code(), kept(&ended)), (code, None), "{outcome}");
+        }
+    }
+    assert_eq!(setup.keys().await.len(), anywhere.len() + after_another.len());
+}
+
+/// An empty body is a valid empty message, and no answer of gRPC.
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_proxy_is_no_success() {
+    let mut setup = Setup::in_memory().await;
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
+    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    for http in [200, 204, 400, 401, 403, 404, 500, 502, 520] {
+        for content_type in ["application/grpc", "text/html"] {
+            let page = service_fn(move |_: http::Request<Body>| async move {
+                let page = http::Response::builder().status(http).header("content-type", content_type);
+                Ok::<_, Infallible>(page.body(Body::empty()).expect("a page"))
+            });
+            for resumed in [
+                setup.journal.resume(page).await,
+                setup.journal.resume(layer(&setup.journal, |layer| layer.max_attempts(3)).layer(page)).await,
+            ] {
+                let outcome = &resumed.first().expect("an entry").outcome;
+                assert!(matches!(outcome, Outcome::Unresolved(_)), "{http} {content_type}: {outcome:?}");
+                assert_eq!(setup.keys().await, ["k-1"]);
+            }
+        }
+    }
+}
+
+/// A server that knows the name of a trailer of ours can say what it likes.
+#[tokio::test(start_paused = true)]
+async fn no_server_says_that_an_entry_stays() {
+    let mut setup = Setup::in_memory().await;
+    let mut metadata = MetadataMap::new();
+    metadata.insert("idempotency-journal-key", "k-9".parse().expect("metadata"));
+    setup.server.fails([Status::with_metadata(Code::NotFound, "", metadata)]);
+    let refused = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("an error");
+    assert_eq!(kept(&refused), None);
+    assert!(setup.keys().await.is_empty());
 }
 
 #[tokio::test]
@@ -97,7 +161,12 @@ async fn credentials_that_have_expired_do_not_end_an_entry_that_is_resumed() {
     let mut setup = Setup::in_memory().await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
     setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
-    for (status, ends) in [(Status::unauthenticated("expired"), false), (Status::not_found("gone"), true)] {
+    let mut freed = MetadataMap::new();
+    freed.insert("idempotency-outcome", "freed".parse().expect("metadata"));
+    let of_the_layer = Status::with_metadata(Code::NotFound, "gone", freed);
+    for (status, ends) in
+        [(Status::unauthenticated("expired"), false), (Status::not_found("gone"), false), (of_the_layer, true)]
+    {
         setup.server.fails([status.clone()]);
         let resumed = setup.journal.resume(setup.service.clone()).await;
         let outcome = resumed.into_iter().next().expect("an entry").outcome;

@@ -7,9 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use tonic::{Request, transport::Channel};
+use tonic::{Request, Status, transport::Channel};
 use tonic_idempotency_client::{
-    IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey,
+    IdempotencyClient, IdempotencyClientBuilder, IdempotencyClientLayer, OperationKey, Unresolved,
     journal::{Change, Journal, JournalBuilder, JournalError, JournalStore, MemoryStore},
 };
 use tonic_idempotency_tests::shop::{
@@ -178,4 +178,9 @@ impl JournalStore for Watched {
     fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
         self.inner.memory.read(id)
     }
+}
+
+/// The key of a call that stays in the journal.
+pub(crate) fn kept(error: &Status) -> Option<OperationKey> {
+    Unresolved::of(error).filter(|call| call.in_journal).map(|call| call.key.clone())
 }

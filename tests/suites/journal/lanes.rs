@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tonic::{Code, Request, Status};
-use tonic_idempotency_client::journal::{Journal, Lane, Outcome};
+use tonic_idempotency_client::journal::{Lane, Outcome};
 use tonic_idempotency_tests::{shop::proto::CreateOrderRequest, until};
 
 use super::{
     foreign::Answer,
-    harness::{Setup, in_memory, key, keyed},
+    harness::{Setup, in_memory, kept, key, keyed},
 };
 
 fn in_lane(key: &str, lane: &str) -> Request<CreateOrderRequest> {
@@ -30,7 +30,7 @@ async fn three_and_one(setup: &mut Setup) {
         let mut request = in_lane(key, "a");
         request.set_timeout(Duration::from_millis(10));
         let behind = journaled(request, false).await;
-        assert_eq!((behind.code(), Journal::kept(&behind)), (Code::DeadlineExceeded, Some(self::key(key))));
+        assert_eq!((behind.code(), kept(&behind)), (Code::DeadlineExceeded, Some(self::key(key))));
     }
     let seen = setup.server.seen();
     assert_eq!(seen.len(), 6, "those behind were not sent: {seen:?}");

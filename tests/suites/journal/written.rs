@@ -10,7 +10,7 @@ use tower_layer::Layer as _;
 
 use super::{
     foreign::{CREATE_ORDER, GET_ORDER, order},
-    harness::{Setup, Watched, key, keyed, layer},
+    harness::{Setup, Watched, kept, key, keyed, layer},
 };
 
 async fn watched() -> (Watched, Setup) {
@@ -52,7 +52,7 @@ async fn a_call_that_cannot_be_written_is_not_sent() {
         assert!(
             refused.message().starts_with("the call was not sent: ") && refused.message().contains("orders.journal")
         );
-        assert!(Journal::kept(&refused).is_none());
+        assert!(kept(&refused).is_none());
         assert!(setup.server.seen().is_empty() && setup.keys().await.is_empty());
     }
     store.fail(None);

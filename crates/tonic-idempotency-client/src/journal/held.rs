@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::{
     Change, Entry, JournalError,
@@ -14,7 +14,7 @@ use super::{
     inner::Inner,
     writer::Purpose,
 };
-use crate::{answer::Answer, verdict::Verdict};
+use crate::answer::Answer;
 
 /// An entry that this process sends. If it is dropped, the entry stays, and is sent again later.
 #[derive(Debug)]
@@ -71,22 +71,9 @@ impl Held {
         }
     }
 
-    /// Returns whether an answer ends the operation, after this many attempts.
-    pub(crate) fn ends_with(&self, answer: &Answer, attempts: u32) -> bool {
-        // Credentials that are missing or have expired say nothing of an earlier attempt.
-        let is_unauthenticated = || answer.status().is_some_and(|status| status.code() == Code::Unauthenticated);
-        answer.verdict() == Verdict::Final && !((self.was_sent || attempts > 1) && is_unauthenticated())
-    }
-
-    /// Notes the answer of a call. Returns the answer for its caller, which says whether the entry stays.
-    pub(crate) fn settle(self, entry: Entry, answer: Answer, attempts: u32) -> Answer {
-        if self.ends_with(&answer, attempts) {
-            self.end();
-            return answer;
-        }
-        let key = entry.key.header_value();
-        self.leave(entry, &answer, attempts);
-        answer.kept(key)
+    /// Returns whether it may have been sent before.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.was_sent
     }
 
     /// Ends the entry.

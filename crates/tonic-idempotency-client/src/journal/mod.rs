@@ -29,9 +29,9 @@
 //!
 //! | the call | its entry |
 //! |---|---|
-//! | gets a response, or an error that no retry can change | ends |
-//! | gets `UNAUTHENTICATED` for an attempt that is not the first | stays: credentials say nothing of the attempt before |
-//! | uses up its attempts, its budget or its deadline, and nobody knows what became of it | stays; [`Journal::kept`] tells its caller |
+//! | gets a response, or an error of which the server's layer says that it is this operation's | ends |
+//! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
+//! | gets anything else, or uses up its attempts, its budget or its deadline: nobody knows what became of it | stays; [`Unresolved`](crate::Unresolved) tells its caller |
 //! | is dropped by its caller | stays |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
@@ -78,7 +78,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Request, Response, request::Parts};
 use http_body::Body as HttpBody;
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 use tower_service::Service;
 
 #[cfg(feature = "redb")]
@@ -95,9 +95,6 @@ pub use self::{
 };
 use self::{entry::decode, held::Held, inner::Inner, writer::Purpose};
 use crate::{BoxError, OperationKey};
-
-/// The metadata of an error whose operation stays in the journal: its key. It does not come from a server.
-pub(crate) const KEPT: &str = "idempotency-journal-key";
 
 /// The operations of a client that have not ended. Clones are the same journal.
 ///
@@ -121,12 +118,6 @@ impl Journal {
     /// Returns a builder.
     pub fn builder() -> JournalBuilder {
         JournalBuilder::default()
-    }
-
-    /// Returns the key of a call that has failed and whose entry stays in the journal: it is sent again by [`resume`](Self::resume) or a
-    /// [`Worker`]. Do not call again with a new key. `None` if the operation has ended, or was not sent.
-    pub fn kept(error: &Status) -> Option<OperationKey> {
-        OperationKey::from_header(error.metadata().get(KEPT)?.to_str().ok()?)
     }
 
     /// Sends all entries once, with their own keys, that no call or worker of this process sends, and returns what came of each, in the

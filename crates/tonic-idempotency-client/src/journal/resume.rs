@@ -20,6 +20,7 @@ use crate::{
     BoxError, Delivery, OperationKey,
     answer::{Answer, Attempt},
     captured::HEAD,
+    verdict::Verdict,
 };
 
 /// Marks a request of an entry, so that the layer does not write it down again.
@@ -162,7 +163,8 @@ where
     };
     let answer = send(&entry, service).await;
     let delivery = answer.delivery();
-    if held.ends_with(&answer, delivery.attempts) {
+    // An answer that does not end the operation is an error then. The service may be without the layer.
+    if answer.verdict(true) == Verdict::Ended {
         let resumed = Resumed::new(slot, entry.message(), outcome(answer, delivery));
         // First the one, then the other: an application that dies here is told again.
         tell(journal, &resumed).await;
@@ -203,7 +205,7 @@ where
 fn outcome(answer: Answer, delivery: Delivery) -> Outcome {
     match answer {
         Answer::Complete { parts, data }
-            if data.status(&parts).is_none_or(|status| status.code() == tonic::Code::Ok) =>
+            if data.status(&parts).is_some_and(|status| status.code() == tonic::Code::Ok) =>
         {
             let frame = data.into_bytes();
             let message = frame.slice(HEAD.min(frame.len())..);

@@ -1,0 +1,63 @@
+//! [`Unresolved`].
+
+use std::{error::Error, fmt};
+
+use tonic::Status;
+
+use crate::OperationKey;
+
+/// A call of which nobody knows what became of it: its last answer was lost, or is not the word of the server's layer. To call again with
+/// the same key is safe; with a new one it may happen twice.
+///
+/// It is a source of the call's error, which only the client's own layer makes: no server can.
+///
+/// ```
+/// use tonic_idempotency_client::Unresolved;
+///
+/// fn say(error: &tonic::Status) {
+///     match Unresolved::of(error) {
+///         Some(call) if call.in_journal => println!("{} is sent again later", call.key),
+///         Some(call) => println!("nobody knows what became of {}", call.key),
+///         None => println!("it has failed: {error}"),
+///     }
+/// }
+/// # say(&tonic::Status::not_found("no such thing"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unresolved {
+    /// The number of attempts.
+    pub attempts: u32,
+    /// Whether the call stays in the journal, and is sent again by [`resume`](crate::journal::Journal::resume) or a
+    /// [`Worker`](crate::journal::Worker).
+    pub in_journal: bool,
+    /// The key.
+    pub key: OperationKey,
+}
+
+impl Unresolved {
+    /// Returns what is known of the call with this error; `None` if it has ended, or was not sent.
+    pub fn of(error: &Status) -> Option<&Self> {
+        Self::among(error)
+    }
+
+    /// The same for an error that has it among its sources.
+    pub(crate) fn among<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(unresolved) = error.downcast_ref() {
+                return Some(unresolved);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it is not known what became of the operation with the key {}", self.key)
+    }
+}
+
+impl Error for Unresolved {}
