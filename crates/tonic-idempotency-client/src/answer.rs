@@ -20,6 +20,9 @@ use crate::{
     verdict::{Said, Verdict},
 };
 
+/// The frames that are read before others have their turn.
+const FRAMES: usize = 32;
+
 /// The answer of one attempt.
 #[derive(Debug)]
 #[expect(
@@ -33,6 +36,8 @@ pub(crate) enum Answer {
     Lost(BoxError),
     /// The attempt's time is over.
     TimedOut,
+    /// The body has more than this many bytes.
+    TooLarge(usize),
 }
 
 /// The body of an answer: its data, and its trailers.
@@ -45,7 +50,9 @@ pub(crate) struct Collected {
 
 pin_project! {
     /// The future of one attempt.
+    #[project = AttemptProj]
     pub(crate) struct Attempt<F, B> {
+        limit: usize,
         #[pin]
         stage: Stage<F, B>,
     }
@@ -55,13 +62,14 @@ pin_project! {
     #[project = StageProj]
     enum Stage<F, B> {
         Sent { #[pin] response: F },
-        Received { parts: Option<Parts>, #[pin] body: B, data: Collected },
+        Received { parts: Option<Parts>, #[pin] body: B, data: Collected, size: usize },
     }
 }
 
 impl<F, B> Attempt<F, B> {
-    pub(crate) fn new(sent: F) -> Self {
-        Self { stage: Stage::Sent { response: sent } }
+    /// The attempt whose response has at most this many bytes.
+    pub(crate) fn new(sent: F, limit: usize) -> Self {
+        Self { limit, stage: Stage::Sent { response: sent } }
     }
 }
 
@@ -75,18 +83,24 @@ where
     type Output = Answer;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let mut stage = self.project().stage;
-        loop {
+        let AttemptProj { limit, mut stage } = self.project();
+        for _ in 0..FRAMES {
             match stage.as_mut().project() {
                 StageProj::Sent { response } => match ready!(response.poll(cx)) {
                     Ok(response) => {
                         let (parts, body) = response.into_parts();
-                        stage.set(Stage::Received { parts: Some(parts), body, data: Collected::default() });
+                        stage.set(Stage::Received { parts: Some(parts), body, data: Collected::default(), size: 0 });
                     }
                     Err(error) => return Poll::Ready(Answer::Lost(error.into())),
                 },
-                StageProj::Received { parts, body, data } => match ready!(body.poll_frame(cx)) {
-                    Some(Ok(frame)) => data.push(frame),
+                StageProj::Received { parts, body, data, size } => match ready!(body.poll_frame(cx)) {
+                    Some(Ok(frame)) => {
+                        *size += frame.data_ref().map_or(0, Bytes::len);
+                        if *size > limit.saturating_add(HEAD) {
+                            return Poll::Ready(Answer::TooLarge(*limit));
+                        }
+                        data.push(frame);
+                    }
                     Some(Err(error)) => return Poll::Ready(Answer::Lost(error.into())),
                     None => {
                         let parts = parts.take().expect("it is not polled again");
@@ -95,6 +109,9 @@ where
                 },
             }
         }
+        // A body that is always ready does not keep the attempt from its end.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -103,7 +120,9 @@ impl Answer {
     pub(crate) fn verdict(&self, after_another: bool) -> Verdict {
         match self {
             Self::Complete { parts, data } => Verdict::of(data.said(parts), after_another),
-            Self::Lost(_) | Self::TimedOut => Verdict::Again(None),
+            Self::Lost(_) => Verdict::Again(None),
+            Self::TimedOut => Verdict::Late,
+            Self::TooLarge(_) => Verdict::Unknown,
         }
     }
 
@@ -119,6 +138,7 @@ impl Answer {
                 None => Status::unavailable(error.to_string()),
             }),
             Self::TimedOut => Some(timed_out()),
+            Self::TooLarge(limit) => Some(too_large(*limit)),
         }
     }
 
@@ -126,7 +146,7 @@ impl Answer {
     pub(crate) fn headers(&self) -> Option<&HeaderMap> {
         match self {
             Self::Complete { parts, .. } => Some(&parts.headers),
-            Self::Lost(_) | Self::TimedOut => None,
+            Self::Lost(_) | Self::TimedOut | Self::TooLarge(_) => None,
         }
     }
 
@@ -134,7 +154,7 @@ impl Answer {
     pub(crate) fn message(&self) -> Option<&[u8]> {
         match self {
             Self::Complete { data, .. } => data.first.as_ref()?.get(HEAD..),
-            Self::Lost(_) | Self::TimedOut => None,
+            Self::Lost(_) | Self::TimedOut | Self::TooLarge(_) => None,
         }
     }
 
@@ -146,7 +166,7 @@ impl Answer {
                 Some(Unresolved { attempts, .. }) => Delivery { attempts: *attempts, ..Delivery::AT_ONCE },
                 None => Delivery::AT_ONCE,
             },
-            Self::TimedOut => Delivery::AT_ONCE,
+            Self::TimedOut | Self::TooLarge(_) => Delivery::AT_ONCE,
         }
     }
 
@@ -158,7 +178,7 @@ impl Answer {
                 parts.headers.get(headers::EXPIRES).or(in_trailers)
             }
             Self::Lost(error) => error.downcast_ref::<Status>()?.metadata().as_ref().get(headers::EXPIRES),
-            Self::TimedOut => None,
+            Self::TimedOut | Self::TooLarge(_) => None,
         };
         seconds?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
     }
@@ -169,6 +189,7 @@ impl Answer {
             Self::Complete { parts, data } => data.status(&parts).unwrap_or_else(|| without_status(parts.status)),
             Self::Lost(error) => Status::from_error(error),
             Self::TimedOut => timed_out(),
+            Self::TooLarge(limit) => too_large(limit),
         }
     }
 
@@ -178,12 +199,17 @@ impl Answer {
             Self::Complete { parts, data } => Ok(Response::from_parts(parts, ResponseBody::collected(data))),
             Self::Lost(error) => Err(error),
             Self::TimedOut => Ok(timed_out().into_http()),
+            Self::TooLarge(limit) => Ok(too_large(limit).into_http()),
         }
     }
 }
 
 fn timed_out() -> Status {
     Status::deadline_exceeded("the server has not answered in time")
+}
+
+fn too_large(limit: usize) -> Status {
+    Status::out_of_range(format!("the answer has more than {limit} bytes (max_response_bytes)"))
 }
 
 /// The status of a response without one: a proxy's, or that of a stream that was reset.

@@ -145,9 +145,24 @@ impl IdempotencyClientBuilder<'_> {
     }
 
     /// Sets the maximum size of a request message that is kept to be sent again, in bytes. A larger one is sent once, without a key, and a
-    /// warning is logged. Defaults to 4 MiB.
+    /// warning is logged; see [`allow_unprotected`](Self::allow_unprotected). Defaults to 4 MiB.
     pub fn max_request_bytes(mut self, bytes: usize) -> Self {
         self.settings.max_request_bytes = bytes;
+        self
+    }
+
+    /// Sends a call once that is to be protected and cannot be, because it is a stream or larger than
+    /// [`max_request_bytes`](Self::max_request_bytes): one with a key of its caller's own, or any if there is a journal. By default it is
+    /// refused, and not sent.
+    pub fn allow_unprotected(mut self) -> Self {
+        self.settings.allows_unprotected = true;
+        self
+    }
+
+    /// Sets the maximum size of a response message, in bytes: more is not collected, and what became of the call is not known. Defaults to
+    /// 4 MiB, as tonic's `max_decoding_message_size` of the generated client, which has to be set, too.
+    pub fn max_response_bytes(mut self, bytes: usize) -> Self {
+        self.settings.max_response_bytes = bytes;
         self
     }
 

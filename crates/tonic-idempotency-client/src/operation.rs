@@ -81,7 +81,7 @@ where
         }
         let first = service.call(self.request());
         let answer = match self.hedge_after {
-            None => self.bounded(Attempt::new(first)).await,
+            None => self.bounded(self.attempt(first)).await,
             Some(after) => {
                 let (answer, made) = self.first_or_second(first, after).await;
                 self.attempts.have_been(made);
@@ -91,13 +91,13 @@ where
         let answer = self.until_end(answer).await;
         match self.verdict(&answer) {
             Verdict::Ended => held.end(),
-            Verdict::Again(_) | Verdict::Unknown => held.leave(entry, &answer, self.attempts.made()),
+            _ => held.leave(entry, &answer, self.attempts.made()),
         }
         self.finish(answer)
     }
 
     async fn first_or_second(&self, sent: S::Future, after: Duration) -> (Answer, u32) {
-        let first = pin!(self.bounded(Attempt::new(sent)));
+        let first = pin!(self.bounded(self.attempt(sent)));
         let first = match select(first, pin!(sleep(after))).await {
             Either::Left((answer, _)) => return (answer, 1),
             Either::Right(((), first)) => first,
@@ -133,7 +133,7 @@ where
 
     /// Returns what the answer of the last attempt means.
     pub(crate) fn verdict(&self, answer: &Answer) -> Verdict {
-        answer.verdict(self.was_sent || self.attempts.made() > 1)
+        answer.verdict(self.was_sent || self.attempts.are_several())
     }
 
     /// Returns the response of the last attempt, or the error of a call of which it is not known what became of it.
@@ -165,6 +165,10 @@ where
             response.extensions_mut().insert(Arc::new(pending));
         }
         Ok(response)
+    }
+
+    fn attempt(&self, sent: S::Future) -> Attempt<S::Future, B> {
+        Attempt::new(sent, self.shared.settings.max_response_bytes)
     }
 
     async fn send(&self) -> Answer {

@@ -24,13 +24,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Peer<S> {
     service: Mutex<S>,
+    max_response_bytes: usize,
     /// Whether its server has said that it has no `WaitOperation`.
     without_wait: AtomicBool,
 }
 
 impl<S> Peer<S> {
-    pub(crate) fn new(service: S) -> Self {
-        Self { service: Mutex::new(service), without_wait: AtomicBool::new(false) }
+    pub(crate) fn new(service: S, max_response_bytes: usize) -> Self {
+        Self { service: Mutex::new(service), max_response_bytes, without_wait: AtomicBool::new(false) }
     }
 }
 
@@ -47,7 +48,7 @@ where
         if let Err(error) = poll_fn(|cx| service.poll_ready(cx)).await {
             return Answer::Lost(error.into());
         }
-        Attempt::new(service.call(request)).await
+        Attempt::new(service.call(request), self.max_response_bytes).await
     }
 }
 

@@ -59,7 +59,8 @@ impl Pending {
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
         let answer = self.send(&head, framed(&asked), at_most.saturating_add(self.attempt_timeout)).await;
         match (answer.verdict(false), answer.error()) {
-            (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
             (_, Some(error)) => {
                 if error.code() == Code::Unimplemented {
                     self.peer.cannot_wait();
@@ -77,7 +78,8 @@ impl Pending {
     pub(crate) async fn replay(&self) -> Look {
         let answer = self.send(&self.head, self.message.clone(), self.attempt_timeout).await;
         match (answer.verdict(false), answer.error()) {
-            (Verdict::Again(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
+            (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
             (_, Some(error)) if Reason::of(&error) == Some(Reason::KeyExpired) => {
                 Look::Ended(CompletionError::Forgotten)
             }

@@ -200,7 +200,8 @@ impl Looks {
             }
             Look::Unanswered(status, after) => {
                 let next = match after {
-                    Some(after) => Some(after.saturating_add(asked.jittered().min(after / 10))),
+                    // A server that says zero does not mean five hundred times a second.
+                    Some(after) => Some(after.saturating_add(asked.jittered().min(after / 10)).max(asked.pauses[0])),
                     None => self.next(&mut asked),
                 };
                 self.pause(asked, Some(status), next)

@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     fmt,
+    future::ready,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use tokio::time::timeout_at;
-use tonic::body::Body;
+use tonic::{Status, body::Body};
 use tonic_idempotency_wire::headers;
 use tower_service::Service;
 
@@ -75,7 +76,7 @@ pub struct IdempotencyClient<S> {
 
 impl<S: Clone> IdempotencyClient<S> {
     pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
-        Self { peer: Arc::new(Peer::new(inner.clone())), inner, shared }
+        Self { peer: Arc::new(Peer::new(inner.clone(), shared.settings.max_response_bytes)), inner, shared }
     }
 }
 
@@ -103,6 +104,15 @@ where
         let mut message = match Captured::read(body, self.shared.settings.max_request_bytes) {
             Captured::Message(message) => message,
             Captured::Other(body) => {
+                let own = parts.extensions.get().map(OperationKey::header_value).filter(|_| procedure.takes_key);
+                let is_to_be_protected = own.is_some() || procedure.takes_key && self.shared.journal.is_some();
+                if is_to_be_protected && !self.shared.settings.allows_unprotected {
+                    let refused = unprotected(self.shared.settings.max_request_bytes).into_http();
+                    return ResponseFuture::again(ready(Ok(refused)));
+                }
+                if let (Some(own), false) = (own, parts.headers.contains_key(KEY)) {
+                    parts.headers.insert(KEY, own);
+                }
                 self.shared.tell(parts.uri.path());
                 return ResponseFuture::passed(self.inner.call(Request::from_parts(parts, body)));
             }
@@ -134,7 +144,8 @@ where
         match operation.hedge_after {
             None => {
                 let end = operation.attempts.end(&self.shared.settings);
-                ResponseFuture::first(operation, timeout_at(end, Attempt::new(first)))
+                let limit = self.shared.settings.max_response_bytes;
+                ResponseFuture::first(operation, timeout_at(end, Attempt::new(first, limit)))
             }
             Some(after) => ResponseFuture::again(operation.hedged(first, after)),
         }
@@ -151,6 +162,14 @@ impl<S> fmt::Debug for IdempotencyClient<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyClient").finish_non_exhaustive()
     }
+}
+
+/// The refusal of a call that its caller, or a journal, wants to be protected, and that cannot be.
+fn unprotected(max_request_bytes: usize) -> Status {
+    Status::resource_exhausted(format!(
+        "the request is not one message of at most {max_request_bytes} bytes (max_request_bytes), so that it can neither be sent again nor be \
+         written down; it was not sent"
+    ))
 }
 
 /// Gives a request its key, in its head and, if the procedure has one, in its field: the caller's own, or a new one.

@@ -11,12 +11,14 @@ use crate::verdict::Verdict;
 /// How a layer sends calls again.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    pub(crate) allows_unprotected: bool,
     pub(crate) attempts: u32,
     pub(crate) attempt_timeout: Duration,
     pub(crate) operation_timeout: Duration,
     pub(crate) delays: [Duration; 2],
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) max_request_bytes: usize,
+    pub(crate) max_response_bytes: usize,
     /// `None`: there is no limit.
     pub(crate) budget: Option<TpsBudget>,
 }
@@ -24,12 +26,14 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            allows_unprotected: false,
             attempts: 10,
             attempt_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_secs(60),
             delays: [Duration::from_millis(50), Duration::from_secs(5)],
             hedge_after: None,
             max_request_bytes: 4 << 20,
+            max_response_bytes: 4 << 20,
             budget: Some(TpsBudget::new(Duration::from_secs(10), 10, 0.2)),
         }
     }
@@ -49,6 +53,8 @@ const LEAST: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Attempts {
     made: u32,
+    /// Whether a call with the key was running.
+    was_answered_otherwise: bool,
     deadline: Instant,
     /// Twice the mean of the next pause.
     delays: ExponentialBackoff,
@@ -63,7 +69,7 @@ impl Attempts {
         let now = Instant::now();
         // A time beyond what the clock can tell is as good as none.
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
-        Self { made: 1, deadline, delays: delays.build() }
+        Self { made: 1, was_answered_otherwise: false, deadline, delays: delays.build() }
     }
 
     /// The time at which the operation ends.
@@ -81,21 +87,40 @@ impl Attempts {
         Instant::now().checked_add(settings.attempt_timeout).map_or(self.deadline, |end| end.min(self.deadline))
     }
 
-    /// Returns the pause before the next attempt; `None` if there is none.
+    /// Returns the pause before the next attempt; `None` if there is none. One that only asks for a call that runs is none, and one that takes
+    /// the place of another is not of the budget: the operation's deadline bounds them.
     pub(crate) fn next(&mut self, verdict: Verdict, settings: &Settings) -> Option<Duration> {
-        let Verdict::Again(asked) = verdict else {
-            settings.budget.iter().for_each(TpsBudget::deposit);
-            return None;
+        let asked = match verdict {
+            Verdict::Again(asked) | Verdict::Running(asked) => asked,
+            Verdict::Late => None,
+            Verdict::Ended | Verdict::Unknown => {
+                settings.budget.iter().for_each(TpsBudget::deposit);
+                return None;
+            }
         };
+        let [least, longest] = settings.delays;
         // "Full jitter": clients that fail at one time do not come back at one time.
-        let jittered = self.delays.next().unwrap_or(settings.delays[1]).mul_f64(fastrand::f64());
-        let pause = asked.map_or(jittered, |asked| asked.saturating_add(jittered.min(asked / 10)));
+        let jittered = self.delays.next().unwrap_or(longest).mul_f64(fastrand::f64());
+        let mut pause = asked.map_or(jittered, |asked| asked.saturating_add(jittered.min(asked / 10)));
+        let is_running = matches!(verdict, Verdict::Running(_));
+        if is_running {
+            pause = pause.max(least);
+        }
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if self.made >= settings.attempts || pause.saturating_add(LEAST) >= left || !settings.spend() {
+        if pause.saturating_add(LEAST) >= left || !is_running && self.made >= settings.attempts {
             return None;
         }
-        self.made += 1;
+        if matches!(verdict, Verdict::Again(_)) && !settings.spend() {
+            return None;
+        }
+        self.made += u32::from(!is_running);
+        self.was_answered_otherwise |= is_running;
         Some(pause)
+    }
+
+    /// Returns whether the answer that comes next may not be that of the only attempt.
+    pub(crate) fn are_several(&self) -> bool {
+        self.made > 1 || self.was_answered_otherwise
     }
 
     /// Notes how many attempts the first answer took.

@@ -24,7 +24,9 @@ const GRPC: &[u8] = b"application/grpc";
 /// |---|---|---|
 /// | a message and status 0 | ended | ended |
 /// | a refusal of the layer that is about this key (`KEY_REUSED`, `RESPONSE_NOT_STORED`, `NOT_COMMITTED`) | ended | ended |
-/// | one that says that the call did not run, and may run later (`OVERLOADED`, `IN_PROGRESS` and others) | again | again |
+/// | one that says that the call did not run, and may run later (`OVERLOADED` and others) | again | again |
+/// | `IN_PROGRESS` | running | running |
+/// | the attempt's time is over | late | late |
 /// | `OUTCOME_UNKNOWN` | unknown | unknown |
 /// | another refusal: the key was not looked at | ended | unknown |
 /// | an error of the handler that is `kept` | ended | ended |
@@ -40,6 +42,10 @@ pub(crate) enum Verdict {
     Again(Option<Duration>),
     /// It is the answer of the operation.
     Ended,
+    /// The attempt's time is over. A further one takes the place of this one, and is no more at a time.
+    Late,
+    /// A call with the key runs, and answers after this time at the earliest, if the server says so: what asks for it is no further attempt.
+    Running(Option<Duration>),
     /// It is not known what became of the operation, and to send it again at once is no help.
     Unknown,
 }
@@ -81,13 +87,14 @@ impl Verdict {
             }
         };
         let pushback = metadata.get(PUSHBACK).or_else(|| said.headers.get(PUSHBACK));
-        match (verdict, pushback) {
-            (Self::Again(_), Some(pushback)) => {
-                let milliseconds = pushback.to_str().ok().and_then(|text| text.trim().parse().ok());
-                // A server that says something else than a number of milliseconds means that it is not to be tried again, too.
-                milliseconds
-                    .map_or(Self::Unknown, |it: u64| Self::Again(Some(Duration::from_millis(it.min(1000 * LONGEST)))))
-            }
+        let Some(pushback) = pushback else { return verdict };
+        let milliseconds = pushback.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let after = milliseconds.map(|it| Duration::from_millis(it.min(1000 * LONGEST)));
+        match (verdict, after) {
+            (Self::Again(_), Some(_)) => Self::Again(after),
+            (Self::Running(_), Some(_)) => Self::Running(after),
+            // A server that says something else than a number of milliseconds means that it is not to be tried again, too.
+            (Self::Again(_) | Self::Running(_), None) => Self::Unknown,
             (verdict, _) => verdict,
         }
     }
@@ -95,8 +102,8 @@ impl Verdict {
     /// The verdict on a refusal of the layer.
     fn of_refusal(reason: Reason, status: &Status, after_another: bool) -> Self {
         match reason {
+            Reason::InProgress => Self::Running(delay(status)),
             Reason::Conflict
-            | Reason::InProgress
             | Reason::Overloaded
             | Reason::RequestTimeout
             | Reason::ShuttingDown
@@ -148,7 +155,7 @@ mod tests {
     use tonic_types::{ErrorDetails, StatusExt as _};
 
     use super::{
-        Verdict::{Again, Ended, Unknown},
+        Verdict::{Again, Ended, Running, Unknown},
         *,
     };
 
@@ -206,7 +213,7 @@ mod tests {
     const REASONS: [(Reason, [Verdict; 2]); 21] = [
         (Reason::CallerInvalid, [Ended, Unknown]),
         (Reason::Conflict, [NOW; 2]),
-        (Reason::InProgress, [NOW; 2]),
+        (Reason::InProgress, [Running(None); 2]),
         (Reason::KeyExpired, [Ended, Unknown]),
         (Reason::KeyInvalid, [Ended, Unknown]),
         (Reason::KeyRequired, [Ended, Unknown]),

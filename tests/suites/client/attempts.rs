@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use tokio::time::Instant;
 use tonic::{Code, Request, Status, metadata::MetadataMap};
-use tonic_idempotency_client::{Delivery, Reason};
-use tonic_idempotency_tests::shop::proto::CreateOrderReply;
+use tonic_idempotency_client::{Delivery, IdempotencyClientLayer, Reason, Unresolved};
+use tonic_idempotency_tests::shop::{
+    FILE_DESCRIPTOR_SET,
+    proto::{CreateOrderReply, shop_client::ShopClient},
+};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use tower_layer::Layer as _;
 
 use super::foreign::{Answer, Foreign, GET_ORDER, order};
 
@@ -118,6 +126,63 @@ async fn do_not_wait_for_ever_for_one_answer() {
     server.answers([Answer::Nothing, Answer::Nothing, Answer::Nothing]);
     let refused = client.create_order(order("shop")).await.expect_err("it does not answer");
     assert_eq!(refused.code(), Code::DeadlineExceeded);
+}
+
+/// Handlers that take longer than an attempt may. What asks for a call that runs is no further attempt, and what takes the place of an attempt
+/// is not of the budget: of many slow calls at once each has its answer.
+#[tokio::test(start_paused = true)]
+async fn of_slow_calls_end_with_the_time_of_the_operation_alone() {
+    let server = Foreign::default();
+    let client = server.client(|layer| layer).await;
+    let running = || Answer::Error(rejected(Code::Aborted, Reason::InProgress));
+    server.answers((0..200).map(|_| Answer::Nothing).chain((0..4000).map(|_| running())));
+    let calls = (0..200).map(|_| {
+        let mut client = client.clone();
+        async move { client.create_order(order("shop")).await }
+    });
+    let asked = Instant::now();
+    let answers = futures_util::future::join_all(calls).await;
+    let attempts = answers.into_iter().map(|answer| Delivery::of(answer.expect("an order").extensions()).attempts);
+    assert_eq!(attempts.collect::<Vec<_>>(), [2; 200]);
+    assert!(asked.elapsed() > Duration::from_secs(19), "{:?}", asked.elapsed());
+    // They are not asked for without a pause, and not for ever.
+    server.answers((0..100_000).map(|_| running()));
+    let mut client = client;
+    let refused = client.create_order(order("shop")).await.expect_err("it runs all the time");
+    assert_eq!(Reason::of(&refused), Some(Reason::InProgress));
+    assert!(server.seen().len() < 4200 + 1_200);
+}
+
+/// A client whose server answers with frames of this size, without end.
+fn endless(frame: usize) -> impl Future<Output = (Result<(), Status>, Duration)> {
+    let layer =
+        IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).attempt_timeout(Duration::from_secs(1)).max_attempts(2);
+    let body = move || {
+        let frames = stream::repeat_with(move || Ok::<_, Status>(Frame::data(Bytes::from(vec![0; frame]))));
+        tonic::body::Body::new(StreamBody::new(frames))
+    };
+    let service = tower::service_fn(move |_: http::Request<tonic::body::Body>| {
+        let response = http::Response::builder().header("content-type", "application/grpc").body(body());
+        std::future::ready(response)
+    });
+    let mut client = ShopClient::new(layer.build().expect("the layer").layer(service));
+    async move {
+        let asked = std::time::Instant::now();
+        let answer = client.create_order(order("shop")).await;
+        (answer.map(drop), asked.elapsed())
+    }
+}
+
+#[tokio::test]
+async fn collect_no_answer_without_end() {
+    let (large, _) = endless(1 << 16).await;
+    let large = large.expect_err("it has no end");
+    assert_eq!(large.code(), Code::OutOfRange, "{large:?}");
+    assert_eq!(Unresolved::of(&large).map(|call| call.attempts), Some(1), "what became of it is not known");
+    // A body that is always ready lets the time of the attempt pass all the same.
+    let (empty, took) = endless(0).await;
+    assert_eq!(empty.expect_err("it has no end").code(), Code::DeadlineExceeded);
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 #[tokio::test]

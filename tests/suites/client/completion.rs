@@ -147,6 +147,19 @@ async fn is_waited_for_as_long_as_the_caller_says() {
     assert!((19 * SECOND..=20 * SECOND).contains(&waited), "a last look shortly before the end: {waited:?}");
 }
 
+/// Zero is a number, too.
+#[tokio::test(start_paused = true)]
+async fn is_not_looked_for_without_a_pause_if_the_server_says_so() {
+    let (server, mut client) = foreign().await;
+    let work = pending(&mut client).await.pauses(SECOND, 4 * SECOND).timeout(20 * SECOND);
+    let mut metadata = tonic::metadata::MetadataMap::new();
+    metadata.insert("grpc-retry-pushback-ms", "0".parse().expect("metadata"));
+    server.fails((0..1_000).map(|_| Status::with_metadata(Code::Unavailable, "", metadata.clone())));
+    assert!(matches!(work.await, Err(CompletionError::TimedOut)));
+    let looks = server.seen().len() - 1;
+    assert!((10..=21).contains(&looks), "{looks} looks in 20 s");
+}
+
 /// A replay would run the call again.
 #[tokio::test(start_paused = true)]
 async fn is_not_looked_for_when_the_key_expires() {

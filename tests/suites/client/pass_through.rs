@@ -1,6 +1,7 @@
 //! Calls that the layer leaves alone.
 
 use tonic::{Code, Status};
+use tonic_idempotency_client::{OperationKey, journal::Journal};
 use uuid::Uuid;
 
 use super::foreign::{CREATE_ORDER, Foreign, order};
@@ -27,6 +28,48 @@ async fn whose_message_is_too_large_to_keep_are_made_once_without_a_key() {
     assert_eq!(refused.code(), Code::Unavailable);
     let seen = server.seen();
     assert_eq!((seen.len(), seen[0].key(), &seen[0].message), (1, None, &large));
+}
+
+/// A caller that has chosen a key wants the call to be protected, and so does who has a journal.
+#[tokio::test(start_paused = true)]
+async fn that_are_to_be_protected_and_cannot_be_are_refused_unless_that_is_allowed() {
+    let large = || {
+        let mut large = tonic::Request::new(order("shop"));
+        large.get_mut().padding = vec![7; 200];
+        large
+    };
+    let own = || {
+        let mut own = large();
+        own.extensions_mut().insert(OperationKey::from_text("k-1").expect("a key"));
+        own
+    };
+    let journal = Journal::builder().in_memory().expect("a journal");
+    for (has_journal, is_allowed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let server = Foreign::default();
+        let journal = journal.clone();
+        let mut client = server
+            .client(move |layer| {
+                let layer = layer.max_request_bytes(100);
+                let layer = if has_journal { layer.journal(journal) } else { layer };
+                if is_allowed { layer.allow_unprotected() } else { layer }
+            })
+            .await;
+        for (request, is_refused) in [(own(), !is_allowed), (large(), has_journal && !is_allowed)] {
+            let answer = client.create_order(request).await;
+            assert_eq!(
+                answer.map(drop).map_err(|refused| refused.code()).err(),
+                is_refused.then_some(Code::ResourceExhausted)
+            );
+        }
+        let keys: Vec<_> = server.seen().iter().map(|call| call.key().map(str::to_owned)).collect();
+        let (with_own, without) = (Some("k-1".to_owned()), None);
+        let expected = match (has_journal, is_allowed) {
+            (_, true) => vec![with_own, without],
+            (false, false) => vec![without],
+            (true, false) => vec![],
+        };
+        assert_eq!(keys, expected, "{has_journal} {is_allowed}");
+    }
 }
 
 /// The message is sent as it is, and so is its empty field.

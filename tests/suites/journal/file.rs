@@ -1,10 +1,12 @@
 //! The file of a journal: two processes, a full disk, a process that is killed while it writes.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead as _, BufReader},
     path::Path,
     process::Command,
+    thread,
+    time::Instant,
 };
 
 use tonic_idempotency_client::journal::{Journal, JournalError};
@@ -16,6 +18,9 @@ use super::{
 
 /// The largest size of a file of the other process, in KiB, and that of a small disk.
 const SMALL: u32 = 4096;
+
+/// How often a process is killed while it makes a journal.
+const KILLS: u32 = 60;
 
 #[tokio::test]
 async fn is_refused_to_a_second_journal_in_this_process_or_another_one() {
@@ -51,6 +56,38 @@ fn that_is_none_or_cannot_be_made_is_an_error_with_its_name() {
         let error = Journal::open(&path).expect_err("no journal");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
+}
+
+/// Whatever a process has written of it.
+#[test]
+fn of_a_process_that_is_killed_while_it_makes_it_opens() {
+    let directory = Directory::new();
+    let begun = Instant::now();
+    command("open", &directory.file()).output().expect("a process");
+    let took = begun.elapsed();
+    for part in 0..KILLS {
+        let directory = Directory::new();
+        let mut child = command("open", &directory.file()).spawn().expect("a process");
+        // The process itself takes most of the time.
+        thread::sleep(took * (KILLS + part) / (2 * KILLS));
+        child.kill().expect("a process");
+        child.wait().expect("a process");
+        drop(Journal::open(directory.file()).unwrap_or_else(|error| panic!("after {part} of {KILLS}: {error}")));
+        let left: Vec<_> =
+            fs::read_dir(directory.path()).expect("a directory").map(|it| it.expect("a file").file_name()).collect();
+        assert_eq!(left, [directory.file().file_name().expect("a name")]);
+    }
+}
+
+/// As a process leaves it that dies before the journal has its name.
+#[test]
+fn that_is_not_finished_is_none_and_is_removed() {
+    let directory = Directory::new();
+    let mut left = directory.file().into_os_string();
+    left.push(".0123456789abcdef.new");
+    fs::write(&left, "the first page").expect("a file");
+    Journal::open(directory.file()).expect("a journal");
+    assert!(!Path::new(&left).exists());
 }
 
 #[tokio::test]

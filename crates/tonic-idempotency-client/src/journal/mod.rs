@@ -22,8 +22,8 @@
 //!
 //! # Which calls are written down
 //!
-//! Those of procedures that take keys. A call of a procedure that is repeatable without a key is not, nor one that the layer passes
-//! through: a stream, or a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
+//! Those of procedures that take keys. A call of a procedure that is repeatable without a key is not. One that cannot be is refused, and not
+//! sent: a stream, or a message larger than [`max_request_bytes`](crate::IdempotencyClientBuilder::max_request_bytes).
 //!
 //! # What ends an entry
 //!

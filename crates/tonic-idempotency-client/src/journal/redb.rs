@@ -1,7 +1,8 @@
 //! The store in a file.
 
 use std::{
-    fs::{File, OpenOptions},
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,6 +17,10 @@ use redb::{
 use super::{Change, JournalError, JournalStore};
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
+
+/// The end of the name of a file that is no journal yet, and how often one is made.
+const UNFINISHED: &str = ".new";
+const ATTEMPTS: u32 = 10;
 
 /// The memory for pages of the file, in bytes.
 const CACHE: usize = 16 << 20;
@@ -89,12 +94,72 @@ fn apply(database: &Database, changes: &[Change]) -> Result<(), Error> {
 }
 
 fn open(path: &Path) -> Result<Database, Error> {
-    let is_new = !path.exists();
-    let database = create(FileBackend::new(file(path)?)?)?;
-    if is_new {
-        sync_directory(path)?;
+    if !path.exists() {
+        make(path)?;
     }
-    Ok(database)
+    create(FileBackend::new(file(path)?)?)
+}
+
+/// Makes an empty journal under a name of its own, and gives it this one when it is whole and durable: a file that a process has left while it
+/// wrote the first pages would never open again. If another process is faster, its journal counts.
+fn make(path: &Path) -> io::Result<()> {
+    for left in unfinished(path)? {
+        // Of a process that has died; one that lives makes it once more.
+        fs::remove_file(left).or_else(if_missing)?;
+    }
+    for _ in 0..ATTEMPTS {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{:016x}{UNFINISHED}", fastrand::u64(..)));
+        let unfinished = PathBuf::from(name);
+        let made = create(FileBackend::new(file(&unfinished)?).map_err(io::Error::other)?);
+        drop(made.map_err(|error| match error {
+            Error::Io(error) => error,
+            error => io::Error::other(error),
+        })?);
+        let named = File::open(&unfinished).and_then(|file| file.sync_all()).and_then(|()| name_it(&unfinished, path));
+        match named {
+            Ok(()) => return sync_directory(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("other processes make it and remove it all the time"))
+}
+
+/// Gives a file this name, if no other has it.
+fn name_it(unfinished: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(unfinished, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+        Ok(()) => {}
+        // A file system without links.
+        Err(_) => return fs::rename(unfinished, path),
+    }
+    fs::remove_file(unfinished).or_else(if_missing)
+}
+
+/// Returns what processes have left that died before their journal had its name.
+fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (Some(name), directory) = (path.file_name().and_then(OsStr::to_str), directory(path)) else {
+        return Ok(Vec::new());
+    };
+    let is_unfinished = |other: &OsStr| {
+        other
+            .to_str()
+            .and_then(|it| it.strip_prefix(name))
+            .is_some_and(|it| it.starts_with('.') && it.ends_with(UNFINISHED))
+    };
+    let files = fs::read_dir(directory)?.filter_map(Result::ok);
+    Ok(files.filter(|file| is_unfinished(&file.file_name())).map(|file| file.path()).collect())
+}
+
+fn if_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn directory(path: &Path) -> &Path {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
 }
 
 fn create(backend: impl StorageBackend) -> Result<Database, Error> {
@@ -121,8 +186,7 @@ fn file(path: &Path) -> io::Result<File> {
 fn sync_directory(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(directory(path))?.sync_all()?;
     }
     Ok(())
 }

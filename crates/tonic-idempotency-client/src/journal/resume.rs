@@ -199,7 +199,8 @@ where
     }
     let mut request = entry.request();
     request.extensions_mut().insert(FromJournal);
-    Attempt::new(service.call(request)).await
+    // The layer of the service has the limit.
+    Attempt::new(service.call(request), usize::MAX).await
 }
 
 fn outcome(answer: Answer, delivery: Delivery) -> Outcome {
