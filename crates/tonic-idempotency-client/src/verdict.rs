@@ -63,7 +63,13 @@ pub(crate) struct Said<'a> {
 impl Verdict {
     /// The verdict on an answer. `after_another`: another attempt was made before, or beside it, and may have taken effect.
     pub(crate) fn of(said: Said<'_>, after_another: bool) -> Self {
-        let is_grpc = said.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(GRPC));
+        // Without a body, the headers have the status.
+        let metadata = said.trailers.unwrap_or(said.headers);
+        let is_grpc = match said.headers.get(CONTENT_TYPE) {
+            Some(content_type) => content_type.as_bytes().starts_with(GRPC),
+            // A service in the same process may leave it out.
+            None => metadata.contains_key(STATUS),
+        };
         if said.http != StatusCode::OK || !is_grpc {
             return match said.http {
                 StatusCode::TOO_MANY_REQUESTS
@@ -73,8 +79,6 @@ impl Verdict {
                 _ => Self::Unknown,
             };
         }
-        // Without a body, the headers have the status.
-        let metadata = said.trailers.unwrap_or(said.headers);
         if metadata.get(STATUS).is_some_and(|status| status == "0") {
             return if said.has_message { Self::Ended } else { Self::Unknown };
         }
@@ -268,7 +272,7 @@ mod tests {
                             headers.extend(ok.clone());
                         }
                         let found = said(http, &headers, (place == "trailers").then_some(&ok), has_message, after);
-                        let is_grpc = content_type.is_some_and(|it| it.starts_with("application/grpc"));
+                        let is_grpc = content_type.map_or(place != "nowhere", |it| it.starts_with("application/grpc"));
                         let expected = match (http, is_grpc, place) {
                             (200, true, "nowhere") => NOW,
                             (200, true, _) => {
