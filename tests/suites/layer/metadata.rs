@@ -172,6 +172,8 @@ pub(crate) fn timeless(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.remove("date");
     headers.remove("idempotency-expires");
+    // Beside an error, the layer's word on the key.
+    headers.remove("idempotency-outcome");
     headers
 }
 
