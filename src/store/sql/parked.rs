@@ -55,6 +55,8 @@ struct State {
 struct Place {
     /// When the statement was sent.
     sent: Instant,
+    /// Whether it is of a claim, without a connection.
+    of_claim: bool,
     /// Dropped, it tells that the statement has ended.
     _held: oneshot::Sender<()>,
 }
@@ -72,10 +74,12 @@ impl Parked {
         Some((state.places.keys().copied().collect(), youngest?))
     }
 
-    /// Gives up those of these that are more than the statements that run.
+    /// Gives up those of these that are more than the statements that run. Whose statements these are is not known: a connection's place is as
+    /// good as another's, but a claim is given up only if none runs.
     fn found(&self, asked_for: &[u64], running: usize) {
         let mut state = self.state();
-        let there: Vec<_> = asked_for.iter().filter(|place| state.places.contains_key(place)).collect();
+        let is_given_up = |place: &&u64| state.places.get(place).is_some_and(|it| !it.of_claim || running == 0);
+        let there: Vec<_> = asked_for.iter().filter(is_given_up).collect();
         for place in &there[..there.len().saturating_sub(running)] {
             state.places.remove(place);
         }
@@ -87,12 +91,12 @@ struct Ticket<'a>(&'a Parked, u64);
 
 impl<'a> Ticket<'a> {
     /// Returns whether someone has to begin to ask, too.
-    fn take(parked: &'a Parked, sent: Instant) -> (Self, oneshot::Receiver<()>, bool) {
+    fn take(parked: &'a Parked, sent: Instant, of_claim: bool) -> (Self, oneshot::Receiver<()>, bool) {
         let (held, ended) = oneshot::channel();
         let mut state = parked.state();
         let place = state.next;
         state.next += 1;
-        state.places.insert(place, Place { sent, _held: held });
+        state.places.insert(place, Place { sent, of_claim, _held: held });
         let begins = !mem::replace(&mut state.is_asking, true);
         parked.came.notify_one();
         (Self(parked, place), ended, begins)
@@ -109,7 +113,7 @@ impl<D: Driver> Connections<D> {
     /// Keeps a connection on which something was sent at that time, until it is answered. `None` if that has ended without an answer: then
     /// the connection is closed.
     pub(super) async fn park(&self, mut connection: D::Connection, sent: Instant) -> Option<D::Connection> {
-        let (_ticket, ended, begins) = Ticket::take(self.parked(), sent);
+        let (_ticket, ended, begins) = Ticket::take(self.parked(), sent, false);
         if begins {
             tokio::spawn(ask(self.clone()));
         }
@@ -143,7 +147,7 @@ impl<D: Driver> Connections<D> {
         let (false, Ok(runtime)) = (claims.is_empty(), Handle::try_current()) else { return };
         let connections = self.clone();
         runtime.spawn(async move {
-            let (_ticket, ended, begins) = Ticket::take(connections.parked(), sent);
+            let (_ticket, ended, begins) = Ticket::take(connections.parked(), sent, true);
             if begins {
                 tokio::spawn(ask(connections.clone()));
             }
@@ -208,4 +212,25 @@ fn running(age: Duration) -> String {
                 OPERATOR(pg_catalog.>=) {}",
         age.as_secs_f64() / 2.0
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_given_up_only_if_no_statement_runs_that_may_be_its_own() {
+        let parked = Parked::default();
+        let sent = Instant::now();
+        let places = [true, false, false].map(|of_claim| Ticket::take(&parked, sent, of_claim));
+        let (asked_for, _) = parked.asks().expect("three places");
+        let left = |running| {
+            parked.found(&asked_for, running);
+            parked.state().places.len()
+        };
+        assert_eq!(left(1), 2, "the claim, and one of two connections");
+        assert!(parked.state().places.values().any(|place| place.of_claim));
+        assert_eq!(left(0), 0);
+        drop(places);
+    }
 }
