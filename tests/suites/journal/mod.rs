@@ -2,7 +2,9 @@
 
 mod child;
 mod crash;
+mod damage;
 mod ends;
+mod failed;
 mod file;
 mod harness;
 mod lanes;

@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, re
 use http_body_util::Full;
 use prost::Message as _;
 use serde_json::json;
-use tonic::body::Body;
+use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
-use super::{JournalError, Lane, Scope};
+use super::{JournalError, Lane, Scope, index::Identity};
 use crate::{BoxError, OperationKey, captured::HEAD};
 
 /// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
@@ -23,6 +23,8 @@ const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub struct Entry {
     /// The number of attempts that are known. Those of a process that died are not.
     pub attempts: u32,
+    /// What it has failed with, if its state is [`Failed`](EntryState::Failed).
+    pub error: Option<Status>,
     /// The headers that its attempts have, without credentials: see [`JournalBuilder::metadata`](super::JournalBuilder::metadata).
     pub headers: HeaderMap,
     /// The key.
@@ -52,6 +54,9 @@ pub struct Entry {
 pub enum EntryState {
     /// It is older than its key is protected, and is not sent.
     Expired,
+    /// It was resumed and has failed, with nobody there to hear of it. It is not sent, unless it is [sent
+    /// again](super::Journal::send_again), or its call is made again with its key.
+    Failed,
     /// This process is sending it.
     UnderWay,
     /// It waits to be resumed.
@@ -85,6 +90,7 @@ impl Entry {
         let stored = parts.headers.iter().filter(|(name, value)| !value.is_sensitive() && stores(name));
         Some(Self {
             attempts: 0,
+            error: None,
             headers: stored.map(|(name, value)| (name.clone(), value.clone())).collect(),
             key: OperationKey::from_header(key)?,
             lane: parts.extensions.get().cloned(),
@@ -139,6 +145,7 @@ impl Entry {
             timeout: self.timeout.map(milliseconds),
             attempts: self.attempts,
             protected_until: self.protected_until.map(since_epoch),
+            failure: self.error.as_ref().map(Failure::of),
         };
         record.encode_to_vec().into()
     }
@@ -152,6 +159,7 @@ impl Entry {
         }
         Ok(Self {
             attempts: record.attempts,
+            error: record.failure.map(Failure::into_status),
             headers,
             key: OperationKey::from_header(&record.key).ok_or("an entry has no key")?,
             lane: record.lane.map(Lane::new),
@@ -172,6 +180,7 @@ impl Entry {
             self.headers.iter().map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]));
         let json = json!({
             "attempts": self.attempts,
+            "error": self.error.as_ref().map(|error| json!({ "code": i32::from(error.code()), "message": error.message() })),
             "headers": headers.collect::<Vec<_>>(),
             "key": self.key.to_string(),
             "lane": self.lane.as_ref().map(Lane::as_str),
@@ -192,6 +201,7 @@ impl EntryState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
+            Self::Failed => "failed",
             Self::UnderWay => "under_way",
             Self::Waiting => "waiting",
         }
@@ -201,6 +211,15 @@ impl EntryState {
 /// Reads an entry of a store.
 pub(crate) fn decode(id: u64, record: Bytes) -> Result<Entry, JournalError> {
     Entry::decode(record).map_err(|error| JournalError::store(format!("entry {id}"), error))
+}
+
+/// The operation of a record that was found in a damaged file, and the record of it as failed; `None` if it is none.
+#[cfg(feature = "redb")]
+pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<(Identity, Bytes)> {
+    let mut entry = Entry::decode(record.clone()).ok()?;
+    let why = "it was found in a damaged journal: it may have ended, and may not have been sent";
+    entry.error.get_or_insert_with(|| Status::data_loss(why));
+    Some(((entry.scope.clone(), entry.key.clone()), entry.encode()))
 }
 
 /// An entry as it is stored. Times are in milliseconds.
@@ -226,6 +245,8 @@ struct Record {
     attempts: u32,
     #[prost(uint64, optional, tag = "10")]
     protected_until: Option<u64>,
+    #[prost(message, optional, tag = "11")]
+    failure: Option<Failure>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -234,6 +255,27 @@ struct Header {
     name: String,
     #[prost(bytes = "vec", tag = "2")]
     value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Failure {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(bytes = "bytes", tag = "3")]
+    details: Bytes,
+}
+
+impl Failure {
+    fn of(status: &Status) -> Self {
+        let details = Bytes::copy_from_slice(status.details());
+        Self { code: status.code().into(), message: status.message().to_owned(), details }
+    }
+
+    fn into_status(self) -> Status {
+        Status::with_details(Code::from(self.code), self.message, self.details)
+    }
 }
 
 fn since_epoch(time: SystemTime) -> u64 {

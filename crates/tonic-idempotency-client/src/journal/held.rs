@@ -43,8 +43,11 @@ impl Held {
                 }
                 Entered::Before(id) => {
                     let held = Self::new(id, Arc::clone(&journal), true);
-                    if journal.read(id).await?.is_some_and(|before| !before.is(entry)) {
-                        return Err(JournalError::KeyReused { key: entry.key.to_string() });
+                    if let Some(before) = journal.read(id).await? {
+                        if !before.is(entry) {
+                            return Err(JournalError::KeyReused { key: entry.key.to_string() });
+                        }
+                        journal.revive(id, before).await?;
                     }
                     return Ok(held);
                 }
@@ -81,6 +84,14 @@ impl Held {
         self.journal.end(self.id);
     }
 
+    /// Ends the entry with this error, of which nobody has heard: it stays until somebody has.
+    pub(crate) fn fail(self, mut entry: Entry, error: Status) {
+        entry.error = Some(error);
+        self.journal.index.fail(self.id);
+        // If that is lost, the entry is sent once more, and fails again.
+        drop(self.journal.note(self.id, &entry));
+    }
+
     /// Notes what was learnt of an entry that stays.
     pub(crate) fn leave(mut self, mut entry: Entry, answer: &Answer, attempts: u32) {
         let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
@@ -89,7 +100,7 @@ impl Held {
         if let Some(until) = protected {
             self.journal.index.protected_until(self.id, until);
         }
-        self.journal.note(self.id, &entry);
+        drop(self.journal.note(self.id, &entry));
         self.due = Instant::now().checked_add(self.pause());
     }
 

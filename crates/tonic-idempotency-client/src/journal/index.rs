@@ -34,6 +34,8 @@ pub(crate) struct Slot {
     expires: SystemTime,
     due: Instant,
     is_expired: bool,
+    /// Whether it was resumed and has failed.
+    has_failed: bool,
     /// Whether it is durable.
     is_written: bool,
     /// How many send it.
@@ -66,7 +68,8 @@ pub(crate) enum Taken {
     ToSend(Slot),
 }
 
-type Identity = (Option<Scope>, OperationKey);
+/// What an entry is known by.
+pub(crate) type Identity = (Option<Scope>, OperationKey);
 
 #[derive(Debug, Default)]
 struct Slots {
@@ -80,9 +83,9 @@ struct Slots {
 }
 
 impl Index {
-    /// The index of entries of a store, by their numbers.
-    pub(crate) fn new(stored: impl IntoIterator<Item = (u64, Slot)>) -> Self {
-        let mut slots = Slots::default();
+    /// The index of entries of a store, by their numbers, of which this one is the last that is used.
+    pub(crate) fn new(last: u64, stored: impl IntoIterator<Item = (u64, Slot)>) -> Self {
+        let mut slots = Slots { last, ..Slots::default() };
         for (id, mut slot) in stored {
             slot.is_written = true;
             slots.add(id, slot);
@@ -123,6 +126,28 @@ impl Index {
             if let Some(slot) = slots.by_id.get_mut(&id) {
                 slot.is_written = true;
             }
+            slots.consider(id);
+        });
+    }
+
+    /// Notes that an entry has failed, so that it is not sent again by itself.
+    pub(crate) fn fail(&self, id: u64) {
+        self.change(|slots| {
+            let Some(slot) = slots.by_id.get_mut(&id) else { return };
+            slot.has_failed = true;
+            let slot = slot.clone();
+            slots.leave_lane(id, &slot);
+        });
+    }
+
+    /// Lets an entry that has failed be sent again, in its lane's order.
+    pub(crate) fn revive(&self, id: u64) {
+        self.change(|slots| {
+            let Some(slot) = slots.by_id.get_mut(&id) else { return };
+            slot.has_failed = false;
+            slot.due = Instant::now();
+            let slot = slot.clone();
+            slots.join_lane(id, &slot);
             slots.consider(id);
         });
     }
@@ -184,7 +209,9 @@ impl Index {
         let slots = self.slots();
         let mut groups: Vec<Vec<u64>> = Vec::new();
         let mut lanes: HashMap<&Lane, usize> = HashMap::new();
-        for (id, slot) in slots.by_id.iter().filter(|(_, slot)| slot.is_written && slot.under_way == 0) {
+        for (id, slot) in
+            slots.by_id.iter().filter(|(_, slot)| slot.is_written && !slot.has_failed && slot.under_way == 0)
+        {
             match slot.lane.as_ref().and_then(|lane| lanes.get(lane)) {
                 Some(group) => groups[*group].push(*id),
                 None => {
@@ -231,6 +258,7 @@ impl Slot {
             expires,
             due: Instant::now(),
             is_expired: false,
+            has_failed: entry.error.is_some(),
             is_written: false,
             under_way: 0,
         }
@@ -242,6 +270,7 @@ impl Slot {
 
     fn state(&self) -> EntryState {
         match self.under_way {
+            0 if self.has_failed => EntryState::Failed,
             0 if self.is_expired || self.expires <= SystemTime::now() => EntryState::Expired,
             0 => EntryState::Waiting,
             _ => EntryState::UnderWay,
@@ -253,10 +282,14 @@ impl Slots {
     fn add(&mut self, id: u64, slot: Slot) {
         self.last = self.last.max(id);
         self.by_identity.insert(slot.identity(), id);
-        if let Some(lane) = &slot.lane {
+        self.join_lane(id, &slot);
+        self.by_id.insert(id, slot);
+    }
+
+    fn join_lane(&mut self, id: u64, slot: &Slot) {
+        if let (Some(lane), false) = (&slot.lane, slot.has_failed) {
             self.lanes.entry(lane.clone()).or_default().insert(id);
         }
-        self.by_id.insert(id, slot);
     }
 
     fn has_turn(&self, id: u64) -> bool {
@@ -267,7 +300,7 @@ impl Slots {
     /// Lets an entry wait to be sent, if it can be.
     fn consider(&mut self, id: u64) {
         let Some(slot) = self.by_id.get(&id) else { return };
-        if slot.is_written && slot.under_way == 0 && !slot.is_expired && self.has_turn(id) {
+        if slot.is_written && slot.under_way == 0 && !slot.is_expired && !slot.has_failed && self.has_turn(id) {
             self.waiting.insert((slot.due, id));
         }
     }
@@ -275,7 +308,7 @@ impl Slots {
     fn take(&mut self, id: u64) -> Taken {
         let has_turn = self.has_turn(id);
         let Some(slot) = self.by_id.get_mut(&id) else { return Taken::Gone };
-        if slot.under_way > 0 || !slot.is_written {
+        if slot.under_way > 0 || !slot.is_written || slot.has_failed {
             return Taken::Busy(slot.clone());
         }
         if slot.is_expired || slot.expires <= SystemTime::now() {
@@ -329,6 +362,7 @@ mod tests {
             expires: SystemTime::now() + Duration::from_secs(60),
             due: Instant::now(),
             is_expired: false,
+            has_failed: false,
             is_written: false,
             under_way: 0,
         }
@@ -342,10 +376,13 @@ mod tests {
     #[test]
     fn has_entries_of_one_lane_one_after_the_other() {
         let lanes = [Some("a"), Some("b"), Some("a"), None, Some("a"), None];
-        let index = Index::new((1..).zip(lanes.map(|lane| slot("k", lane))).map(|(id, mut slot)| {
-            slot.key = OperationKey::from_text(&format!("k-{id}")).expect("a key");
-            (id, slot)
-        }));
+        let index = Index::new(
+            0,
+            (1..).zip(lanes.map(|lane| slot("k", lane))).map(|(id, mut slot)| {
+                slot.key = OperationKey::from_text(&format!("k-{id}")).expect("a key");
+                (id, slot)
+            }),
+        );
         assert_eq!(index.by_lane(), [vec![1, 3, 5], vec![2], vec![4], vec![6]]);
         assert_eq!(due(&index), [1, 2, 4, 6]);
         assert!(!index.has_turn(3));
@@ -357,7 +394,7 @@ mod tests {
 
     #[test]
     fn does_not_give_out_an_entry_that_a_call_sends_or_that_is_not_durable() {
-        let index = Index::new([]);
+        let index = Index::new(0, []);
         assert_eq!(index.enter(slot("k", None)), Entered::New(1));
         assert_eq!(index.enter(slot("k", None)), Entered::Unwritten);
         index.release(1, Instant::now());
@@ -371,10 +408,25 @@ mod tests {
     }
 
     #[test]
+    fn keeps_an_entry_that_has_failed_and_lets_its_lane_go_on() {
+        let in_lane = |key| slot(key, Some("a"));
+        let index = Index::new(0, [(1, in_lane("k-1")), (2, in_lane("k-2"))]);
+        assert!(matches!(index.take_due(), Ok((1, Taken::ToSend(_)))));
+        index.fail(1);
+        index.release(1, Instant::now());
+        assert_eq!(index.states(), [(1, EntryState::Failed), (2, EntryState::Waiting)]);
+        assert_eq!((due(&index), index.by_lane()), (vec![2], vec![]));
+        index.release(2, Instant::now());
+        index.revive(1);
+        assert_eq!((index.by_lane(), index.has_turn(2)), (vec![vec![1, 2]], false));
+        assert_eq!(due(&index), [1]);
+    }
+
+    #[test]
     fn gives_out_an_expired_entry_once_and_lets_its_lane_go_on() {
         let mut old = slot("old", Some("a"));
         old.expires = SystemTime::now();
-        let index = Index::new([(7, old.clone()), (8, slot("new", Some("a")))]);
+        let index = Index::new(0, [(7, old.clone()), (8, slot("new", Some("a")))]);
         assert!(matches!(index.take_due(), Ok((7, Taken::Expired(_)))));
         assert!(matches!(index.take_due(), Ok((8, Taken::ToSend(_)))));
         assert_eq!(index.take_due().err(), Some(None));

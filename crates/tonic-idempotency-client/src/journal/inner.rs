@@ -1,6 +1,7 @@
 //! What the clones of a journal share.
 
 use std::{
+    error::Error as _,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
@@ -9,7 +10,7 @@ use std::{
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::BoxFuture;
 use http::HeaderName;
-use tokio::task::spawn_blocking;
+use tokio::{sync::oneshot, task::spawn_blocking};
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
@@ -60,14 +61,19 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(store: Arc<dyn JournalStore>, settings: Settings) -> Result<Self, JournalError> {
-        let mut slots = Vec::new();
-        for id in store.ids()? {
-            if let Some(record) = store.read(id)? {
-                let entry = decode(id, record)?;
-                slots.push((id, Slot::of(&entry, settings.expires(&entry))));
+        let ids = store.ids()?;
+        let mut slots = Vec::with_capacity(ids.len());
+        for id in &ids {
+            match store.read(*id)?.map(|record| decode(*id, record)) {
+                Some(Ok(entry)) => slots.push((*id, Slot::of(&entry, settings.expires(&entry)))),
+                Some(Err(error)) => tracing::warn!(
+                    error = error.source().map(tracing::field::display),
+                    "{error}; it stays in the store, and is not sent"
+                ),
+                None => {}
             }
         }
-        let index = Arc::new(Index::new(slots));
+        let index = Arc::new(Index::new(ids.last().copied().unwrap_or_default(), slots));
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index))
             .map_err(|error| JournalError::store("(no thread)", error))?;
         Ok(Self { index, settings, store, writer: Mutex::new(writer) })
@@ -80,7 +86,7 @@ impl Inner {
         purpose: Purpose,
     ) -> impl Future<Output = Result<(), JournalError>> + Send + 'static {
         let receiver = self.writer.lock().unwrap_or_else(PoisonError::into_inner).hand(change, purpose);
-        async move { receiver.await.map_err(|error| JournalError::store("(its thread ended)", error))? }
+        durable(receiver)
     }
 
     /// Ends an entry. Nobody waits until that is durable: if it is lost, the entry is sent again, and its answer is a replay.
@@ -91,12 +97,26 @@ impl Inner {
         }
     }
 
-    /// Replaces an entry, unless it has ended.
-    pub(crate) fn note(&self, id: u64, entry: &Entry) {
+    /// Replaces an entry, unless it has ended; the future ends when that is durable.
+    pub(crate) fn note(&self, id: u64, entry: &Entry) -> impl Future<Output = Result<(), JournalError>> + Send + use<> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.index.contains(id) {
-            drop(writer.hand(Change::Put { id, record: entry.encode() }, Purpose::Note));
+        let change = Change::Put { id, record: entry.encode() };
+        let receiver = self.index.contains(id).then(|| writer.hand(change, Purpose::Note));
+        async move {
+            match receiver {
+                Some(receiver) => durable(receiver).await,
+                None => Ok(()),
+            }
         }
+    }
+
+    /// Lets an entry be sent again if it has failed. When this ends, that is durable.
+    pub(crate) async fn revive(&self, id: u64, mut entry: Entry) -> Result<(), JournalError> {
+        if entry.error.take().is_some() {
+            self.note(id, &entry).await?;
+            self.index.revive(id);
+        }
+        Ok(())
     }
 
     /// Reads an entry; `None` if it has ended.
@@ -113,6 +133,10 @@ impl Inner {
         let asked = spawn_blocking(move || ask(&*store)).await;
         asked.unwrap_or_else(|error| Err(JournalError::store("(its store)", error)))
     }
+}
+
+async fn durable(receiver: oneshot::Receiver<Result<(), JournalError>>) -> Result<(), JournalError> {
+    receiver.await.map_err(|error| JournalError::store("(its thread ended)", error))?
 }
 
 impl fmt::Debug for Inner {

@@ -32,10 +32,13 @@
 //! | gets a response, or an error of which the server's layer says that it is this operation's | ends |
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
 //! | gets anything else, or uses up its attempts, its budget or its deadline: nobody knows what became of it | stays; [`Unresolved`](crate::Unresolved) tells its caller |
+//! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until somebody has heard of it |
 //! | is dropped by its caller | stays |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
+//! What has failed with no caller there to hear of it is in [`Journal::entries`] and [`Journal::export`] until it is
+//! [sent again](Journal::send_again) or [given up](Journal::give_up), or at once if [`on_outcome`](JournalBuilder::on_outcome) is told.
 //! [`Journal::give_up`] ends any entry. The end of an entry is written after its caller has the answer, with the next write: if the
 //! process dies in between, the entry is sent once more, and the server replays the answer.
 //!
@@ -176,7 +179,7 @@ impl Journal {
         self.inner.with_store(read).await
     }
 
-    /// Returns all entries as lines of JSON, each an object with `attempts`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `error`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
     /// `procedure`, `protectedUntil`, `scope`, `state`, `timeout` and `written`. Times are in milliseconds.
     ///
     /// # Errors
@@ -184,6 +187,22 @@ impl Journal {
     /// [`JournalError`] if the store cannot be read.
     pub async fn export(&self) -> Result<String, JournalError> {
         Ok(self.entries().await?.iter().map(|entry| entry.to_json() + "\n").collect())
+    }
+
+    /// Lets the entries with this key, of any scope, that have [failed](EntryState::Failed) be sent again, and returns them.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`] if the store cannot be read or written.
+    pub async fn send_again(&self, key: &OperationKey) -> Result<Vec<Entry>, JournalError> {
+        let mut entries = Vec::new();
+        for id in self.inner.index.with_key(key) {
+            if let Some(entry) = self.inner.read(id).await?.filter(|entry| entry.error.is_some()) {
+                self.inner.revive(id, entry.clone()).await?;
+                entries.push(entry);
+            }
+        }
+        Ok(entries)
     }
 
     /// Ends the entries with this key, of any scope, and returns them. A call that is under way goes on.

@@ -49,7 +49,8 @@ pub struct Resumed {
 ///
 /// | outcome | the entry |
 /// |---|---|
-/// | [`Answered`](Self::Answered), [`Failed`](Self::Failed) | has ended |
+/// | [`Answered`](Self::Answered) | has ended |
+/// | [`Failed`](Self::Failed) | stays until it is [sent again](super::Journal::send_again) or [given up](super::Journal::give_up); with [`on_outcome`](super::JournalBuilder::on_outcome) it has ended |
 /// | [`Behind`](Self::Behind), [`Unresolved`](Self::Unresolved) | is sent again by the next [`resume`](super::Journal::resume), or by the [`Worker`](super::Worker) |
 /// | [`Expired`](Self::Expired) | stays until it is [given up](super::Journal::give_up), and is not sent |
 #[derive(Clone, Debug)]
@@ -167,8 +168,15 @@ where
     if answer.verdict(true) == Verdict::Ended {
         let resumed = Resumed::new(slot, entry.message(), outcome(answer, delivery));
         // First the one, then the other: an application that dies here is told again.
-        tell(journal, &resumed).await;
-        held.end();
+        let is_told = tell(journal, &resumed).await;
+        match &resumed.outcome {
+            Outcome::Failed(error) => {
+                tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
+                    "a journaled operation has failed; it stays in the journal, unless on_outcome is told of it");
+                if is_told { held.end() } else { held.fail(entry, error.clone()) }
+            }
+            _ => held.end(),
+        }
         return Some(resumed);
     }
     let request = entry.message();
@@ -181,10 +189,11 @@ async fn request_of(journal: &Inner, id: u64) -> Bytes {
     journal.read(id).await.ok().flatten().map(|entry| entry.message()).unwrap_or_default()
 }
 
-async fn tell(journal: &Inner, resumed: &Resumed) {
-    if let Some(on_outcome) = &journal.settings.on_outcome {
-        on_outcome(resumed.clone()).await;
-    }
+/// Returns whether somebody was told.
+async fn tell(journal: &Inner, resumed: &Resumed) -> bool {
+    let Some(on_outcome) = &journal.settings.on_outcome else { return false };
+    on_outcome(resumed.clone()).await;
+    true
 }
 
 async fn send<S, B>(entry: &Entry, mut service: S) -> Answer

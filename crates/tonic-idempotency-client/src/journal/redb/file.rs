@@ -1,0 +1,128 @@
+//! The file of a journal: its names, and how it is made.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The end of the name of a file that is no journal yet, and how often one is made.
+const UNFINISHED: &str = ".new";
+const ATTEMPTS: u32 = 10;
+
+/// What follows the name of a journal in that of a damaged file, which is kept.
+const DAMAGED: &str = ".damaged";
+
+/// Makes an empty journal under a name of its own, and gives it this one when it is whole and durable: a file that a process has left while it
+/// wrote the first pages would never open again. If another process is faster, its journal counts.
+pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    for left in unfinished(path)? {
+        // Of a process that has died; one that lives makes it once more.
+        fs::remove_file(left).or_else(if_missing)?;
+    }
+    for _ in 0..ATTEMPTS {
+        let made = unnamed(path, &fill).and_then(|unfinished| name_it(&unfinished, path));
+        match made {
+            Ok(()) => return sync_directory(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("other processes make it and remove it all the time"))
+}
+
+/// Makes a journal in the place of a damaged file, which is kept under another name. Returns that.
+pub(super) fn replace(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let unfinished = unnamed(path, &fill)?;
+    let kept = set_aside(path)?;
+    fs::rename(unfinished, path)?;
+    sync_directory(path)?;
+    Ok(kept)
+}
+
+/// Makes a journal under a name of its own, and returns that. When this ends, what is in it is durable.
+fn unnamed(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let unfinished = PathBuf::from(with(path, &format!(".{:016x}{UNFINISHED}", fastrand::u64(..))));
+    fill(&unfinished)?;
+    File::open(&unfinished)?.sync_all()?;
+    Ok(unfinished)
+}
+
+/// Gives a file this name, if no other has it.
+fn name_it(unfinished: &Path, path: &Path) -> io::Result<()> {
+    match fs::hard_link(unfinished, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
+        Ok(()) => {}
+        // A file system without links.
+        Err(_) => return fs::rename(unfinished, path),
+    }
+    fs::remove_file(unfinished).or_else(if_missing)
+}
+
+/// Gives a damaged file a second name.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    for number in 1.. {
+        let end = if number == 1 { DAMAGED.to_owned() } else { format!("{DAMAGED}-{number}") };
+        let kept = PathBuf::from(with(path, &end));
+        if kept.exists() {
+            continue;
+        }
+        match fs::hard_link(path, &kept) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Ok(()) => return Ok(kept),
+            // A file system without links.
+            Err(_) => return fs::copy(path, &kept).map(|_| kept),
+        }
+    }
+    unreachable!("the numbers do not end")
+}
+
+/// Returns what processes have left that died before their journal had its name.
+fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (Some(name), directory) = (path.file_name().and_then(OsStr::to_str), directory(path)) else {
+        return Ok(Vec::new());
+    };
+    let is_unfinished = |other: &OsStr| {
+        other
+            .to_str()
+            .and_then(|it| it.strip_prefix(name))
+            .is_some_and(|it| it.starts_with('.') && it.ends_with(UNFINISHED))
+    };
+    let files = fs::read_dir(directory)?.filter_map(Result::ok);
+    Ok(files.filter(|file| is_unfinished(&file.file_name())).map(|file| file.path()).collect())
+}
+
+/// Opens the file, which has the messages of calls: only its owner may read it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn with(path: &Path, end: &str) -> OsString {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name
+}
+
+fn if_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn directory(path: &Path) -> &Path {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory.unwrap_or(Path::new("."))
+}
+
+/// Makes the name of a new file durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        File::open(directory(path))?.sync_all()?;
+    }
+    Ok(())
+}

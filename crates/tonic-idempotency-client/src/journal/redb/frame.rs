@@ -1,0 +1,70 @@
+//! The frame of a record in the file, by which it is found in one that is damaged.
+
+use memchr::memmem;
+
+/// What a frame begins with: three bytes that no text has, and the version of the frame.
+const BEGIN: [u8; 4] = [0xc9, 0xfd, 0xe7, 1];
+
+/// The length of what precedes the record: the begin, the checksum of what follows it, the numbers of the commit and the record, and the
+/// record's length.
+const HEAD: usize = 4 + 4 + 8 + 8 + 4;
+
+/// A record as the file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    /// The number of the commit that has put it.
+    pub(super) commit: u64,
+    pub(super) id: u64,
+    pub(super) record: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    pub(super) fn encode(self) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(HEAD + self.record.len());
+        frame.extend_from_slice(&BEGIN);
+        frame.extend_from_slice(&[0; 4]);
+        frame.extend_from_slice(&self.commit.to_le_bytes());
+        frame.extend_from_slice(&self.id.to_le_bytes());
+        frame.extend_from_slice(&u32::try_from(self.record.len()).unwrap_or(u32::MAX).to_le_bytes());
+        frame.extend_from_slice(self.record);
+        let checksum = crc32fast::hash(&frame[8..]);
+        frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+        frame
+    }
+
+    /// Reads the frame with which these bytes begin; `None` if it is damaged.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let bytes = bytes.strip_prefix(&BEGIN)?;
+        let (checksum, bytes) = bytes.split_first_chunk()?;
+        let (commit, rest) = bytes.split_first_chunk()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let record = rest.get(..usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+        let is_whole = crc32fast::hash(&bytes[..HEAD - 8 + record.len()]) == u32::from_le_bytes(*checksum);
+        is_whole.then(|| Self { commit: u64::from_le_bytes(*commit), id: u64::from_le_bytes(*id), record })
+    }
+
+    /// Finds all frames in a file that are whole, wherever they are.
+    pub(super) fn all(file: &'a [u8]) -> impl Iterator<Item = Self> {
+        memmem::find_iter(file, &BEGIN).filter_map(|at| Self::read(&file[at..]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_read_if_it_is_whole_and_found_anywhere() {
+        let frame = Frame { commit: 3, id: 7, record: b"an operation" };
+        let encoded = frame.encode();
+        assert_eq!(Frame::read(&encoded), Some(frame));
+        let file = [&b"\xc9\xfd"[..], &encoded, b"\xc9\xfd\xe7\x01", &encoded, &encoded[..20]].concat();
+        assert_eq!(Frame::all(&file).collect::<Vec<_>>(), [frame, frame]);
+        for bit in 0..encoded.len() * 8 {
+            let mut damaged = encoded.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Frame::read(&damaged), None, "bit {bit}");
+        }
+    }
+}

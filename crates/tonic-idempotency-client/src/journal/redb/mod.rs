@@ -1,0 +1,281 @@
+//! The store in a file.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `backend` | the disk, which is verified whenever it is opened |
+//! | `file` | the names of a journal's files |
+//! | `frame` | a record's version and checksum |
+
+mod backend;
+mod file;
+mod frame;
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use redb::{
+    Database, Durability, Error, ReadableDatabase as _, ReadableTable as _, StorageBackend, TableDefinition,
+    backends::FileBackend,
+};
+
+use self::{backend::NeverClosed, frame::Frame};
+use super::{Change, JournalError, JournalStore, entry::of_a_damaged_file, index::Identity};
+
+const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
+
+/// The number of the last commit.
+const COMMITS: TableDefinition<'_, (), u64> = TableDefinition::new("commits");
+
+/// The memory for pages of the file, in bytes.
+const CACHE: usize = 16 << 20;
+
+/// A store in a file, on [redb](https://www.redb.org). A commit ends with fsync. A write that is torn by a crash leaves the commits
+/// before it.
+///
+/// The file is verified whenever it is opened: each page, and each record by a checksum of its own. One that is damaged is kept under
+/// another name, with `.damaged` at its end, and a new one takes its place: what could be read is in that, as
+/// [failed](super::EntryState::Failed) entries, since it may have ended before, and a warning is logged.
+#[derive(Debug)]
+pub struct RedbStore {
+    path: PathBuf,
+    /// `None` after a failure: redb wants the file to be opened again.
+    database: Mutex<Option<Open>>,
+}
+
+impl RedbStore {
+    /// Opens the file at this path, or makes it, readable by its owner alone.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::InUse`] if it is open already; [`JournalError::Full`] and [`JournalError::Store`] if it cannot be made or read, or
+    /// nothing in it is of a journal.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
+        let path = path.into();
+        let database = open_or_salvage(&path).map_err(|error| explain(&path, error))?;
+        Ok(Self { path, database: Mutex::new(Some(database)) })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Error>) -> Result<T, JournalError> {
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match database.take() {
+            Some(open) => open,
+            None => open(&self.path).map_err(|error| explain(&self.path, error))?,
+        };
+        let done = work(&open).map_err(|error| explain(&self.path, error))?;
+        *database = Some(open);
+        Ok(done)
+    }
+}
+
+impl JournalStore for RedbStore {
+    fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
+        self.with(|database| apply(database, changes))
+    }
+
+    fn ids(&self) -> Result<Vec<u64>, JournalError> {
+        self.with(ids)
+    }
+
+    fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
+        self.with(|database| read(database, id))
+    }
+}
+
+/// A database, until it is dropped.
+#[derive(Debug)]
+struct Open {
+    database: Database,
+    ends: Arc<AtomicBool>,
+}
+
+impl Deref for Open {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+    }
+}
+
+fn ids(database: &Database) -> Result<Vec<u64>, Error> {
+    let table = database.begin_read()?.open_table(RECORDS)?;
+    table.iter()?.map(|row| Ok(row?.0.value())).collect()
+}
+
+fn read(database: &Database, id: u64) -> Result<Option<Bytes>, Error> {
+    let table = database.begin_read()?.open_table(RECORDS)?;
+    let Some(value) = table.get(id)? else { return Ok(None) };
+    match Frame::read(value.value()) {
+        Some(frame) if frame.id == id => Ok(Some(Bytes::copy_from_slice(frame.record))),
+        _ => Err(Error::Corrupted(format!("the record {id} is damaged, or of another version"))),
+    }
+}
+
+fn apply(database: &Database, changes: &[Change]) -> Result<(), Error> {
+    apply_after(0, database, changes)
+}
+
+/// Applies changes in a commit whose number is larger than this one.
+fn apply_after(last: u64, database: &Database, changes: &[Change]) -> Result<(), Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    let commit = 1 + commits(&transaction.open_table(COMMITS)?)?.max(last);
+    transaction.open_table(COMMITS)?.insert((), commit)?;
+    let mut table = transaction.open_table(RECORDS)?;
+    for change in changes {
+        match change {
+            Change::Put { id, record } => {
+                drop(table.insert(id, &Frame { commit, id: *id, record }.encode()[..])?);
+            }
+            Change::Remove { id } => drop(table.remove(id)?),
+        }
+    }
+    drop(table);
+    Ok(transaction.commit()?)
+}
+
+/// The number of the last commit.
+fn commits(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> {
+    Ok(table.get(())?.map_or(0, |number| number.value()))
+}
+
+/// Opens the file at this path, or makes it. One that is damaged is replaced by one with what can be read of it.
+fn open_or_salvage(path: &Path) -> Result<Open, Error> {
+    if !path.exists() {
+        file::make(path, |unfinished| filled(unfinished, &[]))?;
+    }
+    match open(path) {
+        Ok(database) => {
+            keep_what_no_commit_has(&database, path)?;
+            Ok(database)
+        }
+        Err(error) if is_damage(&error) => {
+            let content = fs::read(path)?;
+            let found: Vec<_> = Frame::all(&content).collect();
+            if found.is_empty() && !content.starts_with(b"redb") {
+                return Err(error);
+            }
+            let entries = uncertain(found, &HashSet::new());
+            let kept = file::replace(path, |unfinished| filled(unfinished, &entries))?;
+            tracing::warn!(
+                journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
+                "the journal was damaged and is kept under another name; its operations, which may have ended, are in a new one as failed"
+            );
+            open(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens the file, and verifies it.
+fn open(path: &Path) -> Result<Open, Error> {
+    let open = create(FileBackend::new(file::open(path)?)?)?;
+    for id in ids(&open)? {
+        read(&open, id)?;
+    }
+    Ok(open)
+}
+
+/// Makes a file with these records.
+fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
+    let put = |(id, record): (u64, &Bytes)| Change::Put { id, record: record.clone() };
+    let changes: Vec<_> = (1..).zip(records).map(put).collect();
+    let done = open(path).and_then(|database| apply(&database, &changes));
+    done.map_err(|error| match error {
+        Error::Io(error) => error,
+        error => io::Error::other(error),
+    })
+}
+
+/// Keeps what the file has of a later commit than the last one: either that was cut off by a crash, or it was damaged, and redb took
+/// the one before it.
+fn keep_what_no_commit_has(database: &Database, path: &Path) -> Result<(), Error> {
+    let last = commits(&database.begin_read()?.open_table(COMMITS)?)?;
+    let content = fs::read(path)?;
+    let later: Vec<_> = Frame::all(&content).filter(|frame| frame.commit > last).collect();
+    let Some(lost) = later.iter().map(|frame| frame.commit).max() else { return Ok(()) };
+    let mut known = HashSet::new();
+    let ids = ids(database)?;
+    for id in &ids {
+        known.extend(read(database, *id)?.and_then(|record| of_a_damaged_file(&record)).map(|(identity, _)| identity));
+    }
+    let entries = uncertain(later, &known);
+    let first = 1 + ids.last().copied().unwrap_or_default();
+    let changes: Vec<_> = (first..).zip(entries).map(|(id, record)| Change::Put { id, record }).collect();
+    if !changes.is_empty() {
+        tracing::warn!(
+            journal = %path.display(), entries = changes.len(),
+            "the last commit of the journal is not whole: its operations, which may not have been sent, are in it as failed"
+        );
+    }
+    apply_after(lost, database, &changes)
+}
+
+/// The records, the last of each operation that is not known, marked as failed.
+fn uncertain(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Bytes> {
+    found.sort_by_key(|frame| std::cmp::Reverse(frame.commit));
+    let mut seen = HashSet::new();
+    let mut records: Vec<_> = found
+        .into_iter()
+        .filter_map(|frame| Some((frame.id, of_a_damaged_file(&Bytes::copy_from_slice(frame.record))?)))
+        .filter(|(_, (identity, _))| !known.contains(identity) && seen.insert(identity.clone()))
+        .map(|(id, (_, record))| (id, record))
+        .collect();
+    records.sort_by_key(|(id, _)| *id);
+    records.into_iter().map(|(_, record)| record).collect()
+}
+
+fn create(backend: impl StorageBackend) -> Result<Open, Error> {
+    let ends = Arc::new(AtomicBool::new(false));
+    let backend = NeverClosed { inner: backend, ends: Arc::clone(&ends) };
+    let database = Database::builder().set_cache_size(CACHE).create_with_backend(backend)?;
+    let open = Open { database, ends };
+    let transaction = open.begin_read()?;
+    if transaction.open_table(RECORDS).is_err() || transaction.open_table(COMMITS).is_err() {
+        // So that readers find them.
+        apply(&open, &[])?;
+    }
+    Ok(open)
+}
+
+/// Whether the file's content has made this error, and not the disk or its user.
+fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Corrupted(_) | Error::UpgradeRequired(_) => true,
+        Error::Io(error) => matches!(
+            error.kind(),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof
+        ),
+        _ => false,
+    }
+}
+
+fn explain(path: &Path, error: Error) -> JournalError {
+    let journal = path.display().to_string();
+    match &error {
+        Error::DatabaseAlreadyOpen => JournalError::InUse { journal },
+        Error::Io(cause) if is_full(cause) => JournalError::Full { journal, source: Arc::new(error) },
+        _ => JournalError::store(journal, error),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests;

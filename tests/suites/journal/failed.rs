@@ -1,0 +1,113 @@
+//! What a worker gives up stays until somebody has heard of it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tonic::{Code, Status, metadata::MetadataMap};
+use tonic_idempotency_client::journal::{EntryState, Journal, JournalBuilder, Outcome};
+use tonic_idempotency_tests::{Lines, until};
+use tracing::level_filters::LevelFilter;
+
+use super::{
+    foreign::Foreign,
+    harness::{Directory, Setup, key, keyed},
+};
+
+fn quick() -> JournalBuilder {
+    Journal::builder().pauses(Duration::from_millis(1), Duration::from_millis(10))
+}
+
+/// A grant that is missing: the layer says that the call has failed, and nothing of it is recorded.
+fn denied() -> Status {
+    let mut metadata = MetadataMap::new();
+    metadata.insert("idempotency-outcome", "freed".parse().expect("metadata"));
+    Status::with_details_and_metadata(Code::PermissionDenied, "no grant", b"details"[..].into(), metadata)
+}
+
+/// A client whose worker has had this error for these calls.
+async fn setup(journal: Journal, keys: &[&str]) -> Setup {
+    let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), keys.len()));
+    for key in keys {
+        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
+    }
+    setup.server.seen();
+    setup.server.fails(std::iter::repeat_n(denied(), keys.len()));
+    setup
+}
+
+async fn states(journal: &Journal) -> Vec<EntryState> {
+    journal.entries().await.expect("the entries").iter().map(|entry| entry.state).collect()
+}
+
+#[tokio::test]
+async fn stays_with_its_error_over_the_death_of_its_process() {
+    let directory = Directory::new();
+    let (lines, _guard) = Lines::collect(LevelFilter::WARN);
+    let setup = setup(quick().open(directory.file()).expect("a journal"), &["k-1", "k-2"]).await;
+    let worker = setup.journal.spawn(setup.service.clone());
+    until("both have failed", async || states(&setup.journal).await == [EntryState::Failed; 2]).await;
+    worker.shut_down().await;
+    assert_eq!(lines.count("a journaled operation has failed"), 2);
+    let server = setup.server.clone();
+    drop(setup);
+    let setup = Setup::new(quick().open(directory.file()).expect("a journal")).await;
+    let entries = setup.journal.entries().await.expect("the entries");
+    for entry in &entries {
+        let error = entry.error.as_ref().expect("its error");
+        assert_eq!(
+            (error.code(), error.message(), error.details()),
+            (Code::PermissionDenied, "no grant", &b"details"[..])
+        );
+        assert_eq!(entry.state, EntryState::Failed);
+    }
+    let exported = setup.journal.export().await.expect("an export");
+    let error = r#""error":{"code":7,"message":"no grant"}"#;
+    assert!(exported.lines().all(|line| line.contains(error) && line.contains(r#""state":"failed""#)), "{exported}");
+    assert!(setup.journal.resume(setup.service.clone()).await.is_empty(), "nothing is sent by itself");
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn is_sent_again_given_up_or_called_again() {
+    let directory = Directory::new();
+    let setup = setup(quick().open(directory.file()).expect("a journal"), &["k-1", "k-2", "k-3"]).await;
+    for resumed in setup.journal.resume(setup.service.clone()).await {
+        assert!(
+            matches!(&resumed.outcome, Outcome::Failed(error) if error.code() == Code::PermissionDenied),
+            "{resumed:?}"
+        );
+    }
+    setup.server.seen();
+    assert_eq!(setup.journal.send_again(&key("k-1")).await.expect("an entry").len(), 1);
+    assert_eq!(states(&setup.journal).await, [EntryState::Waiting, EntryState::Failed, EntryState::Failed]);
+    let (server, client) = (setup.server.clone(), setup.client.clone());
+    drop(setup);
+    drop(client);
+    // What was said of them is durable.
+    let mut setup = Setup::with(server, quick().open(directory.file()).expect("a journal"), |layer| layer).await;
+    let resumed = setup.journal.resume(setup.service.clone()).await;
+    assert!(matches!(&resumed[..], [one] if one.key == key("k-1") && matches!(one.outcome, Outcome::Answered(_))));
+    assert!(setup.journal.send_again(&key("k-1")).await.expect("no entry").is_empty());
+    setup.client.create_order(keyed("shop", "k-2")).await.expect("the grant is there");
+    assert_eq!(setup.keys().await, ["k-3"]);
+    let given_up = setup.journal.give_up(&key("k-3")).await.expect("an entry");
+    assert!(given_up[0].error.is_some() && setup.keys().await.is_empty());
+    assert_eq!(setup.server.seen().iter().filter_map(|seen| seen.key()).collect::<Vec<_>>(), ["k-1", "k-2"]);
+}
+
+#[tokio::test]
+async fn ends_when_the_application_has_been_told() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let journal = quick().on_outcome(move |resumed| {
+        telling.lock().expect("no panic").push(resumed.key);
+        async {}
+    });
+    let setup = setup(journal.in_memory().expect("a journal"), &["k-1"]).await;
+    let _worker = setup.journal.spawn(setup.service.clone());
+    until("it has ended", async || setup.keys().await.is_empty()).await;
+    assert_eq!(*told.lock().expect("no panic"), [key("k-1")]);
+}
