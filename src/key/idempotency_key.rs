@@ -41,7 +41,7 @@ impl IdempotencyKey {
     pub const HEADER: &'static str = headers::KEY;
 
     /// The maximum length of a key, in characters.
-    pub const MAX_LEN: usize = 255;
+    pub const MAX_LEN: usize = tonic_idempotency_wire::headers::MAX_KEY;
 
     /// Returns the key with this text.
     ///

@@ -98,8 +98,7 @@ pub async fn call(args: &CallArgs) -> Result<(), Error> {
         say(&format!("found {}", number_in(&entry.message()).ok_or("an entry without an operation")?));
     }
     say("ready");
-    let layer =
-        IdempotencyClientLayer::builder(organization::FILE_DESCRIPTOR_SET).journal(journal.clone()).budget(None);
+    let layer = IdempotencyClientLayer::builder(organization::FILE_DESCRIPTOR_SET).journal(journal.clone());
     let layer = layer.backoff(Duration::from_millis(10), Duration::from_millis(300)).max_attempts(8);
     let layer = layer.attempt_timeout(Duration::from_secs(2)).build()?;
     let channel = Endpoint::from_shared(format!("http://{}", args.server))?.connect_lazy();

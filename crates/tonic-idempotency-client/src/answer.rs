@@ -17,7 +17,7 @@ use tonic_idempotency_wire::headers;
 use crate::{
     BoxError, Delivery, Unresolved,
     captured::HEAD,
-    verdict::{Said, Verdict},
+    verdict::{STATUS, Said, Verdict},
 };
 
 /// The frames that are read before others have their turn.
@@ -139,6 +139,27 @@ impl Answer {
             }),
             Self::TimedOut => Some(timed_out()),
             Self::TooLarge(limit) => Some(too_large(*limit)),
+        }
+    }
+
+    /// Whether its status is that of a success.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        match self {
+            Self::Complete { parts, data } => {
+                data.trailers.as_ref().unwrap_or(&parts.headers).get(STATUS).is_some_and(|status| status == "0")
+            }
+            Self::Lost(_) | Self::TimedOut | Self::TooLarge(_) => false,
+        }
+    }
+
+    /// Whether it says that the caller is not authenticated.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            Self::Complete { parts, .. } if parts.status == StatusCode::UNAUTHORIZED => true,
+            Self::Lost(error) => {
+                error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unauthenticated)
+            }
+            answer => answer.error().is_some_and(|status| status.code() == Code::Unauthenticated),
         }
     }
 

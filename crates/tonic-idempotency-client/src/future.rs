@@ -79,7 +79,7 @@ where
                 InnerProj::First { attempt, operation } => {
                     let answer = ready!(attempt.poll(cx)).unwrap_or(Answer::TimedOut);
                     let mut operation = operation.take().expect("it is not polled again");
-                    match operation.attempts.next(operation.verdict(&answer), &operation.shared.settings) {
+                    match operation.next(&answer) {
                         Some(pause) => inner.set(Inner::Again { future: Box::pin(operation.again(pause)) }),
                         None => return Poll::Ready(operation.finish(answer)),
                     }

@@ -1,5 +1,7 @@
 //! The head of a request, kept to send it again.
 
+use std::time::Duration;
+
 use http::{
     Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request::Parts, uri::PathAndQuery,
 };
@@ -9,6 +11,11 @@ use tonic_idempotency_wire::headers;
 /// The headers that are about one call and its message, and not about its caller.
 const OF_ONE_CALL: [&str; 5] =
     [headers::KEY, "content-length", "grpc-accept-encoding", "grpc-encoding", "grpc-timeout"];
+
+/// The time that a call may take, as gRPC has it.
+pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
 /// The head of a request.
 #[derive(Debug)]
@@ -45,6 +52,11 @@ impl Head {
         key.to_str().ok()
     }
 
+    /// Returns the path of the procedure.
+    pub(crate) fn procedure(&self) -> &str {
+        self.uri.path()
+    }
+
     /// Returns the head for another procedure of the same server, for the same caller.
     pub(crate) fn for_procedure(&self, service: &'static str, method: &'static str) -> Self {
         let mut uri = self.uri.clone().into_parts();
@@ -60,6 +72,25 @@ impl Head {
         };
         let uri = Uri::from_parts(uri).unwrap_or_default();
         Self { uri, version: self.version, headers: headers.collect(), extensions }
+    }
+
+    /// Returns the request of an attempt with this body: the server hears how many have been made before
+    /// ([gRFC A6](https://github.com/grpc/proposal/blob/master/A6-client-retries.md#exposed-retry-metadata)), and how much is left of the
+    /// time that the caller has set.
+    pub(crate) fn attempt(&self, body: Body, before: u32, left: Duration) -> Request<Body> {
+        let mut request = self.request(body);
+        if before > 0 {
+            request.headers_mut().insert(PREVIOUS_ATTEMPTS, before.into());
+        }
+        if let Some(timeout) = request.headers_mut().get_mut(TIMEOUT) {
+            // In the form that tonic has for it.
+            let mut timed = tonic::Request::new(());
+            timed.set_timeout(left);
+            if let Some(left) = timed.metadata().as_ref().get(TIMEOUT) {
+                *timeout = left.clone();
+            }
+        }
+        request
     }
 
     /// Returns the request with this body.

@@ -4,6 +4,7 @@ use std::{fmt, sync::Mutex};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
+use tonic_idempotency_wire::headers;
 use uuid::{Uuid, fmt::Hyphenated};
 
 /// The length of the piece of memory that the texts of new keys share.
@@ -26,11 +27,11 @@ pub struct OperationKey {
 }
 
 impl OperationKey {
-    /// Returns the key with this text, for servers that take such keys; `None` if it is empty, or has other than visible ASCII
-    /// characters, or a quote, a comma or a semicolon.
+    /// Returns the key with this text, for servers that take such keys; `None` if it is empty or longer than 255 characters, or has other
+    /// than visible ASCII characters, or a quote, a comma or a semicolon.
     pub fn from_text(text: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';');
-        if text.is_empty() || !text.bytes().all(is_plain) {
+        if text.is_empty() || text.len() > headers::MAX_KEY || !text.bytes().all(is_plain) {
             return None;
         }
         Some(Self { text: HeaderValue::from_str(text).ok()? })

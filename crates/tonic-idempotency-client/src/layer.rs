@@ -2,11 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tower::retry::budget::TpsBudget;
 use tower_layer::Layer;
 
 use crate::{
-    BuildError,
+    BuildError, Descriptors,
     journal::Journal,
     procedure::{InCode, Procedure, Procedures},
     service::{IdempotencyClient, Shared},
@@ -33,26 +32,28 @@ use crate::{
 ///
 /// # Cancel safety
 ///
-/// Dropping the future of a call ends its attempts. The server may carry out the one that is under way.
+/// Dropping the future of a call ends its attempts. The server may carry out the one that is under way; with a
+/// [`journal`](IdempotencyClientBuilder::journal) the call is sent again later. A caller that has to know the key of a call which it may drop
+/// chooses it: an [`OperationKey`](crate::OperationKey) in the request's extensions.
 #[derive(Clone, Debug)]
 pub struct IdempotencyClientLayer {
     shared: Arc<Shared>,
 }
 
 impl IdempotencyClientLayer {
-    /// Makes a layer for the services in these descriptors, an encoded `FileDescriptorSet`, with the default settings.
+    /// Makes a layer for the services in these descriptors, with the default settings.
     ///
     /// # Errors
     ///
     /// [`BuildError`] if the descriptors are invalid, or no procedure is opted in.
-    pub fn new(descriptors: &[u8]) -> Result<Self, BuildError> {
+    pub fn new(descriptors: impl Into<Descriptors>) -> Result<Self, BuildError> {
         Self::builder(descriptors).build()
     }
 
-    /// Returns a builder for a layer of the services in these descriptors, an encoded `FileDescriptorSet`.
-    pub fn builder(descriptors: &[u8]) -> IdempotencyClientBuilder<'_> {
+    /// Returns a builder for a layer of the services in these descriptors.
+    pub fn builder(descriptors: impl Into<Descriptors>) -> IdempotencyClientBuilder {
         IdempotencyClientBuilder {
-            descriptors,
+            descriptors: descriptors.into(),
             in_code: InCode::default(),
             journal: None,
             settings: Settings::default(),
@@ -70,14 +71,14 @@ impl<S: Clone> Layer<S> for IdempotencyClientLayer {
 
 /// Builds an [`IdempotencyClientLayer`].
 #[must_use = "a builder does nothing until `build`"]
-pub struct IdempotencyClientBuilder<'a> {
-    descriptors: &'a [u8],
+pub struct IdempotencyClientBuilder {
+    descriptors: Descriptors,
     in_code: InCode,
     journal: Option<Journal>,
     settings: Settings,
 }
 
-impl IdempotencyClientBuilder<'_> {
+impl IdempotencyClientBuilder {
     /// Opts in the procedure with this path, such as `/shop.v1.Orders/Create`, which has no option in the descriptors. Its server has to
     /// know the header `Idempotency-Key`.
     pub fn procedure(mut self, path: impl Into<String>) -> Self {
@@ -127,13 +128,10 @@ impl IdempotencyClientBuilder<'_> {
         self
     }
 
-    /// Sets how many further attempts all calls together may make, so that they do not make an outage worse: a share of the calls that were
-    /// answered in the last 10 seconds, and this many per second besides. `None` for no limit. Defaults to a fifth and 10.
-    ///
-    /// An operation whose attempt is refused by the budget ends with the answer that it has.
-    pub fn budget(mut self, budget: Option<(f32, u32)>) -> Self {
-        let of_the_last = Duration::from_secs(10);
-        self.settings.budget = budget.map(|(share, per_second)| TpsBudget::new(of_the_last, per_second, share));
+    /// Makes no second attempt where a success had no `idempotency-status`, until one has: a server without the layer would run the call
+    /// twice. A layer with a [`journal`](Self::journal) does the same. By default a warning is logged, once for each server and procedure.
+    pub fn require_protection(mut self) -> Self {
+        self.settings.requires_protection = true;
         self
     }
 
@@ -179,12 +177,12 @@ impl IdempotencyClientBuilder<'_> {
     ///
     /// [`BuildError`] if the descriptors are invalid, no procedure is opted in, or the configuration of a procedure is invalid.
     pub fn build(self) -> Result<IdempotencyClientLayer, BuildError> {
-        let procedures = Procedures::resolve(self.descriptors, &self.in_code)?;
+        let procedures = Procedures::resolve(&self.descriptors.encoded, &self.in_code)?;
         Ok(IdempotencyClientLayer { shared: Arc::new(Shared::new(procedures, self.settings, self.journal)) })
     }
 }
 
-impl fmt::Debug for IdempotencyClientBuilder<'_> {
+impl fmt::Debug for IdempotencyClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyClientBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }

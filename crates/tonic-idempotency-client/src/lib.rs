@@ -12,7 +12,8 @@
 //! | `peer` | the service that is called again |
 //! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
 //! | `settings` | the order of attempts |
-//! | `descriptor`, `procedure` | the procedures that take keys |
+//! | `descriptor`, `descriptors`, `procedure` | the procedures that take keys |
+//! | [`telemetry`] | metrics and log lines |
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -21,6 +22,7 @@ mod captured;
 mod completion;
 mod delivery;
 mod descriptor;
+mod descriptors;
 mod error;
 mod future;
 mod head;
@@ -38,6 +40,7 @@ mod unresolved;
 mod verdict;
 
 pub mod journal;
+pub mod telemetry;
 
 pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
 
@@ -45,6 +48,7 @@ pub use self::{
     answer::ResponseBody,
     completion::{Completed, Completion, CompletionError, completed},
     delivery::Delivery,
+    descriptors::Descriptors,
     error::{BuildError, ProcedureError},
     future::ResponseFuture,
     key::OperationKey,

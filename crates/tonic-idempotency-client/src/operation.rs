@@ -7,8 +7,8 @@ use futures_util::future::{Either, select};
 use http::{HeaderMap, HeaderName, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
-use tokio::time::{sleep, timeout_at};
-use tonic::body::Body;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{Status, body::Body};
 use tonic_idempotency_wire::{IdempotencyStatus, headers};
 use tower_service::Service;
 
@@ -16,11 +16,15 @@ use crate::{
     BoxError, Delivery, OperationKey, Unresolved,
     answer::{Answer, Attempt, ResponseBody},
     head::Head,
-    journal::{Entry, Journal, held::behind},
+    journal::{
+        Entry, Journal,
+        held::{NotHeld, behind},
+    },
     peer::Peer,
     pending::{Pending, expires_or_untold},
     service::Shared,
     settings::Attempts,
+    telemetry::{End, Telemetry},
     verdict::Verdict,
 };
 
@@ -40,6 +44,7 @@ pub(crate) struct Operation<S> {
     /// What further attempts are made with.
     pub(crate) peer: Arc<Peer<S>>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) telemetry: Arc<Telemetry>,
 }
 
 impl<S, B> Operation<S>
@@ -69,17 +74,25 @@ where
         journal: Journal,
         entry: Entry,
     ) -> Result<Response<ResponseBody<B>>, BoxError> {
-        let held = match journal.write(&entry).await {
-            Ok(held) => held,
-            Err(error) => return Ok(error.status().into_http()),
+        let deadline = self.attempts.deadline();
+        let held = match timeout_at(deadline, journal.write(&entry)).await {
+            Ok(Ok(held)) => held,
+            Ok(Err(NotHeld::Refused(error))) => return Ok(error.status().into_http()),
+            Ok(Err(NotHeld::Unread(error))) => {
+                self.in_journal = true;
+                return self.not_sent(error.status());
+            }
+            Err(_) => return self.not_sent(unwritten()),
         };
         (self.was_sent, self.in_journal) = (held.was_sent(), true);
-        if timeout_at(self.attempts.deadline(), held.turn()).await.is_err() {
-            let answer = Answer::Lost(Box::new(behind()));
-            held.leave(entry, &answer, 0);
-            return self.finish(answer);
+        if self.was_sent && self.may_not_be_repeated() {
+            return self.not_sent(without_layer());
         }
-        let first = service.call(self.request());
+        if timeout_at(deadline, held.turn()).await.is_err() {
+            held.leave(entry, &Answer::Lost(Box::new(behind())), 0);
+            return self.not_sent(behind());
+        }
+        let first = service.call(self.request(0));
         let answer = match self.hedge_after {
             None => self.bounded(self.attempt(first)).await,
             Some(after) => {
@@ -102,10 +115,10 @@ where
             Either::Left((answer, _)) => return (answer, 1),
             Either::Right(((), first)) => first,
         };
-        if !self.shared.settings.spend() {
+        if self.may_not_be_repeated() || !self.shared.settings.spend() {
             return (first.await, 1);
         }
-        let second = pin!(self.bounded(self.send()));
+        let second = pin!(self.bounded(self.send(1)));
         let answer = match select(first, second).await {
             Either::Left((answer, second)) if answer.verdict(true) != Verdict::Ended => second.await,
             Either::Right((answer, first)) if answer.verdict(true) != Verdict::Ended => first.await,
@@ -117,18 +130,41 @@ where
     /// Makes further attempts, the first of them after this pause.
     pub(crate) async fn again(mut self, pause: Duration) -> Result<Response<ResponseBody<B>>, BoxError> {
         sleep(pause).await;
-        let answer = self.bounded(self.send()).await;
+        let answer = self.bounded(self.send(self.attempts.before())).await;
         let answer = self.until_end(answer).await;
         self.finish(answer)
     }
 
     /// Makes further attempts until the answer of one is the answer of the operation.
     async fn until_end(&mut self, mut answer: Answer) -> Answer {
-        while let Some(pause) = self.attempts.next(self.verdict(&answer), &self.shared.settings) {
+        while let Some(pause) = self.next(&answer) {
             sleep(pause).await;
-            answer = self.bounded(self.send()).await;
+            answer = self.bounded(self.send(self.attempts.before())).await;
         }
         answer
+    }
+
+    /// Returns the pause before the next attempt; `None` if there is none.
+    pub(crate) fn next(&mut self, answer: &Answer) -> Option<Duration> {
+        let verdict = match self.verdict(answer) {
+            Verdict::Again(_) | Verdict::Late if self.may_not_be_repeated() => Verdict::Unknown,
+            verdict => verdict,
+        };
+        self.attempts.next(verdict, &self.shared.settings)
+    }
+
+    /// Returns whether a second attempt might run, as the server may lack the layer.
+    pub(crate) fn may_not_be_repeated(&self) -> bool {
+        (self.shared.settings.requires_protection || self.shared.journal.is_some())
+            && self.head.key().is_some()
+            && self.peer.is_unprotected(self.head.procedure())
+    }
+
+    /// Returns the error of an operation of which no attempt was made now.
+    pub(crate) fn not_sent(mut self, status: Status) -> Result<Response<ResponseBody<B>>, BoxError> {
+        self.was_sent = true;
+        self.attempts.have_been(0);
+        self.finish(Answer::Lost(Box::new(status)))
     }
 
     /// Returns what the answer of the last attempt means.
@@ -138,15 +174,29 @@ where
 
     /// Returns the response of the last attempt, or the error of a call of which it is not known what became of it.
     pub(crate) fn finish(self, answer: Answer) -> Result<Response<ResponseBody<B>>, BoxError> {
-        if self.verdict(&answer) != Verdict::Ended
+        let verdict = self.verdict(&answer);
+        if self.attempts.are_refused_by_budget() {
+            self.telemetry.refused_by_budget();
+        }
+        if verdict != Verdict::Ended
             && let Some(key) = self.head.key().and_then(OperationKey::from_header)
         {
             let unresolved = Unresolved { attempts: self.attempts.made(), in_journal: self.in_journal, key };
             let mut status = answer.into_status();
+            self.note(End::Unresolved(status.code()));
             status.set_source(Arc::new(unresolved));
             return Err(Box::new(status));
         }
-        let is_processing = answer.headers().and_then(IdempotencyStatus::of) == Some(IdempotencyStatus::Processing);
+        let status = answer.headers().and_then(IdempotencyStatus::of);
+        if answer.has_succeeded() {
+            self.note(End::Answered);
+            if self.head.key().is_some() {
+                self.peer.succeeded(self.head.procedure(), status.is_some());
+            }
+        } else {
+            self.note(End::Failed);
+        }
+        let is_processing = status == Some(IdempotencyStatus::Processing);
         let expires = is_processing.then(|| expires_or_untold(&answer));
         let mut response = answer.into_response()?;
         let delivery = Delivery { attempts: self.attempts.made(), replayed: was_replayed(response.headers()) };
@@ -167,22 +217,40 @@ where
         Ok(response)
     }
 
+    fn note(&self, end: End) {
+        self.telemetry.ended(end, self.attempts.made(), self.attempts.took(), self.head.key());
+    }
+
     fn attempt(&self, sent: S::Future) -> Attempt<S::Future, B> {
         Attempt::new(sent, self.shared.settings.max_response_bytes)
     }
 
-    async fn send(&self) -> Answer {
-        self.peer.send(self.request()).await
+    /// Makes one attempt, after so many others.
+    async fn send(&self, before: u32) -> Answer {
+        self.peer.send(self.request(before)).await
     }
 
-    fn request(&self) -> Request<Body> {
-        self.head.request(Body::new(Full::new(self.message.clone())))
+    fn request(&self, before: u32) -> Request<Body> {
+        let left = self.attempts.deadline().saturating_duration_since(Instant::now());
+        self.head.attempt(Body::new(Full::new(self.message.clone())), before, left)
     }
 
     /// Ends an attempt when its time is over.
     async fn bounded(&self, attempt: impl Future<Output = Answer>) -> Answer {
         timeout_at(self.attempts.end(&self.shared.settings), attempt).await.unwrap_or(Answer::TimedOut)
     }
+}
+
+/// The status of a call that the journal has not written in time.
+fn unwritten() -> Status {
+    Status::deadline_exceeded("the journal was not written in time; the call was not sent, and may be sent later")
+}
+
+/// The status of a call that is not sent a second time.
+pub(crate) fn without_layer() -> Status {
+    Status::failed_precondition(
+        "the call was not sent again: the server's last success had no idempotency-status, so that it may lack the layer, and run the call twice",
+    )
 }
 
 /// Returns whether these headers of a response say that it is that of an earlier attempt.

@@ -1,6 +1,7 @@
 //! The service around which the layer is, for what is sent after the first attempt.
 
 use std::{
+    collections::HashSet,
     future::poll_fn,
     pin::Pin,
     sync::{
@@ -25,13 +26,40 @@ use crate::{
 pub(crate) struct Peer<S> {
     service: Mutex<S>,
     max_response_bytes: usize,
+    /// The procedures whose last success had no status, so that the server may lack the layer; and whether there are any.
+    unprotected: Mutex<HashSet<String>>,
+    are_some_unprotected: AtomicBool,
     /// Whether its server has said that it has no `WaitOperation`.
     without_wait: AtomicBool,
 }
 
 impl<S> Peer<S> {
     pub(crate) fn new(service: S, max_response_bytes: usize) -> Self {
-        Self { service: Mutex::new(service), max_response_bytes, without_wait: AtomicBool::new(false) }
+        let (unprotected, are_some_unprotected, without_wait) = Default::default();
+        Self { service: Mutex::new(service), max_response_bytes, unprotected, are_some_unprotected, without_wait }
+    }
+
+    /// Notes whether a success had a status.
+    pub(crate) fn succeeded(&self, procedure: &str, has_status: bool) {
+        if has_status && !self.are_some_unprotected.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut unprotected = self.unprotected.lock().unwrap_or_else(PoisonError::into_inner);
+        if has_status {
+            unprotected.remove(procedure);
+        } else if unprotected.insert(procedure.to_owned()) {
+            tracing::warn!(
+                procedure,
+                "a success has no idempotency-status: does its server have the layer? Without it, each attempt of a call runs"
+            );
+        }
+        self.are_some_unprotected.store(!unprotected.is_empty(), Ordering::Relaxed);
+    }
+
+    /// Returns whether its server may lack the layer for this procedure.
+    pub(crate) fn is_unprotected(&self, procedure: &str) -> bool {
+        self.are_some_unprotected.load(Ordering::Relaxed)
+            && self.unprotected.lock().unwrap_or_else(PoisonError::into_inner).contains(procedure)
     }
 }
 

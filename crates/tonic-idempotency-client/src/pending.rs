@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use http::Request;
 use http_body_util::Full;
 use prost::Message as _;
 use tokio::time::{Instant, timeout};
@@ -57,7 +58,7 @@ impl Pending {
             timeout: prost_types::Duration::try_from(at_most).ok(),
         };
         let head = self.head.for_procedure("idempotency.v1.OperationService", "WaitOperation");
-        let answer = self.send(&head, framed(&asked), at_most.saturating_add(self.attempt_timeout)).await;
+        let answer = self.send(head.request(body(framed(&asked))), at_most.saturating_add(self.attempt_timeout)).await;
         match (answer.verdict(false), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
@@ -76,7 +77,8 @@ impl Pending {
 
     /// Makes the same call again, which is replayed.
     pub(crate) async fn replay(&self) -> Look {
-        let answer = self.send(&self.head, self.message.clone(), self.attempt_timeout).await;
+        let request = self.head.attempt(body(self.message.clone()), 1, self.attempt_timeout);
+        let answer = self.send(request, self.attempt_timeout).await;
         match (answer.verdict(false), answer.error()) {
             (Verdict::Again(after) | Verdict::Running(after), Some(error)) => Look::Unanswered(error, after),
             (Verdict::Late, Some(error)) => Look::Unanswered(error, None),
@@ -95,8 +97,8 @@ impl Pending {
         }
     }
 
-    async fn send(&self, head: &Head, message: Bytes, at_most: Duration) -> Answer {
-        let sent = self.peer.send(head.request(Body::new(Full::new(message))));
+    async fn send(&self, request: Request<Body>, at_most: Duration) -> Answer {
+        let sent = self.peer.send(request);
         timeout(at_most, sent).await.unwrap_or(Answer::TimedOut)
     }
 }
@@ -127,6 +129,10 @@ fn of_operation(operation: &Operation) -> Look {
         // The call has been answered, so this is of another one, or of another server.
         (State::Unspecified | State::Running | State::Unknown, _) => Look::CannotWait,
     }
+}
+
+fn body(message: Bytes) -> Body {
+    Body::new(Full::new(message))
 }
 
 fn framed(message: &WaitOperationRequest) -> Bytes {

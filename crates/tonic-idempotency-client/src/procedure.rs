@@ -1,6 +1,6 @@
 //! The procedures that the layer knows, by their options or from code.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use prost::Message as _;
 use tonic_idempotency_wire::proto::v1;
@@ -9,6 +9,7 @@ use crate::{
     BuildError, ProcedureError,
     descriptor::{FileDescriptorSet, MethodDescriptor, MethodOptions},
     key_field::KeyField,
+    telemetry::Telemetry,
 };
 
 /// What code says of procedures.
@@ -33,14 +34,14 @@ pub(crate) struct Procedure {
 /// The procedures by their paths, such as `/shop.v1.Orders/Create`.
 #[derive(Debug, Default)]
 pub(crate) struct Procedures {
-    by_path: HashMap<String, Procedure>,
+    by_path: HashMap<String, (Procedure, Arc<Telemetry>)>,
 }
 
 impl Procedures {
     /// Reads the options in an encoded `FileDescriptorSet`, and adds those that are named in code.
     pub(crate) fn resolve(descriptors: &[u8], in_code: &InCode) -> Result<Self, BuildError> {
         let descriptors = FileDescriptorSet::decode(descriptors).map_err(BuildError::Descriptors)?;
-        let mut by_path = HashMap::new();
+        let mut by_path: HashMap<String, Procedure> = HashMap::new();
         let mut all = HashMap::new();
         for file in &descriptors.file {
             for service in &file.service {
@@ -67,11 +68,15 @@ impl Procedures {
         if !by_path.values().any(|procedure| procedure.takes_key) {
             return Err(BuildError::NoProcedures);
         }
-        Ok(Self { by_path })
+        let with_telemetry = |(path, procedure): (String, Procedure)| {
+            let telemetry = Arc::new(Telemetry::new(&path));
+            (path, (procedure, telemetry))
+        };
+        Ok(Self { by_path: by_path.into_iter().map(with_telemetry).collect() })
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<&Procedure> {
-        self.by_path.get(path)
+    pub(crate) fn get(&self, path: &str) -> Option<(&Procedure, &Arc<Telemetry>)> {
+        self.by_path.get(path).map(|(procedure, telemetry)| (procedure, telemetry))
     }
 }
 

@@ -23,10 +23,10 @@ use crate::{
     answer::{Attempt, ResponseBody},
     captured::{Captured, HEAD},
     future::ResponseFuture,
-    head::Head,
+    head::{Head, TIMEOUT},
     journal::{FromJournal, Journal},
     key::NewKeys,
-    operation::Operation,
+    operation::{Operation, without_layer},
     peer::Peer,
     procedure::{Procedure, Procedures},
     settings::{Attempts, Settings},
@@ -34,13 +34,10 @@ use crate::{
 
 const KEY: HeaderName = HeaderName::from_static(headers::KEY);
 
-/// The time that a call may take, as gRPC has it.
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-
 /// What all services of a layer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    journal: Option<Journal>,
+    pub(crate) journal: Option<Journal>,
     new_keys: NewKeys,
     procedures: Procedures,
     pub(crate) settings: Settings,
@@ -97,7 +94,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(procedure) = self.shared.procedures.get(request.uri().path()) else {
+        let Some((procedure, telemetry)) = self.shared.procedures.get(request.uri().path()) else {
             return ResponseFuture::passed(self.inner.call(request));
         };
         let (mut parts, body) = request.into_parts();
@@ -134,7 +131,11 @@ where
             message: message.clone(),
             peer: Arc::clone(&self.peer),
             shared: Arc::clone(&self.shared),
+            telemetry: Arc::clone(telemetry),
         };
+        if is_resumed && operation.may_not_be_repeated() {
+            return ResponseFuture::again(ready(operation.not_sent(without_layer())));
+        }
         if let Some((journal, entry)) = journaled {
             let clone = self.inner.clone();
             let ready = std::mem::replace(&mut self.inner, clone);
@@ -184,7 +185,9 @@ fn give_key(parts: &mut Parts, message: &mut Bytes, procedure: &Procedure, new_k
     }
     if let (Some(field), None, Some(Ok(key))) = (field, in_field, parts.headers.get(KEY).map(HeaderValue::to_str)) {
         let mut framed = BytesMut::from(&message[..]);
-        field.append(&mut framed, key);
+        // In the header it may be in quotes, as RFC 8941 has strings.
+        let bare = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
+        field.append(&mut framed, bare.unwrap_or(key));
         let length = u32::try_from(framed.len() - HEAD).unwrap_or(u32::MAX);
         framed[1..HEAD].copy_from_slice(&length.to_be_bytes());
         *message = framed.freeze();

@@ -8,6 +8,12 @@ use tower::retry::budget::{Budget as _, TpsBudget};
 
 use crate::verdict::Verdict;
 
+/// How many further attempts all calls together may make, so that they do not make an outage worse: a share of the calls that were
+/// answered in this time, and so many per second besides.
+const BUDGET_WINDOW: Duration = Duration::from_secs(10);
+const BUDGET_PER_SECOND: u32 = 10;
+const BUDGET_SHARE: f32 = 0.2;
+
 /// How a layer sends calls again.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -19,8 +25,8 @@ pub(crate) struct Settings {
     pub(crate) hedge_after: Option<Duration>,
     pub(crate) max_request_bytes: usize,
     pub(crate) max_response_bytes: usize,
-    /// `None`: there is no limit.
-    pub(crate) budget: Option<TpsBudget>,
+    pub(crate) requires_protection: bool,
+    budget: TpsBudget,
 }
 
 impl Default for Settings {
@@ -34,7 +40,8 @@ impl Default for Settings {
             hedge_after: None,
             max_request_bytes: 4 << 20,
             max_response_bytes: 4 << 20,
-            budget: Some(TpsBudget::new(Duration::from_secs(10), 10, 0.2)),
+            requires_protection: false,
+            budget: TpsBudget::new(BUDGET_WINDOW, BUDGET_PER_SECOND, BUDGET_SHARE),
         }
     }
 }
@@ -42,7 +49,7 @@ impl Default for Settings {
 impl Settings {
     /// Takes a further attempt from the budget; returns whether it had one.
     pub(crate) fn spend(&self) -> bool {
-        self.budget.as_ref().is_none_or(TpsBudget::withdraw)
+        self.budget.withdraw()
     }
 }
 
@@ -53,8 +60,11 @@ const LEAST: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Attempts {
     made: u32,
-    /// Whether a call with the key was running.
-    was_answered_otherwise: bool,
+    /// How many times it was asked for a call that runs.
+    polls: u32,
+    /// Whether there is no further attempt because all calls together have used theirs up.
+    is_refused_by_budget: bool,
+    began: Instant,
     deadline: Instant,
     /// Twice the mean of the next pause.
     delays: ExponentialBackoff,
@@ -69,7 +79,7 @@ impl Attempts {
         let now = Instant::now();
         // A time beyond what the clock can tell is as good as none.
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
-        Self { made: 1, was_answered_otherwise: false, deadline, delays: delays.build() }
+        Self { made: 1, polls: 0, is_refused_by_budget: false, began: now, deadline, delays: delays.build() }
     }
 
     /// The time at which the operation ends.
@@ -80,6 +90,11 @@ impl Attempts {
     /// How many have been made, with the one that is under way.
     pub(crate) fn made(&self) -> u32 {
         self.made
+    }
+
+    /// How often the server was asked before the one that is under way.
+    pub(crate) fn before(&self) -> u32 {
+        self.made.saturating_sub(1) + self.polls
     }
 
     /// The time at which the attempt that is under way ends.
@@ -94,7 +109,7 @@ impl Attempts {
             Verdict::Again(asked) | Verdict::Running(asked) => asked,
             Verdict::Late => None,
             Verdict::Ended | Verdict::Unknown => {
-                settings.budget.iter().for_each(TpsBudget::deposit);
+                settings.budget.deposit();
                 return None;
             }
         };
@@ -111,16 +126,26 @@ impl Attempts {
             return None;
         }
         if matches!(verdict, Verdict::Again(_)) && !settings.spend() {
+            self.is_refused_by_budget = true;
             return None;
         }
         self.made += u32::from(!is_running);
-        self.was_answered_otherwise |= is_running;
+        self.polls += u32::from(is_running);
         Some(pause)
+    }
+
+    pub(crate) fn are_refused_by_budget(&self) -> bool {
+        self.is_refused_by_budget
+    }
+
+    /// The time since the first.
+    pub(crate) fn took(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// Returns whether the answer that comes next may not be that of the only attempt.
     pub(crate) fn are_several(&self) -> bool {
-        self.made > 1 || self.was_answered_otherwise
+        self.before() > 0
     }
 
     /// Notes how many attempts the first answer took.

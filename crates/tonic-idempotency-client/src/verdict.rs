@@ -13,29 +13,14 @@ use tonic_types::pb;
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// The header or trailer that has the status code. It is looked at first, as most calls succeed.
-const STATUS: &str = "grpc-status";
+pub(crate) const STATUS: &str = "grpc-status";
 
 /// The begin of the content types of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
 /// What an answer means for its operation.
 ///
-/// | answer | after no other attempt | after another one, whose answer may be lost |
-/// |---|---|---|
-/// | a message and status 0 | ended | ended |
-/// | a refusal of the layer that is about this key (`KEY_REUSED`, `RESPONSE_NOT_STORED`, `NOT_COMMITTED`) | ended | ended |
-/// | one that says that the call did not run, and may run later (`OVERLOADED` and others) | again | again |
-/// | `IN_PROGRESS` | running | running |
-/// | the attempt's time is over | late | late |
-/// | `OUTCOME_UNKNOWN` | unknown | unknown |
-/// | another refusal: the key was not looked at | ended | unknown |
-/// | an error of the handler that is `kept` | ended | ended |
-/// | one whose key is `freed` | ended; again if its code says so | the same |
-/// | an error that the layer says nothing of, with a code that proxies, transports and timeouts make | again or unknown | again or unknown |
-/// | one with another code | ended | unknown |
-/// | no status: the stream was reset | again | again |
-/// | no answer of gRPC: a proxy's page | again for 429, 502, 503 and 504; else unknown | the same |
-/// | anything else, such as a status 0 without a message | unknown | unknown |
+/// `docs/calling.md` has the table of all answers; a test compares it with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The same call may succeed later, after this time if the server says so.
@@ -163,6 +148,7 @@ mod tests {
         *,
     };
 
+    const DOCUMENTED: &str = include_str!("../../../docs/calling.md");
     const NOW: Verdict = Again(None);
     const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
     const SECOND: Duration = Duration::from_secs(1);
@@ -237,6 +223,38 @@ mod tests {
         (Reason::StoreUnavailable, [NOW; 2]),
         (Reason::TooManyRecords, [Ended, Unknown]),
     ];
+
+    /// The documentation's word for a verdict.
+    fn word(verdict: Verdict) -> &'static str {
+        match verdict {
+            Again(_) | Running(_) | Verdict::Late => "retry",
+            Ended => "ended",
+            Unknown => "unknown",
+        }
+    }
+
+    /// What the table in the documentation says of a reason or a code that stands in one of its rows.
+    fn documented(name: &str) -> [&'static str; 2] {
+        let name = format!("`{name}`");
+        let rows = DOCUMENTED.lines().filter(|line| line.starts_with("| ") && line.contains(&name));
+        let rows: Vec<Vec<_>> = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect();
+        let [row] = &rows[..] else { panic!("{name} has one row, and not {rows:?}") };
+        [row[1], row[2]]
+    }
+
+    #[test]
+    fn the_documentation_says_the_same() {
+        for (reason, verdicts) in REASONS {
+            assert_eq!(documented(reason.as_str()), verdicts.map(word), "{reason}");
+        }
+        for (code, [verdicts, ..]) in CODES {
+            let name = format!("{code:?}").chars().fold(String::new(), |name, letter| {
+                let gap = if letter.is_uppercase() && !name.is_empty() { "_" } else { "" };
+                name + gap + &letter.to_uppercase().to_string()
+            });
+            assert_eq!(documented(&name), verdicts.map(word), "{name}");
+        }
+    }
 
     #[test]
     fn full_matrix_of_errors() {

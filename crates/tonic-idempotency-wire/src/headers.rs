@@ -4,6 +4,9 @@
 /// [IETF draft](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/).
 pub const KEY: &str = "idempotency-key";
 
+/// The maximum length of a key, in characters.
+pub const MAX_KEY: usize = 255;
+
 /// The response header with the status of the asynchronous work behind the created resource: an
 /// [`IdempotencyStatus`](crate::IdempotencyStatus).
 pub const STATUS: &str = "idempotency-status";

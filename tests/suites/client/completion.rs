@@ -82,6 +82,7 @@ async fn is_known_at_once_if_the_response_says_so() {
     server.answers([told("completed", false), told("failed", false)]);
     pending(&mut client).await.await.expect("it is completed");
     assert!(matches!(pending(&mut client).await.await, Err(CompletionError::Failed)));
+    server.lacks_status(true);
     assert!(matches!(pending(&mut client).await.await, Err(CompletionError::NoStatus)), "a response without a status");
     assert_eq!(server.seen().len(), 3);
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use http::HeaderMap;
@@ -28,6 +31,8 @@ pub(crate) type Client = ShopClient<IdempotencyClient<Channel>>;
 pub(crate) struct Foreign {
     /// What it answers, in turn, before it answers with success.
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// Whether its successes say nothing of their status.
+    lacks_status: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
@@ -62,6 +67,11 @@ impl Foreign {
         self.answers(errors.into_iter().map(Answer::Error));
     }
 
+    /// Lets its successes have no status, or one.
+    pub(crate) fn lacks_status(&self, lacks: bool) {
+        self.lacks_status.store(lacks, Ordering::Relaxed);
+    }
+
     /// The calls since the last look.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.seen.lock().expect("no panic"))
@@ -75,7 +85,7 @@ impl Foreign {
     /// A client of this server with the layer.
     pub(crate) async fn client(
         &self,
-        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+        set: impl FnOnce(IdempotencyClientBuilder) -> IdempotencyClientBuilder,
     ) -> Client {
         Self::client_over(self.channel().await, set)
     }
@@ -83,7 +93,7 @@ impl Foreign {
     /// A client with the layer over this connection.
     pub(crate) fn client_over(
         channel: Channel,
-        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+        set: impl FnOnce(IdempotencyClientBuilder) -> IdempotencyClientBuilder,
     ) -> Client {
         let layer = set(IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)).build().expect("the layer");
         ShopClient::new(layer.layer(channel))
@@ -108,7 +118,13 @@ impl Foreign {
                 Ok(response)
             }
             Some(Answer::Nothing) => std::future::pending().await,
-            None => Ok(Response::new(T::default())),
+            None => {
+                let mut response = Response::new(T::default());
+                if !self.lacks_status.load(Ordering::Relaxed) {
+                    response.metadata_mut().insert("idempotency-status", "completed".parse().expect("metadata"));
+                }
+                Ok(response)
+            }
         }
     }
 }

@@ -39,7 +39,6 @@ async fn each_operation_is_one_key_however_often_its_connection_is_cut() {
     let channel = Endpoint::new(format!("http://{}", proxy.address())).expect("an address").connect_lazy();
     let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET)
         .backoff(Duration::from_millis(1), Duration::from_millis(50))
-        .budget(None)
         .build()
         .expect("the layer");
     let mut client = ShopClient::new(layer.layer(channel));

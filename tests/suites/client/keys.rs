@@ -78,7 +78,7 @@ async fn that_are_no_uuids_are_in_the_header() {
 
 #[test]
 fn are_for_procedures_that_are_there() {
-    let refused = |builder: IdempotencyClientBuilder<'_>| match builder.build() {
+    let refused = |builder: IdempotencyClientBuilder| match builder.build() {
         Err(BuildError::Procedure(error)) => error,
         other => panic!("{other:?}"),
     };

@@ -32,7 +32,7 @@ async fn service() -> (Counting, Proxy, ShopClient<IdempotencyClient<Channel>>) 
     let proxy = Proxy::start(address).expect("a proxy");
     let channel = Endpoint::new(format!("http://{}", proxy.address())).expect("an address").connect_lazy();
     // The attempts are as many as they have to be: a test that is slow makes more of them.
-    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).budget(None).max_attempts(u32::MAX);
+    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).max_attempts(u32::MAX);
     let layer = layer.backoff(Duration::from_millis(1), Duration::from_millis(50)).build().expect("the layer");
     (handler, proxy, ShopClient::new(layer.layer(channel)))
 }

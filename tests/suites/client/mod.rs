@@ -8,5 +8,7 @@ mod interoperability;
 mod keys;
 mod lost_answers;
 mod pass_through;
+mod protection;
+mod telemetry;
 
 use super::sample::process;

@@ -13,7 +13,7 @@ use super::{
     harness::{Setup, in_memory, kept, key, keyed, layer},
 };
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_answer_that_no_retry_can_change_ends_an_entry() {
     let mut setup = Setup::in_memory().await;
     setup.client.create_order(keyed("shop", "k-1")).await.expect("an order");
@@ -25,7 +25,7 @@ async fn an_answer_that_no_retry_can_change_ends_an_entry() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_call_whose_outcome_nobody_knows_leaves_its_entry_and_its_caller_hears_of_it() {
     let mut setup = Setup::in_memory().await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
@@ -46,7 +46,7 @@ async fn a_call_whose_outcome_nobody_knows_leaves_its_entry_and_its_caller_hears
 }
 
 /// Of an earlier attempt, or of one whose answer is a proxy's, only the server's layer knows what became.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_error_that_may_be_another_ones_leaves_an_entry_until_the_layer_says_that_it_is_this_operations() {
     let mut setup = Setup::in_memory().await;
     let anywhere = [Code::Internal, Code::Aborted, Code::Unknown, Code::ResourceExhausted];
@@ -72,7 +72,7 @@ async fn an_error_that_may_be_another_ones_leaves_an_entry_until_the_layer_says_
 }
 
 /// An empty body is a valid empty message, and no answer of gRPC.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_page_of_a_proxy_is_no_success() {
     let mut setup = Setup::in_memory().await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
@@ -96,7 +96,7 @@ async fn a_page_of_a_proxy_is_no_success() {
 }
 
 /// A server that knows the name of a trailer of ours can say what it likes.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn no_server_says_that_an_entry_stays() {
     let mut setup = Setup::in_memory().await;
     let mut metadata = MetadataMap::new();
@@ -120,7 +120,7 @@ async fn a_call_that_its_caller_drops_leaves_its_entry() {
     until("the call is dropped", async || state().await == Some(EntryState::Waiting)).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn an_entry_older_than_its_key_is_protected_is_reported_and_not_sent() {
     let journal = in_memory(|journal| journal.max_age(Duration::ZERO));
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
@@ -139,7 +139,7 @@ async fn an_entry_older_than_its_key_is_protected_is_reported_and_not_sent() {
     assert!(setup.keys().await.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_server_may_say_that_it_forgets_a_key_sooner() {
     let mut setup = Setup::in_memory().await;
     for (key, expires, is_sent) in [("k-1", "0", false), ("k-2", "3600", true)] {
@@ -156,7 +156,7 @@ async fn a_server_may_say_that_it_forgets_a_key_sooner() {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn credentials_that_have_expired_do_not_end_an_entry_that_is_resumed() {
     let mut setup = Setup::in_memory().await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));

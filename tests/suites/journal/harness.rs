@@ -44,7 +44,7 @@ impl Setup {
     pub(crate) async fn with(
         server: Foreign,
         journal: Journal,
-        set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+        set: impl FnOnce(IdempotencyClientBuilder) -> IdempotencyClientBuilder,
     ) -> Self {
         let service = layer(&journal, set).layer(server.channel().await);
         Self { client: ShopClient::new(service.clone()), journal, server, service }
@@ -59,9 +59,9 @@ impl Setup {
 /// A layer with a journal and short pauses.
 pub(crate) fn layer(
     journal: &Journal,
-    set: impl FnOnce(IdempotencyClientBuilder<'_>) -> IdempotencyClientBuilder<'_>,
+    set: impl FnOnce(IdempotencyClientBuilder) -> IdempotencyClientBuilder,
 ) -> IdempotencyClientLayer {
-    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).journal(journal.clone()).budget(None);
+    let layer = IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET).journal(journal.clone());
     set(layer.backoff(Duration::from_millis(1), Duration::from_millis(50))).build().expect("the layer")
 }
 
@@ -129,6 +129,7 @@ struct Inner {
 struct State {
     commits: Vec<Vec<Change>>,
     fails: Option<JournalError>,
+    fails_to_read: Option<JournalError>,
     is_held: bool,
     waiting: usize,
 }
@@ -154,6 +155,11 @@ impl Watched {
         self.inner.state.lock().expect("no panic").fails = error;
     }
 
+    /// Lets no entry be read.
+    pub(crate) fn fail_to_read(&self, error: Option<JournalError>) {
+        self.inner.state.lock().expect("no panic").fails_to_read = error;
+    }
+
     /// The commits so far.
     pub(crate) fn commits(&self) -> Vec<Vec<Change>> {
         self.inner.state.lock().expect("no panic").commits.clone()
@@ -176,6 +182,7 @@ impl JournalStore for Watched {
     }
 
     fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
+        self.inner.state.lock().expect("no panic").fails_to_read.clone().map_or(Ok(()), Err)?;
         self.inner.memory.read(id)
     }
 }

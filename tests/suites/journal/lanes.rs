@@ -36,7 +36,7 @@ async fn three_and_one(setup: &mut Setup) {
     assert_eq!(seen.len(), 6, "those behind were not sent: {seen:?}");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn is_the_one_in_which_they_were_written() {
     let mut setup = Setup::in_memory().await;
     three_and_one(&mut setup).await;
@@ -47,7 +47,7 @@ async fn is_the_one_in_which_they_were_written() {
     assert_eq!((of_a, seen.len()), (vec!["a-1", "a-2", "a-3"], 4));
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn holds_back_what_is_behind_an_entry_without_an_end_and_no_other_lane() {
     let journal = in_memory(|journal| journal.parallelism(1));
     let mut setup = Setup::new(journal).await;

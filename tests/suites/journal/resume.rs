@@ -15,10 +15,10 @@ use super::{
 /// What an application was told, and the keys of the journal at that time.
 type Told = (Resumed, Vec<String>);
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn sends_each_entry_with_the_key_message_and_metadata_of_the_call() {
     let directory = Directory::new();
-    let journal = Journal::open(directory.file()).expect("a journal");
+    let journal = Journal::builder().metadata(["x-tenant"]).open(directory.file()).expect("a journal");
     let mut first = Setup::new(journal).await;
     for key in ["k-1", "k-2", "k-3"] {
         first.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));

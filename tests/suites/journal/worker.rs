@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic_idempotency_client::journal::Journal;
-use tonic_idempotency_tests::until;
+use tonic_idempotency_tests::{Lines, until};
+use tracing::level_filters::LevelFilter;
 
 use super::{
     foreign::{Answer, Foreign},
@@ -38,12 +39,13 @@ async fn sends_what_calls_and_an_earlier_process_have_left() {
     worker.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn pauses_longer_and_longer() {
     let journal = in_memory(|journal| journal.pauses(Duration::from_secs(1), Duration::from_secs(8)));
     let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 40));
     setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    tokio::time::pause();
     let began = Instant::now();
     let worker = setup.journal.spawn(setup.service.clone());
     while !setup.keys().await.is_empty() {
@@ -129,4 +131,47 @@ async fn waits_for_the_answers_of_what_it_sends_when_it_is_shut_down() {
     go.send_replace(true);
     shutting_down.await.expect("no panic");
     assert!(setup.journal.entries().await.expect("the entries").is_empty());
+}
+
+/// Procedures that hang do not hold the others.
+#[tokio::test]
+async fn lets_others_go_on_beside_entries_that_hang() {
+    let mut setup = Setup::with(Foreign::default(), quick(), |layer| layer.max_attempts(1)).await;
+    let keys: Vec<_> = (0..9).map(|number| format!("k-{number}")).collect();
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), keys.len()));
+    for key in &keys {
+        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
+    }
+    setup.server.seen();
+    setup.server.answers(std::iter::repeat_with(|| Answer::Nothing).take(8));
+    tokio::time::pause();
+    let began = Instant::now();
+    let _worker = setup.journal.spawn(setup.service.clone());
+    let mut sent = 0;
+    while sent < keys.len() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sent += setup.server.seen().len();
+    }
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
+/// The interceptor that adds credentials is outside of the layer.
+#[tokio::test]
+async fn says_once_that_what_it_sends_has_no_credentials_and_sends_it_seldom() {
+    let (lines, _guard) = Lines::collect(LevelFilter::WARN);
+    let journal = in_memory(|journal| journal.pauses(Duration::from_millis(50), Duration::from_secs(60)));
+    let mut setup = Setup::with(Foreign::default(), journal, |layer| layer.max_attempts(1)).await;
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
+    for key in ["k-1", "k-2", "k-3"] {
+        setup.client.create_order(keyed("shop", key)).await.expect_err("the server is away");
+    }
+    setup.server.seen();
+    setup.server.fails(std::iter::repeat_n(Status::unauthenticated("who is it?"), 1000));
+    tokio::time::pause();
+    let worker = setup.journal.spawn(setup.service.clone());
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    worker.shut_down().await;
+    let sent = setup.server.seen().len();
+    assert!((15..=36).contains(&sent), "{sent} in five minutes");
+    assert_eq!((lines.count("InterceptedService::new(channel, interceptor)"), setup.keys().await.len()), (1, 3));
 }

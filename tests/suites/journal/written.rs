@@ -1,16 +1,19 @@
 //! Which calls are written down, when, and what of them.
 
-use tonic::{Code, Request, Status, service::interceptor::InterceptedService};
+use std::time::Duration;
+
+use tonic::{Code, Request, Status, metadata::MetadataValue, service::interceptor::InterceptedService};
 use tonic_idempotency_client::{
-    Reason,
-    journal::{Change, EntryState, Journal, JournalError, JournalStore as _, Scope},
+    Reason, Unresolved,
+    journal::{Caller, Change, EntryState, Journal, JournalError, JournalStore as _},
 };
-use tonic_idempotency_tests::{shop::proto::shop_client::ShopClient, until};
+use tonic_idempotency_tests::{Lines, shop::proto::shop_client::ShopClient, until};
 use tower_layer::Layer as _;
+use tracing::level_filters::LevelFilter;
 
 use super::{
     foreign::{CREATE_ORDER, GET_ORDER, order},
-    harness::{Setup, Watched, kept, key, keyed, layer},
+    harness::{Setup, Watched, in_memory, kept, key, keyed, layer},
 };
 
 async fn watched() -> (Watched, Setup) {
@@ -119,36 +122,96 @@ async fn a_call_that_is_repeatable_or_not_opted_in_is_not_written_down() {
 }
 
 #[tokio::test]
-async fn an_entry_has_what_a_further_attempt_needs_and_no_credentials() {
-    let mut setup = Setup::in_memory().await;
+async fn an_entry_has_the_metadata_that_is_named_and_what_is_not_kept_is_said_once() {
+    let (lines, _guard) = Lines::collect(LevelFilter::WARN);
+    let mut setup = Setup::new(in_memory(|journal| journal.metadata(["X-Tenant", "x-signed"]))).await;
     setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
     let mut request = keyed("shop", "k-1");
     for (name, value) in
-        [("authorization", "Bearer 1234"), ("x-api-key", "1234"), ("cookie", "session=1234"), ("x-tenant", "a")]
+        [("authorization", "1234"), ("x-auth", "1234"), ("session", "1234"), ("dpop", "1234"), ("x-tenant", "a")]
     {
         request.metadata_mut().insert(name, value.parse().expect("metadata"));
     }
-    request.extensions_mut().insert(Scope::new("alice"));
+    for (name, value) in [("traceparent", "00-1"), ("accept-language", "de")] {
+        request.metadata_mut().insert(name, value.parse().expect("metadata"));
+    }
+    let mut sensitive: MetadataValue<_> = "1234".parse().expect("metadata");
+    sensitive.set_sensitive(true);
+    request.metadata_mut().insert("x-signed", sensitive);
+    request.extensions_mut().insert(Caller::new("alice"));
     setup.client.create_order(request).await.expect_err("the server is away");
+    let told = r#"names=["authorization", "x-auth", "session", "dpop"]"#;
+    let mut again = keyed("shop", "k-9");
+    again.metadata_mut().insert("x-other", "1234".parse().expect("metadata"));
+    setup.client.create_order(again).await.expect("an order");
+    assert_eq!(
+        (lines.count(told), lines.count("JournalBuilder::metadata")),
+        (1, 1),
+        "it is said once: {}",
+        lines.take()
+    );
     let entries = async || setup.journal.entries().await.expect("the entries");
     until("the attempts are noted", async || entries().await.iter().all(|entry| entry.attempts == 3)).await;
     let entries = entries().await;
     let [entry] = &entries[..] else { panic!("{entries:?}") };
     assert_eq!(entry.procedure, CREATE_ORDER);
-    assert_eq!((entry.state, entry.scope.clone()), (EntryState::Waiting, Some(Scope::new("alice"))));
+    assert_eq!((entry.state, entry.caller.clone()), (EntryState::Waiting, Some(Caller::new("alice"))));
     let export = setup.journal.export().await.expect("the entries");
     assert!(
-        export.contains(r#""key":"k-1""#) && export.contains(r#"["x-tenant","a"]"#) && !export.contains("1234"),
+        [
+            r#""key":"k-1""#,
+            r#""caller":"alice""#,
+            r#"["x-tenant","a"]"#,
+            r#"["traceparent","00-1"]"#,
+            r#"["accept-language","de"]"#
+        ]
+        .iter()
+        .all(|part| export.contains(part))
+            && !export.contains("1234"),
         "{export}"
     );
 }
 
+/// Nobody waits for a disk beyond the deadline of a call.
 #[tokio::test]
-async fn an_interceptor_inside_the_layer_finds_the_scope_and_adds_the_credentials_again() {
+async fn a_call_whose_journal_is_slow_ends_with_its_deadline_and_is_not_sent() {
+    let (store, mut setup) = watched().await;
+    store.hold();
+    let mut request = keyed("shop", "k-1");
+    request.set_timeout(Duration::from_millis(100));
+    let late = setup.client.create_order(request).await.expect_err("the disk is slow");
+    let unresolved = Unresolved::of(&late).expect("it may be sent later");
+    assert_eq!((late.code(), unresolved.attempts, unresolved.in_journal), (Code::DeadlineExceeded, 0, false));
+    assert_eq!(unresolved.key, key("k-1"));
+    assert!(setup.server.seen().is_empty());
+    store.let_go();
+    until("it is written", async || setup.keys().await == ["k-1"]).await;
+    // The same call is the same operation.
+    setup.client.create_order(keyed("shop", "k-1")).await.expect("an order");
+    assert_eq!((setup.server.seen().len(), setup.keys().await.len()), (1, 0));
+}
+
+/// It may have been sent before.
+#[tokio::test]
+async fn a_call_whose_entry_cannot_be_read_is_unresolved() {
+    let (store, mut setup) = watched().await;
+    setup.server.fails(std::iter::repeat_n(Status::unavailable("away"), 3));
+    setup.client.create_order(keyed("shop", "k-1")).await.expect_err("the server is away");
+    setup.server.seen();
+    store.fail_to_read(Some(JournalError::store("a disk", "it is broken")));
+    let refused = setup.client.create_order(keyed("shop", "k-1")).await.expect_err("no journal");
+    let unresolved = Unresolved::of(&refused).expect("it may have been sent");
+    assert_eq!((unresolved.attempts, unresolved.in_journal, setup.server.seen().len()), (0, true, 0));
+    store.fail_to_read(None);
+    setup.client.create_order(keyed("shop", "k-1")).await.expect("an order");
+}
+
+#[tokio::test]
+async fn an_interceptor_inside_the_layer_finds_the_caller_and_adds_the_credentials_again() {
     let setup = Setup::in_memory().await;
     let authenticate = |mut request: Request<()>| {
-        let scope = request.extensions().get::<Scope>().ok_or_else(|| Status::internal("no scope"))?;
-        let token = format!("Bearer {}", scope.as_str()).parse().expect("metadata");
+        let caller = request.extensions().get::<Caller>().ok_or_else(|| Status::internal("no caller"))?;
+        let token = format!("Bearer {}", caller.as_str()).parse().expect("metadata");
         request.metadata_mut().insert("authorization", token);
         Ok(request)
     };
@@ -156,7 +219,7 @@ async fn an_interceptor_inside_the_layer_finds_the_scope_and_adds_the_credential
     let service = layer(&setup.journal, |layer| layer.max_attempts(1)).layer(channel);
     setup.server.fails([Status::unavailable("away")]);
     let mut request = keyed("shop", "k-1");
-    request.extensions_mut().insert(Scope::new("alice"));
+    request.extensions_mut().insert(Caller::new("alice"));
     ShopClient::new(service.clone()).create_order(request).await.expect_err("the server is away");
     setup.journal.resume(service).await;
     let seen = setup.server.seen();

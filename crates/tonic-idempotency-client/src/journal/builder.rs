@@ -2,31 +2,25 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::HeaderName;
-
 use super::{
     Journal, JournalError, JournalStore, MemoryStore, Resumed,
     inner::{Inner, Settings},
 };
 
-/// Parts of the names of headers that have credentials.
-const CREDENTIALS: [&str; 9] =
-    ["api-key", "apikey", "authorization", "cookie", "credential", "password", "secret", "signature", "token"];
-
 /// Builds a [`Journal`].
 #[must_use = "a builder does nothing until it opens a journal"]
 pub struct JournalBuilder {
-    settings: Settings,
+    pub(super) settings: Settings,
 }
 
 impl Default for JournalBuilder {
     fn default() -> Self {
         let settings = Settings {
             max_age: Duration::from_secs(23 * 3600),
+            metadata: Vec::new(),
             on_outcome: None,
             parallelism: 8,
             pauses: [Duration::from_secs(1), Duration::from_secs(60)],
-            stores: Arc::new(is_no_credential),
         };
         Self { settings }
     }
@@ -42,11 +36,11 @@ impl JournalBuilder {
         self
     }
 
-    /// Chooses the metadata that is stored with a call, to be sent again. Values that are marked as sensitive are never stored.
-    /// Defaults to all but those whose names have to do with credentials: `authorization`, `cookie`, `x-api-key`, and others with
-    /// `token`, `secret`, `password`, `signature` or `credential` in them. An interceptor inside the layer adds credentials again.
-    pub fn metadata(mut self, stores: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.stores = Arc::new(move |name| stores(name.as_str()));
+    /// Names metadata that is stored with a call, to be sent again, beside the key, trace context and language. Values that are marked as
+    /// sensitive are never stored. A warning says once which of its metadata a call has that is not stored; credentials belong to an
+    /// interceptor inside the layer, which adds them again. Defaults to none.
+    pub fn metadata(mut self, names: impl IntoIterator<Item: Into<String>>) -> Self {
+        self.settings.metadata.extend(names.into_iter().map(|name| name.into().to_ascii_lowercase()));
         self
     }
 
@@ -61,7 +55,8 @@ impl JournalBuilder {
         self
     }
 
-    /// Sets how many entries are sent at the same time, at least 1. Defaults to 8.
+    /// Sets how many entries are sent at the same time, at least 1. A [`Worker`](super::Worker) sends up to eight times as many, if some have no
+    /// answer for a second. Defaults to 8.
     pub fn parallelism(mut self, entries: usize) -> Self {
         self.settings.parallelism = entries.max(1);
         self
@@ -107,8 +102,4 @@ impl fmt::Debug for JournalBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JournalBuilder").finish_non_exhaustive()
     }
-}
-
-fn is_no_credential(name: &HeaderName) -> bool {
-    !CREDENTIALS.iter().any(|part| name.as_str().contains(part))
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
-use super::{JournalError, Lane, Scope, index::Identity};
+use super::{Caller, JournalError, Lane, index::Identity};
 use crate::{BoxError, OperationKey, captured::HEAD};
 
 /// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
@@ -35,8 +35,8 @@ pub struct Entry {
     pub procedure: String,
     /// When its key ceases to protect, if the server has said so.
     pub protected_until: Option<SystemTime>,
-    /// Its scope, if it has one.
-    pub scope: Option<Scope>,
+    /// Its caller, if it has one.
+    pub caller: Option<Caller>,
     /// What becomes of it.
     pub state: EntryState,
     /// The time that the call may take each time that it is sent, if its caller has set one.
@@ -96,7 +96,7 @@ impl Entry {
             lane: parts.extensions.get().cloned(),
             procedure: parts.uri.path().to_owned(),
             protected_until: None,
-            scope: parts.extensions.get().cloned(),
+            caller: parts.extensions.get().cloned(),
             state: EntryState::UnderWay,
             timeout,
             written: SystemTime::now(),
@@ -115,8 +115,8 @@ impl Entry {
         request.headers_mut().remove(ACCEPT);
         request.headers_mut().insert(headers::KEY, self.key.header_value());
         request.extensions_mut().insert(self.key.clone());
-        if let Some(scope) = &self.scope {
-            request.extensions_mut().insert(scope.clone());
+        if let Some(caller) = &self.caller {
+            request.extensions_mut().insert(caller.clone());
         }
         if let Some(lane) = &self.lane {
             request.extensions_mut().insert(lane.clone());
@@ -140,7 +140,7 @@ impl Entry {
             headers: headers.collect(),
             frame: self.frame.clone(),
             lane: self.lane.as_ref().map(ToString::to_string),
-            scope: self.scope.as_ref().map(ToString::to_string),
+            caller: self.caller.as_ref().map(ToString::to_string),
             written: since_epoch(self.written),
             timeout: self.timeout.map(milliseconds),
             attempts: self.attempts,
@@ -165,7 +165,7 @@ impl Entry {
             lane: record.lane.map(Lane::new),
             procedure: uri.path().to_owned(),
             protected_until: record.protected_until.map(moment),
-            scope: record.scope.map(Scope::new),
+            caller: record.caller.map(Caller::new),
             state: EntryState::Waiting,
             timeout: record.timeout.map(Duration::from_millis),
             written: moment(record.written),
@@ -187,7 +187,7 @@ impl Entry {
             "message": BASE64_STANDARD.encode(self.message()),
             "procedure": self.procedure,
             "protectedUntil": self.protected_until.map(since_epoch),
-            "scope": self.scope.as_ref().map(Scope::as_str),
+            "caller": self.caller.as_ref().map(Caller::as_str),
             "state": self.state.as_str(),
             "timeout": self.timeout.map(milliseconds),
             "written": since_epoch(self.written),
@@ -219,7 +219,7 @@ pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<(Identity, Bytes)> {
     let mut entry = Entry::decode(record.clone()).ok()?;
     let why = "it was found in a damaged journal: it may have ended, and may not have been sent";
     entry.error.get_or_insert_with(|| Status::data_loss(why));
-    Some(((entry.scope.clone(), entry.key.clone()), entry.encode()))
+    Some(((entry.caller.clone(), entry.key.clone()), entry.encode()))
 }
 
 /// An entry as it is stored. Times are in milliseconds.
@@ -236,7 +236,7 @@ struct Record {
     #[prost(string, optional, tag = "5")]
     lane: Option<String>,
     #[prost(string, optional, tag = "6")]
-    scope: Option<String>,
+    caller: Option<String>,
     #[prost(uint64, tag = "7")]
     written: u64,
     #[prost(uint64, optional, tag = "8")]
@@ -306,7 +306,7 @@ mod tests {
         private.set_sensitive(true);
         parts.headers.insert("x-private", private);
         parts.extensions.insert(Lane::new("account-7"));
-        parts.extensions.insert(Scope::new("alice"));
+        parts.extensions.insert(Caller::new("alice"));
         let frame = Bytes::from_static(b"\0\0\0\0\x02hi");
         let stores = |name: &HeaderName| name != "authorization";
         let entry = Entry::of(&parts, frame, Some(Duration::from_secs(7)), stores).expect("a key");
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(request.uri(), "http://shop/shop.v1.Orders/Create");
         assert_eq!(request.headers().get_all("x-tenant").iter().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(request.headers().len(), 3, "{:?}", request.headers());
-        assert_eq!(request.extensions().get::<Scope>(), Some(&Scope::new("alice")));
+        assert_eq!(request.extensions().get::<Caller>(), Some(&Caller::new("alice")));
         assert!(read.to_json().contains(r#""lane":"account-7","message":"aGk=""#), "{}", read.to_json());
     }
 }

@@ -26,9 +26,18 @@ pub(crate) struct Held {
     due: Option<Instant>,
 }
 
+/// Why a call is not sent.
+#[derive(Debug)]
+pub(crate) enum NotHeld {
+    /// It has not been sent, and is not in the journal.
+    Refused(JournalError),
+    /// It is in the journal, and may have been sent before.
+    Unread(JournalError),
+}
+
 impl Held {
     /// Writes an entry. When this ends, it is durable.
-    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, JournalError> {
+    pub(crate) async fn write(journal: Arc<Inner>, entry: &Entry) -> Result<Self, NotHeld> {
         let slot = Slot::of(entry, journal.settings.expires(entry));
         loop {
             let changed = journal.index.changed();
@@ -38,20 +47,22 @@ impl Held {
                 Entered::New(id) => {
                     let written = journal.hand(Change::Put { id, record: entry.encode() }, Purpose::Write);
                     let held = Self::new(id, Arc::clone(&journal), false);
-                    written.await?;
+                    written.await.map_err(NotHeld::Refused)?;
                     return Ok(held);
                 }
                 Entered::Before(id) => {
                     let held = Self::new(id, Arc::clone(&journal), true);
-                    if let Some(before) = journal.read(id).await? {
+                    if let Some(before) = journal.read(id).await.map_err(NotHeld::Unread)? {
                         if !before.is(entry) {
-                            return Err(JournalError::KeyReused { key: entry.key.to_string() });
+                            return Err(NotHeld::Refused(JournalError::KeyReused { key: entry.key.to_string() }));
                         }
-                        journal.revive(id, before).await?;
+                        journal.revive(id, before).await.map_err(NotHeld::Unread)?;
                     }
                     return Ok(held);
                 }
-                Entered::Expired => return Err(JournalError::Expired { key: entry.key.to_string() }),
+                Entered::Expired => {
+                    return Err(NotHeld::Refused(JournalError::Expired { key: entry.key.to_string() }));
+                }
                 Entered::Unwritten => changed.await,
             }
         }
@@ -92,8 +103,19 @@ impl Held {
         drop(self.journal.note(self.id, &entry));
     }
 
+    /// As [`leave`](Self::leave), for an entry that is sent again as late as possible.
+    pub(crate) fn leave_for_long(mut self, entry: Entry, answer: &Answer, attempts: u32) {
+        self.note(entry, answer, attempts);
+        self.due = Instant::now().checked_add(self.journal.settings.longest_pause());
+    }
+
     /// Notes what was learnt of an entry that stays.
-    pub(crate) fn leave(mut self, mut entry: Entry, answer: &Answer, attempts: u32) {
+    pub(crate) fn leave(mut self, entry: Entry, answer: &Answer, attempts: u32) {
+        self.note(entry, answer, attempts);
+        self.due = Instant::now().checked_add(self.pause());
+    }
+
+    fn note(&self, mut entry: Entry, answer: &Answer, attempts: u32) {
         let protected = answer.protected_for().and_then(|time| SystemTime::now().checked_add(time));
         entry.attempts = entry.attempts.saturating_add(attempts);
         entry.protected_until = protected.or(entry.protected_until);
@@ -101,7 +123,6 @@ impl Held {
             self.journal.index.protected_until(self.id, until);
         }
         drop(self.journal.note(self.id, &entry));
-        self.due = Instant::now().checked_add(self.pause());
     }
 
     /// The pause before it is sent again.

@@ -11,14 +11,15 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Entry, EntryState, Lane, Scope};
-use crate::OperationKey;
+use super::{Caller, Entry, EntryState, Lane};
+use crate::{OperationKey, telemetry::JournalGauges};
 
 /// The entries of a journal.
 #[derive(Debug)]
 pub(crate) struct Index {
     slots: Mutex<Slots>,
     changed: Notify,
+    gauges: JournalGauges,
 }
 
 /// One entry.
@@ -27,7 +28,8 @@ pub(crate) struct Slot {
     pub(crate) key: OperationKey,
     pub(crate) lane: Option<Lane>,
     pub(crate) procedure: String,
-    pub(crate) scope: Option<Scope>,
+    pub(crate) caller: Option<Caller>,
+    pub(crate) written: SystemTime,
     /// The number of times that it was left without an end.
     pub(crate) failures: u32,
     /// When it may be sent, by the journal's setting or the server's word.
@@ -69,7 +71,7 @@ pub(crate) enum Taken {
 }
 
 /// What an entry is known by.
-pub(crate) type Identity = (Option<Scope>, OperationKey);
+pub(crate) type Identity = (Option<Caller>, OperationKey);
 
 #[derive(Debug, Default)]
 struct Slots {
@@ -91,7 +93,9 @@ impl Index {
             slots.add(id, slot);
             slots.consider(id);
         }
-        Self { slots: Mutex::new(slots), changed: Notify::new() }
+        let index = Self { slots: Mutex::new(slots), changed: Notify::new(), gauges: JournalGauges::default() };
+        index.change(|_| ());
+        index
     }
 
     /// Ends with the next change, counted from its first poll or `enable`.
@@ -105,6 +109,7 @@ impl Index {
         let Some(id) = slots.by_identity.get(&slot.identity()).copied() else {
             let id = slots.last + 1;
             slots.add(id, Slot { under_way: 1, ..slot });
+            self.show(&slots);
             return Entered::New(id);
         };
         let Some(known) = slots.by_id.get_mut(&id) else { return Entered::Unwritten };
@@ -230,7 +235,7 @@ impl Index {
         written.map(|(id, slot)| (*id, slot.state())).collect()
     }
 
-    /// The numbers of the entries with this key, in any scope.
+    /// The numbers of the entries with this key, in any caller.
     pub(crate) fn with_key(&self, key: &OperationKey) -> Vec<u64> {
         self.slots().by_id.iter().filter(|(_, slot)| slot.key == *key).map(|(id, _)| *id).collect()
     }
@@ -240,9 +245,18 @@ impl Index {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Slots) -> T) -> T {
-        let changed = change(&mut self.slots());
+        let changed = {
+            let mut slots = self.slots();
+            let changed = change(&mut slots);
+            self.show(&slots);
+            changed
+        };
         self.changed.notify_waiters();
         changed
+    }
+
+    fn show(&self, slots: &Slots) {
+        self.gauges.set(slots.by_id.len(), slots.by_id.first_key_value().map(|(_, slot)| slot.written));
     }
 }
 
@@ -253,7 +267,8 @@ impl Slot {
             key: entry.key.clone(),
             lane: entry.lane.clone(),
             procedure: entry.procedure.clone(),
-            scope: entry.scope.clone(),
+            caller: entry.caller.clone(),
+            written: entry.written,
             failures: 0,
             expires,
             due: Instant::now(),
@@ -265,7 +280,7 @@ impl Slot {
     }
 
     fn identity(&self) -> Identity {
-        (self.scope.clone(), self.key.clone())
+        (self.caller.clone(), self.key.clone())
     }
 
     fn state(&self) -> EntryState {
@@ -318,7 +333,10 @@ impl Slots {
             return Taken::Expired(slot);
         }
         if !has_turn {
-            return Taken::Busy(slot.clone());
+            // It is considered again when its turn comes.
+            let slot = slot.clone();
+            self.waiting.remove(&(slot.due, id));
+            return Taken::Busy(slot);
         }
         slot.under_way = 1;
         let slot = slot.clone();
@@ -357,7 +375,8 @@ mod tests {
             key: OperationKey::from_text(key).expect("a key"),
             lane: lane.map(Lane::new),
             procedure: "/shop.v1.Orders/Create".to_owned(),
-            scope: None,
+            caller: None,
+            written: SystemTime::now(),
             failures: 0,
             expires: SystemTime::now() + Duration::from_secs(60),
             due: Instant::now(),
@@ -419,7 +438,8 @@ mod tests {
         index.release(2, Instant::now());
         index.revive(1);
         assert_eq!((index.by_lane(), index.has_turn(2)), (vec![vec![1, 2]], false));
-        assert_eq!(due(&index), [1]);
+        assert_eq!(due(&index), [2, 1], "the second is found to be behind");
+        assert!(due(&index).is_empty());
     }
 
     #[test]

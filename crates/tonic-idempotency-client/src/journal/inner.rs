@@ -3,14 +3,15 @@
 use std::{
     error::Error as _,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures_util::future::BoxFuture;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use tokio::{sync::oneshot, task::spawn_blocking};
+use tonic_idempotency_wire::headers;
 
 use super::{
     Change, Entry, JournalError, JournalStore, Resumed,
@@ -22,23 +23,50 @@ use super::{
 /// The number of pauses after which they do not grow.
 const GROWTHS: u32 = 32;
 
+/// The metadata that is always stored: what makes a call one of gRPC, its key, trace context and language.
+const KEPT: [&str; 11] = [
+    headers::KEY,
+    "accept-language",
+    "baggage",
+    "content-type",
+    "grpc-accept-encoding",
+    "grpc-encoding",
+    "grpc-timeout",
+    "grpc-trace-bin",
+    "te",
+    "traceparent",
+    "tracestate",
+];
+
 type OnOutcome = dyn Fn(Resumed) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// The settings of a journal.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) max_age: Duration,
+    /// The names of metadata that is stored besides [`KEPT`].
+    pub(crate) metadata: Vec<String>,
     pub(crate) on_outcome: Option<Arc<OnOutcome>>,
     pub(crate) parallelism: usize,
     pub(crate) pauses: [Duration; 2],
-    pub(crate) stores: Arc<dyn Fn(&HeaderName) -> bool + Send + Sync>,
 }
 
 impl Settings {
     /// When an entry may not be sent any more.
     pub(crate) fn expires(&self, entry: &Entry) -> SystemTime {
-        let by_age = entry.written.checked_add(self.max_age);
+        // The clock may have been ahead when it was written.
+        let by_age = entry.written.min(SystemTime::now()).checked_add(self.max_age);
         by_age.into_iter().chain(entry.protected_until).min().unwrap_or(entry.written)
+    }
+
+    /// Whether metadata with this name is stored.
+    pub(crate) fn keeps(&self, name: &HeaderName) -> bool {
+        KEPT.contains(&name.as_str()) || self.metadata.iter().any(|kept| kept == name.as_str())
+    }
+
+    /// The pause before an entry is sent again that can only succeed when somebody has done something.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        self.pauses[1].mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
     /// The pause after so many failures: a random part of a time that doubles.
@@ -55,6 +83,9 @@ pub(crate) struct Inner {
     pub(crate) index: Arc<Index>,
     pub(crate) settings: Settings,
     store: Arc<dyn JournalStore>,
+    /// Whether the log says already which metadata is not stored, and that resumed calls have no credentials.
+    told_of_metadata: Once,
+    told_of_credentials: Once,
     /// Locked to decide on an entry and hand the decision over, so that the last decision is the last change.
     writer: Mutex<Writer>,
 }
@@ -76,7 +107,35 @@ impl Inner {
         let index = Arc::new(Index::new(ids.last().copied().unwrap_or_default(), slots));
         let writer = Writer::start(Arc::clone(&store), Arc::clone(&index))
             .map_err(|error| JournalError::store("(no thread)", error))?;
-        Ok(Self { index, settings, store, writer: Mutex::new(writer) })
+        let (told_of_metadata, told_of_credentials) = (Once::new(), Once::new());
+        Ok(Self { index, settings, store, told_of_metadata, told_of_credentials, writer: Mutex::new(writer) })
+    }
+
+    /// Says once which metadata of a call is not stored.
+    pub(crate) fn tell_of_metadata(&self, headers: &HeaderMap) {
+        if self.told_of_metadata.is_completed() || headers.keys().all(|name| self.settings.keeps(name)) {
+            return;
+        }
+        self.told_of_metadata.call_once(|| {
+            let names: Vec<_> =
+                headers.keys().filter(|name| !self.settings.keeps(name)).map(HeaderName::as_str).collect();
+            tracing::warn!(
+                ?names,
+                "metadata that is not stored in the journal, so that a call which is resumed lacks it: name it with \
+                 `JournalBuilder::metadata`, or let an interceptor between the layer and the channel add it"
+            );
+        });
+    }
+
+    /// Says once that calls which are resumed have no credentials.
+    pub(crate) fn tell_of_credentials(&self, procedure: &str) {
+        self.told_of_credentials.call_once(|| {
+            tracing::warn!(
+                procedure,
+                "a call that is resumed is refused as unauthenticated: an interceptor that adds credentials has to be between the layer and \
+                 the channel, `layer.layer(InterceptedService::new(channel, interceptor))`"
+            );
+        });
     }
 
     /// Hands a change to the writer; ends when it is durable.
@@ -142,5 +201,27 @@ async fn durable(receiver: oneshot::Receiver<Result<(), JournalError>>) -> Resul
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::journal::JournalBuilder;
+
+    #[test]
+    fn an_entry_that_was_written_while_the_clock_was_ahead_is_not_sent_for_longer() {
+        let (mut parts, ()) =
+            http::Request::post("http://shop/shop.v1.Orders/Create").body(()).expect("a request").into_parts();
+        parts.headers.insert(headers::KEY, HeaderValue::from_static("k-1"));
+        let mut entry = Entry::of(&parts, bytes::Bytes::new(), None, |_| true).expect("a key");
+        let settings = JournalBuilder::default().settings;
+        for (ahead, longest) in [(0, 23), (48, 23), (1000, 23)] {
+            entry.written = SystemTime::now() + Duration::from_secs(ahead * 3600);
+            let left = settings.expires(&entry).duration_since(SystemTime::now()).expect("it may be sent");
+            assert!(left <= Duration::from_secs(longest * 3600), "{ahead}: {left:?}");
+        }
     }
 }

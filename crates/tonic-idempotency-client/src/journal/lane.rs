@@ -22,20 +22,20 @@ pub struct Lane(Arc<str>);
 ///
 /// ```
 /// use tonic::{Request, Status};
-/// use tonic_idempotency_client::journal::Scope;
+/// use tonic_idempotency_client::journal::Caller;
 ///
 /// fn authenticate(mut request: Request<()>) -> Result<Request<()>, Status> {
-///     let scope = request.extensions().get::<Scope>().map_or("default", Scope::as_str);
-///     let token = format!("Bearer token-of-{scope}");
+///     let caller = request.extensions().get::<Caller>().map_or("default", Caller::as_str);
+///     let token = format!("Bearer token-of-{caller}");
 ///     request.metadata_mut().insert("authorization", token.parse().expect("visible ASCII"));
 ///     Ok(request)
 /// }
 /// # let mut request = Request::new(());
-/// # request.extensions_mut().insert(Scope::new("alice"));
+/// # request.extensions_mut().insert(Caller::new("alice"));
 /// # assert_eq!(authenticate(request).unwrap().metadata().get("authorization").unwrap(), "Bearer token-of-alice");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Scope(Arc<str>);
+pub struct Caller(Arc<str>);
 
 impl Lane {
     /// Returns the lane with this name.
@@ -49,8 +49,8 @@ impl Lane {
     }
 }
 
-impl Scope {
-    /// Returns the scope with this name.
+impl Caller {
+    /// Returns the caller with this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -67,7 +67,7 @@ impl fmt::Display for Lane {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

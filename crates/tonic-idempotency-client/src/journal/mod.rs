@@ -33,7 +33,7 @@
 //! | gets another error for its first attempt, with a code that neither proxies nor transports make | ends |
 //! | gets anything else, or uses up its attempts, its budget or its deadline: nobody knows what became of it | stays; [`Unresolved`](crate::Unresolved) tells its caller |
 //! | is sent by [`Journal::resume`] or a [`Worker`], and gets an error that ends it | stays, [failed](EntryState::Failed), until somebody has heard of it |
-//! | is dropped by its caller | stays |
+//! | is dropped by its caller | stays, and is sent again |
 //! | dies with its process | stays |
 //! | is older than [`max_age`](JournalBuilder::max_age), or than the server says its key is protected | stays, [expired](Outcome::Expired): it is not sent, as it could happen twice |
 //!
@@ -44,8 +44,8 @@
 //!
 //! # What is stored
 //!
-//! The key, the procedure, the encoded message, the metadata without credentials, the time that the call may take, [`Lane`] and
-//! [`Scope`]. The file is readable by its owner alone; it is not encrypted. Put the interceptor that adds credentials *inside* the layer
+//! The key, the procedure, the encoded message, trace context, language and the metadata that is
+//! [named](JournalBuilder::metadata), the time that the call may take, [`Lane`] and [`Caller`]. The file is readable by its owner alone; it is not encrypted. Put the interceptor that adds credentials *inside* the layer
 //! (`layer.layer(InterceptedService::new(channel, authenticate))`): then calls that are resumed have them, too.
 //!
 //! # What it costs
@@ -91,12 +91,17 @@ pub use self::{
     builder::JournalBuilder,
     entry::{Entry, EntryState},
     error::JournalError,
-    lane::{Lane, Scope},
+    lane::{Caller, Lane},
     resume::{Outcome, Reply, Resumed},
     store::{Change, JournalStore, MemoryStore},
     worker::Worker,
 };
-use self::{entry::decode, held::Held, inner::Inner, writer::Purpose};
+use self::{
+    entry::decode,
+    held::{Held, NotHeld},
+    inner::Inner,
+    writer::Purpose,
+};
 use crate::{BoxError, OperationKey};
 
 /// The operations of a client that have not ended. Clones are the same journal.
@@ -179,8 +184,8 @@ impl Journal {
         self.inner.with_store(read).await
     }
 
-    /// Returns all entries as lines of JSON, each an object with `attempts`, `error`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
-    /// `procedure`, `protectedUntil`, `scope`, `state`, `timeout` and `written`. Times are in milliseconds.
+    /// Returns all entries as lines of JSON, each an object with `attempts`, `caller`, `error`, `headers` (pairs), `key`, `lane`, `message` (in Base64),
+    /// `procedure`, `protectedUntil`, `state`, `timeout` and `written`. Times are in milliseconds.
     ///
     /// # Errors
     ///
@@ -189,7 +194,7 @@ impl Journal {
         Ok(self.entries().await?.iter().map(|entry| entry.to_json() + "\n").collect())
     }
 
-    /// Lets the entries with this key, of any scope, that have [failed](EntryState::Failed) be sent again, and returns them.
+    /// Lets the entries with this key, of any caller, that have [failed](EntryState::Failed) be sent again, and returns them.
     ///
     /// # Errors
     ///
@@ -205,7 +210,7 @@ impl Journal {
         Ok(entries)
     }
 
-    /// Ends the entries with this key, of any scope, and returns them. A call that is under way goes on.
+    /// Ends the entries with this key, of any caller, and returns them. A call that is under way goes on.
     ///
     /// # Errors
     ///
@@ -224,11 +229,12 @@ impl Journal {
 
     /// The entry of a request that has a key.
     pub(crate) fn entry(&self, parts: &Parts, frame: Bytes, timeout: Option<Duration>) -> Option<Entry> {
-        Entry::of(parts, frame, timeout, |name| (self.inner.settings.stores)(name))
+        self.inner.tell_of_metadata(&parts.headers);
+        Entry::of(parts, frame, timeout, |name| self.inner.settings.keeps(name))
     }
 
     /// Writes an entry. When this ends, it is durable.
-    pub(crate) async fn write(&self, entry: &Entry) -> Result<Held, JournalError> {
+    pub(crate) async fn write(&self, entry: &Entry) -> Result<Held, NotHeld> {
         Held::write(Arc::clone(&self.inner), entry).await
     }
 }

@@ -11,7 +11,7 @@ use tonic::{Status, body::Body, metadata::MetadataMap};
 use tower_service::Service;
 
 use super::{
-    Entry, JournalError, Lane, Scope,
+    Caller, Entry, JournalError, Lane,
     held::Held,
     index::{Slot, Taken},
     inner::Inner,
@@ -20,6 +20,7 @@ use crate::{
     BoxError, Delivery, OperationKey,
     answer::{Answer, Attempt},
     captured::HEAD,
+    telemetry::resumed,
     verdict::Verdict,
 };
 
@@ -41,8 +42,8 @@ pub struct Resumed {
     pub procedure: String,
     /// The encoded message of the call; empty if the entry could not be read.
     pub request: Bytes,
-    /// The scope of its caller, if it has one.
-    pub scope: Option<Scope>,
+    /// The caller of its caller, if it has one.
+    pub caller: Option<Caller>,
 }
 
 /// What came of an entry.
@@ -96,8 +97,8 @@ impl Reply {
 
 impl Resumed {
     fn new(slot: Slot, request: Bytes, outcome: Outcome) -> Self {
-        let Slot { key, lane, procedure, scope, .. } = slot;
-        Self { key, lane, outcome, procedure, request, scope }
+        let Slot { key, lane, procedure, caller, .. } = slot;
+        Self { key, lane, outcome, procedure, request, caller }
     }
 }
 
@@ -158,29 +159,40 @@ where
     let Some(held) = held else {
         let age = entry.age();
         tracing::warn!(key = %entry.key, entry.procedure, ?age, "a journaled operation is too old to be sent");
-        let resumed = Resumed::new(slot, entry.message(), Outcome::Expired { age });
-        tell(journal, &resumed).await;
-        return Some(resumed);
+        resumed(&entry.procedure, "expired");
+        let expired = Resumed::new(slot, entry.message(), Outcome::Expired { age });
+        tell(journal, &expired).await;
+        return Some(expired);
     };
     let answer = send(&entry, service).await;
     let delivery = answer.delivery();
     // An answer that does not end the operation is an error then. The service may be without the layer.
     if answer.verdict(true) == Verdict::Ended {
-        let resumed = Resumed::new(slot, entry.message(), outcome(answer, delivery));
+        let ended = Resumed::new(slot, entry.message(), outcome(answer, delivery));
         // First the one, then the other: an application that dies here is told again.
-        let is_told = tell(journal, &resumed).await;
-        match &resumed.outcome {
+        let is_told = tell(journal, &ended).await;
+        match &ended.outcome {
             Outcome::Failed(error) => {
+                resumed(&entry.procedure, "failed");
                 tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
                     "a journaled operation has failed; it stays in the journal, unless on_outcome is told of it");
                 if is_told { held.end() } else { held.fail(entry, error.clone()) }
             }
-            _ => held.end(),
+            _ => {
+                resumed(&entry.procedure, "answered");
+                held.end();
+            }
         }
-        return Some(resumed);
+        return Some(ended);
     }
     let request = entry.message();
-    held.leave(entry, &answer, delivery.attempts);
+    resumed(&entry.procedure, "unresolved");
+    if answer.is_unauthenticated() {
+        journal.tell_of_credentials(&entry.procedure);
+        held.leave_for_long(entry, &answer, delivery.attempts);
+    } else {
+        held.leave(entry, &answer, delivery.attempts);
+    }
     Some(Resumed::new(slot, request, Outcome::Unresolved(answer.into_status())))
 }
 

@@ -1,20 +1,25 @@
 //! Working off the entries in the background.
 
-use std::{future::pending, sync::Arc};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as HttpBody;
 use tokio::{
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     task::{JoinHandle, JoinSet},
-    time::sleep_until,
+    time::{sleep_until, timeout},
 };
 use tonic::body::Body;
 use tower_service::Service;
 
 use super::{inner::Inner, resume::one};
 use crate::BoxError;
+
+/// The time after which an entry that has no answer lets another one be sent beside it, and how many may be under way then, in terms of the
+/// journal's parallelism: a few procedures that hang do not hold the others.
+const SLOW: Duration = Duration::from_secs(1);
+const MOST: usize = 8;
 
 /// Works off the entries of a journal in the background. Ends when dropped: what it sends at that moment stays in the journal.
 #[derive(Debug)]
@@ -64,16 +69,28 @@ where
     B::Error: Into<BoxError>,
 {
     let mut under_way = JoinSet::new();
+    let places = Arc::new(Semaphore::new(journal.settings.parallelism));
+    let most = journal.settings.parallelism.saturating_mul(MOST);
     loop {
         let changed = journal.index.changed();
         let mut changed = std::pin::pin!(changed);
         changed.as_mut().enable();
-        let mut next = None;
-        while under_way.len() < journal.settings.parallelism {
+        let (mut next, mut has_place) = (None, true);
+        while under_way.len() < most {
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                has_place = false;
+                break;
+            };
             match journal.index.take_due() {
                 Ok((id, taken)) => {
                     let (journal, service) = (Arc::clone(&journal), service.clone());
-                    under_way.spawn(async move { drop(one(&journal, id, taken, service).await) });
+                    under_way.spawn(async move {
+                        let mut sent = std::pin::pin!(one(&journal, id, taken, service));
+                        if timeout(SLOW, &mut sent).await.is_err() {
+                            drop(place);
+                            sent.await;
+                        }
+                    });
                 }
                 Err(due) => {
                     next = due;
@@ -90,7 +107,8 @@ where
         tokio::select! {
             _ = &mut stopped => break,
             Some(_) = under_way.join_next() => {}
-            () = changed => {}
+            () = changed, if has_place => {}
+            _ = places.acquire(), if !has_place => {}
             () = next => {}
         }
     }
