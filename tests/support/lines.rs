@@ -2,11 +2,17 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
-use tracing::{level_filters::LevelFilter, subscriber::DefaultGuard};
+use tracing::{Dispatch, level_filters::LevelFilter, subscriber::DefaultGuard};
 use tracing_subscriber::fmt::MakeWriter;
+
+/// A subscriber that lives as long as the process: if there is one alone, tracing asks only that of the thread which comes first to an event
+/// whether anybody wants it, and a test in another thread would miss its lines.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| {
+    Dispatch::new(tracing_subscriber::fmt().with_max_level(LevelFilter::ERROR).with_writer(io::sink).finish())
+});
 
 /// Log lines in memory. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +22,7 @@ impl Lines {
     /// Collects the lines of this thread, from this level on, as long as the guard lives.
     pub fn collect(from: LevelFilter) -> (Self, DefaultGuard) {
         let lines = Self::default();
+        LazyLock::force(&SECOND);
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_max_level(from).with_writer(lines.clone()).finish();
         (lines, tracing::subscriber::set_default(subscriber))
