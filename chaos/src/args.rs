@@ -139,8 +139,8 @@ pub struct Args {
     #[arg(long)]
     pub(crate) verbose: bool,
 
-    /// Let the clients be processes with a journal of their operations, and kill them at each step, too, besides servers and database.
-    /// In transactional mode alone.
+    /// Let the clients be processes with a journal of their operations, behind a proxy that distorts answers, and kill them at each step, too,
+    /// besides servers and database; in reserved mode the clients alone.
     #[arg(long)]
     pub(crate) clients_die: bool,
 

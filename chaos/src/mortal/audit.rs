@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use super::{client::Ends, front::Seen, step::ClientStep};
+use super::{
+    client::Ends,
+    front::{Front, Seen},
+    step::ClientStep,
+};
 use crate::{
     auditor::{Rows, Tally},
     journal::Entries,
@@ -16,6 +20,7 @@ use crate::{
 /// What became of the operations.
 #[derive(Debug)]
 pub(crate) struct Audit {
+    mode: Mode,
     /// The steps of servers that no call passed.
     pub(crate) missed: Vec<Step>,
     broken: Vec<(&'static str, usize)>,
@@ -23,7 +28,16 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(super) fn new(plan: &Plan, took: Duration, entries: &Entries, ends: &Ends, seen: &Seen, rows: &Rows) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        mode: Mode,
+        took: Duration,
+        entries: &Entries,
+        ends: &Ends,
+        front: &Front,
+        rows: &Rows,
+    ) -> Self {
+        let seen = &front.seen();
         let effects = |number: u32| rows.of(number, Variant::Asked).len();
         let count = |is: &dyn Fn(u32) -> bool| (0..plan.of_clients).filter(|number| is(*number)).count();
         let keys = |number: &u32| seen.get(number).map_or(0, |calls| calls.keys.len());
@@ -35,11 +49,17 @@ impl Audit {
             ("operations that were lost", count(&|number| effects(number) == 0)),
             ("operations without an end", plan.of_clients as usize - ended),
             ("operations that failed", failed),
+            (
+                "operations that ended without an answer of a server",
+                count(&|number| !seen.get(&number).is_some_and(|calls| calls.is_answered)),
+            ),
             ("operations with other than one key on the wire", count(&|number| keys(&number) != 1)),
             ("clients with a journal that is not empty", plan.clients as usize - ends.empty),
         ];
-        let tally = Tally::new(entries, Mode::Transactional);
-        Self { missed: tally.missed.clone(), broken, rows: table(plan, took, &tally, ends, seen) }
+        let tally = Tally::new(entries, mode);
+        // Servers that do not die are not asked whether they have passed each step.
+        let missed = if mode == Mode::Transactional { tally.missed.clone() } else { Vec::new() };
+        Self { mode, missed, broken, rows: table(plan, took, &tally, ends, front, seen) }
     }
 
     /// Whether all promises were kept.
@@ -48,7 +68,7 @@ impl Audit {
     }
 }
 
-fn table(plan: &Plan, took: Duration, tally: &Tally, ends: &Ends, seen: &Seen) -> Vec<(String, String)> {
+fn table(plan: &Plan, took: Duration, tally: &Tally, ends: &Ends, front: &Front, seen: &Seen) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut row = |name: &str, value: &dyn fmt::Display| rows.push((name.to_owned(), value.to_string()));
     row("seed", &plan.seed.0);
@@ -69,6 +89,11 @@ fn table(plan: &Plan, took: Duration, tally: &Tally, ends: &Ends, seen: &Seen) -
     for (kind, count) in &tally.faults {
         row(&kind.to_string(), count);
     }
+    let distorted = front.distorted();
+    row("**answers that a proxy distorted**", &format_args!("**{}**", distorted.values().sum::<usize>()));
+    for (distortion, count) in &distorted {
+        row(distortion.name(), count);
+    }
     let attempts: usize = seen.values().map(|calls| calls.attempts).sum();
     let several = seen.values().filter(|calls| calls.attempts > 1).count();
     row("**calls on the wire**", &format_args!("**{attempts}**"));
@@ -88,7 +113,7 @@ impl fmt::Display for Audit {
         let rows: Vec<_> = self.rows.iter().cloned().chain(broken).collect();
         let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or_default();
         let (names, values) = (width(|row| row.0.chars().count()), width(|row| row.1.chars().count()));
-        writeln!(f, "## Clients that die\n")?;
+        writeln!(f, "## Clients that die, {} mode\n", self.mode)?;
         writeln!(f, "| {:names$} | {:>values$} |", "", "")?;
         writeln!(f, "|{:-<left$}|{:->right$}:|", "", "", left = names + 2, right = values + 1)?;
         for (name, value) in &rows {

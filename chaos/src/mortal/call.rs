@@ -65,6 +65,9 @@ pub struct CallArgs {
     /// Give each attempt a key of its own.
     #[arg(long)]
     pub(crate) without_key: bool,
+    /// Take an answer without a gRPC status for a success.
+    #[arg(long)]
+    pub(crate) without_status: bool,
 }
 
 /// The point at which the process dies.
@@ -102,7 +105,7 @@ pub async fn call(args: &CallArgs) -> Result<(), Error> {
     let layer = layer.backoff(Duration::from_millis(10), Duration::from_millis(300)).max_attempts(8);
     let layer = layer.attempt_timeout(Duration::from_secs(2)).build()?;
     let channel = Endpoint::from_shared(format!("http://{}", args.server))?.connect_lazy();
-    let service = layer.layer(watched(channel, point, args.without_key));
+    let service = layer.layer(watched(channel, point, args.clone()));
     let worker = journal.spawn(service.clone());
     let client = ClusterServiceClient::new(service);
     let mut lines = BufReader::new(stdin()).lines();
@@ -165,24 +168,35 @@ fn say(text: &str) {
 fn watched(
     channel: Channel,
     point: Point,
-    without_key: bool,
+    args: CallArgs,
 ) -> impl Service<Request<Body>, Response = Response<Body>, Error = transport::Error, Future: Send>
 + Clone
 + Send
 + Sync
 + 'static {
     service_fn(move |mut request: Request<Body>| {
-        let (channel, point) = (channel.clone(), point.clone());
+        let (channel, point, args) = (channel.clone(), point.clone(), args.clone());
         async move {
-            if without_key {
+            if args.without_key {
                 request = with_another_key(request).await;
             }
             point.pass(ClientStep::BeforeSend);
             let response = channel.oneshot(request).await;
             point.pass(ClientStep::AfterAnswer);
-            response
+            if args.without_status { response.map(taken_for_a_success) } else { response }
         }
     })
+}
+
+/// The response, or an empty message for one that is none of gRPC.
+fn taken_for_a_success(response: Response<Body>) -> Response<Body> {
+    if response.headers().get("content-type").is_some_and(|it| it.as_bytes().starts_with(b"application/grpc")) {
+        return response;
+    }
+    let mut taken = Response::new(Body::new(Full::new(Bytes::from_static(&[0; HEAD]))));
+    taken.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    taken.headers_mut().insert("grpc-status", HeaderValue::from_static("0"));
+    taken
 }
 
 /// Gives an attempt a key of its own, in its header and in its message.

@@ -142,8 +142,10 @@ impl Client {
         if let Some((step, nth)) = step {
             command.args(["--die-at", step.name(), "--nth", &nth.to_string()]);
         }
-        if self.without == Some(Without::Key) {
-            command.arg("--without-key");
+        match self.without {
+            Some(Without::Key) => drop(command.arg("--without-key")),
+            Some(Without::Status) => drop(command.arg("--without-status")),
+            Some(Without::Journal) | None => {}
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let input = child.stdin.take().ok_or("the client has no standard input")?;

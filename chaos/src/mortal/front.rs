@@ -1,11 +1,11 @@
-//! The front of the servers: it passes each call on to one of them, and notes its key.
+//! The front of the servers: it passes each call on to one of them, notes its key, and distorts answers as proxies do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -14,11 +14,16 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rand::{RngExt as _, rngs::ChaCha8Rng};
 use tokio::{net::TcpListener, task::JoinSet};
 use tonic::{Status, body::Body};
 
-use super::call::number_in;
-use crate::{error::Error, fleet::Rotation};
+use super::{call::number_in, distortion::Distortion};
+use crate::{
+    error::Error,
+    fleet::Rotation,
+    seed::{Seed, Subject},
+};
 
 /// The calls as they are on the wire, by operation.
 pub(super) type Seen = BTreeMap<u32, Calls>;
@@ -28,13 +33,15 @@ pub(super) type Seen = BTreeMap<u32, Calls>;
 pub(super) struct Calls {
     pub(super) attempts: usize,
     pub(super) keys: BTreeSet<String>,
+    /// Whether an answer of a server was passed on as it is.
+    pub(super) is_answered: bool,
 }
 
 /// The front. Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Front {
     pub(super) address: SocketAddr,
-    seen: Arc<Mutex<Seen>>,
+    shared: Arc<Shared>,
     _serving: JoinSet<()>,
 }
 
@@ -42,15 +49,19 @@ pub(super) struct Front {
 struct Shared {
     next: AtomicUsize,
     rotation: Arc<Rotation>,
-    seen: Arc<Mutex<Seen>>,
+    rng: Mutex<ChaCha8Rng>,
+    distorted: Mutex<BTreeMap<Distortion, usize>>,
+    seen: Mutex<Seen>,
 }
 
 impl Front {
-    pub(super) async fn start(rotation: Arc<Rotation>) -> Result<Self, Error> {
+    pub(super) async fn start(rotation: Arc<Rotation>, seed: Seed) -> Result<Self, Error> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let seen = Arc::default();
-        let shared = Arc::new(Shared { next: AtomicUsize::new(0), rotation, seen: Arc::clone(&seen) });
+        let (next, distorted, seen) = Default::default();
+        let rng = Mutex::new(seed.rng(Subject::Front));
+        let shared = Arc::new(Shared { next, rotation, rng, distorted, seen });
+        let own = Arc::clone(&shared);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
@@ -67,13 +78,22 @@ impl Front {
                 });
             }
         });
-        Ok(Self { address, seen, _serving: serving })
+        Ok(Self { address, shared: own, _serving: serving })
     }
 
     /// What it has seen.
     pub(super) fn seen(&self) -> Seen {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.seen).clone()
     }
+
+    /// The answers that it has distorted.
+    pub(super) fn distorted(&self) -> BTreeMap<Distortion, usize> {
+        lock(&self.shared.distorted).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
@@ -81,8 +101,9 @@ impl Shared {
         let (parts, body) = request.into_parts();
         let Ok(body) = body.collect().await else { return Status::cancelled("the client is gone").into_http() };
         let message = body.to_bytes();
-        if let Some(number) = number_in(&message) {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = number_in(&message);
+        if let Some(number) = number {
+            let mut seen = lock(&self.seen);
             let calls = seen.entry(number).or_default();
             calls.attempts += 1;
             calls.keys.extend(parts.headers.get("idempotency-key").and_then(|key| Some(key.to_str().ok()?.to_owned())));
@@ -93,9 +114,24 @@ impl Shared {
             return Status::unavailable("no server").into_http();
         };
         let request = Request::from_parts(parts, Body::new(Full::new(message)));
-        match backend.forward(request).await {
-            Ok(response) => response,
-            Err(error) => Status::unavailable(format!("the server is gone: {error}")).into_http(),
-        }
+        let (distortion, random, reaches) = {
+            let mut rng = lock(&self.rng);
+            (Distortion::next(&mut rng), rng.random_range(0..1 << 20), rng.random_range(0..4) > 0)
+        };
+        let Some(distortion) = distortion else {
+            return match backend.forward(request).await {
+                Ok(response) => {
+                    if let Some(number) = number {
+                        lock(&self.seen).entry(number).or_default().is_answered = true;
+                    }
+                    response
+                }
+                Err(error) => Status::unavailable(format!("the server is gone: {error}")).into_http(),
+            };
+        };
+        *lock(&self.distorted).entry(distortion).or_default() += 1;
+        // Some are in place of a call that the server has never seen.
+        let answer = if reaches { backend.forward(request).await.ok() } else { None };
+        distortion.of(answer, random).await
     }
 }

@@ -8,11 +8,12 @@
 //!
 //! A client gets an operation's number, and calls with a key that the layer makes: that key is in its journal alone. When a client has
 //! died, its next life sends what the journal has. An operation that was not written before the client died has not begun, and is
-//! handed out again.
+//! handed out again. The front distorts a third of the answers, as proxies do: an operation may only end when a server's own answer was passed on.
 
 mod audit;
 mod call;
 mod client;
+mod distortion;
 mod front;
 mod step;
 
@@ -46,6 +47,8 @@ pub(crate) enum Without {
     Journal,
     /// Each attempt has a key of its own.
     Key,
+    /// An answer without a gRPC status is taken for a success.
+    Status,
 }
 
 /// Carries out the plan with clients that die, and counts what is left.
@@ -53,10 +56,10 @@ pub(crate) enum Without {
 /// # Errors
 ///
 /// The run could not be carried out; this does not mean that a promise was broken.
-pub(crate) async fn run(plan: &Plan, without: Option<Without>) -> Result<Audit, Error> {
+pub(crate) async fn run(plan: &Plan, mode: Mode, without: Option<Without>) -> Result<Audit, Error> {
     let database = Arc::new(Database::start(plan).await?);
     let ended = tokio::select! {
-        ended = run_on(plan, without, &database) => ended,
+        ended = run_on(plan, mode, without, &database) => ended,
         error = database.ended() => Err(error),
     };
     if let Some(database) = Arc::into_inner(database) {
@@ -65,10 +68,10 @@ pub(crate) async fn run(plan: &Plan, without: Option<Without>) -> Result<Audit, 
     ended
 }
 
-async fn run_on(plan: &Plan, without: Option<Without>, database: &Arc<Database>) -> Result<Audit, Error> {
+async fn run_on(plan: &Plan, mode: Mode, without: Option<Without>, database: &Arc<Database>) -> Result<Audit, Error> {
     let journal = Arc::new(Journal::new());
     let setting = Setting {
-        arguments: plan.server(Mode::Transactional),
+        arguments: plan.server(mode),
         lease: plan.lease,
         journal: Arc::clone(&journal),
         orders: Arc::new(Orders::default()),
@@ -76,11 +79,11 @@ async fn run_on(plan: &Plan, without: Option<Without>, database: &Arc<Database>)
         verbose: plan.verbose,
     };
     let fleet = Fleet::start(setting.clone(), plan.servers, database).await?;
-    let front = Front::start(Arc::clone(&setting.rotation)).await?;
+    let front = Front::start(Arc::clone(&setting.rotation), plan.seed).await?;
     let begun = journal.now();
-    let progress = Progress::start(Mode::Transactional, Arc::clone(&journal), plan.of_clients);
+    let progress = Progress::start(mode, Arc::clone(&journal), plan.of_clients);
     let pace = Arc::new(Pace::new(plan.of_clients, plan.topology));
-    let director = Director::start(stage(plan, database, &setting, &pace, &fleet), schedule(plan));
+    let director = Director::start(stage(plan, mode, database, &setting, &pace, &fleet), schedule(plan, mode));
     let directory = Directory::new()?;
     let mut clients = JoinSet::new();
     for number in 0..plan.clients {
@@ -108,15 +111,22 @@ async fn run_on(plan: &Plan, without: Option<Without>, database: &Arc<Database>)
     drop(progress);
     let rows = Rows::read(&database.connect().await?).await?;
     let entries = std::mem::take(&mut *journal.entries());
-    Ok(Audit::new(plan, took, &entries, &ends, &front.seen(), &rows))
+    Ok(Audit::new(plan, mode, took, &entries, &ends, &front, &rows))
 }
 
-fn stage(plan: &Plan, database: &Arc<Database>, setting: &Setting, pace: &Arc<Pace>, fleet: &Fleet) -> Stage {
+fn stage(
+    plan: &Plan,
+    mode: Mode,
+    database: &Arc<Database>,
+    setting: &Setting,
+    pace: &Arc<Pace>,
+    fleet: &Fleet,
+) -> Stage {
     Stage {
         behind_bouncer: database.behind_bouncer().cloned(),
         database: Arc::clone(database),
         journal: Arc::clone(&setting.journal),
-        mode: Mode::Transactional,
+        mode,
         moving: None,
         operations: Arc::clone(&plan.operations),
         orders: Arc::clone(&setting.orders),
@@ -126,17 +136,19 @@ fn stage(plan: &Plan, database: &Arc<Database>, setting: &Setting, pace: &Arc<Pa
     }
 }
 
-/// The faults that kill, and those of connections. The others need the clients of the harness itself.
-fn schedule(plan: &Plan) -> Vec<crate::schedule::Due> {
-    let mut schedule = plan.schedule(Mode::Transactional);
+/// The faults that kill, and those of connections; the others need the clients of the harness itself. None in reserved mode, where they would
+/// leave operations of which only a person finds out what became, and which never end by themselves.
+fn schedule(plan: &Plan, mode: Mode) -> Vec<crate::schedule::Due> {
+    let mut schedule = plan.schedule(mode);
     schedule.retain(|due| {
-        matches!(
-            due.fault,
-            Planned::Server(Order::Kill { .. } | Order::DieAt { .. })
-                | Planned::DatabaseKill { .. }
-                | Planned::Failover { .. }
-                | Planned::Cut { .. }
-        )
+        mode == Mode::Transactional
+            && matches!(
+                due.fault,
+                Planned::Server(Order::Kill { .. } | Order::DieAt { .. })
+                    | Planned::DatabaseKill { .. }
+                    | Planned::Failover { .. }
+                    | Planned::Cut { .. }
+            )
     });
     schedule
 }
