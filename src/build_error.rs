@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The reason why a layer cannot be built.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The descriptors cannot be decoded, or are inconsistent.
@@ -57,6 +57,8 @@ pub enum BuildError {
     )]
     ShortSecret,
 }
+
+tonic_idempotency_wire::debug_tells!(BuildError);
 
 impl From<DescriptorsError> for BuildError {
     fn from(error: DescriptorsError) -> Self {

@@ -13,7 +13,10 @@ pub(crate) enum DescriptorsError {
     /// An edition, or a feature of one, that cannot be lowered.
     #[error("{file}: {feature}: {why}")]
     Edition { file: String, feature: String, why: String },
-    #[error(transparent)]
+    #[error(
+        "{0}; if the set was written without its imports, write it with them: protoc --include_imports, \
+         protox::Compiler::include_imports(true)"
+    )]
     Inconsistent(#[from] DescriptorError),
 }
 

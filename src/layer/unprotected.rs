@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, MethodDescriptor};
 use super::route::Route;
 use crate::{
     key::IdempotencyKey,
-    policy::{ProcedureError, UnprotectedKeyPolicy, read_service_options},
+    policy::{ProcedureError, UnprotectedKeyPolicy, read_service_options, unknown},
     rejection::Rejection,
     telemetry::UnprotectedKeyTelemetry,
 };
@@ -83,7 +83,7 @@ impl UnprotectedKeys {
                 return Err(ProcedureError::NoUnprotectedKeys { procedure: name.clone() });
             }
             if services.contains(service) && !procedures.contains_key(name) {
-                return Err(ProcedureError::Unknown { procedure: name.clone() });
+                return Err(unknown(name, pool));
             }
         }
         Ok(Self { procedures, services, overrides, default, other: UnprotectedKeyTelemetry::new(OTHER) })

@@ -191,10 +191,12 @@ pub enum ProcedureError {
         procedure: String,
     },
     /// The descriptors do not contain the procedure.
-    #[error("{procedure}: no such procedure in the descriptors")]
+    #[error("{procedure}: no such procedure in the descriptors; {}", meant(.nearest))]
     Unknown {
         /// The procedure's path.
         procedure: String,
+        /// The paths that are most like it.
+        nearest: Vec<String>,
     },
     /// The type of error details that is to be redacted is neither in the descriptors nor one of `google.rpc`.
     #[error(
@@ -217,6 +219,13 @@ pub enum ProcedureError {
         /// The resource types of the store.
         known: Vec<String>,
     },
+}
+
+fn meant(nearest: &[String]) -> String {
+    match nearest {
+        [] => "a path is such as /shop.v1.Orders/Create".to_owned(),
+        nearest => format!("did you mean {}?", nearest.join(" or ")),
+    }
 }
 
 fn list(names: &[String]) -> String {

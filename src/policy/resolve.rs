@@ -16,6 +16,14 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60
 /// The maximum wait for a running call, one hour: no client waits longer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
+/// The error of a path that the descriptors do not have.
+pub(crate) fn unknown(path: &str, pool: &DescriptorPool) -> ProcedureError {
+    let procedures = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let paths: Vec<_> = procedures.map(|it| format!("/{}/{}", it.parent_service().full_name(), it.name())).collect();
+    let nearest = tonic_idempotency_wire::nearest(path, paths.iter().map(String::as_str));
+    ProcedureError::Unknown { procedure: path.to_owned(), nearest }
+}
+
 /// Checks the configuration of a procedure against its descriptor, and fills in the defaults.
 pub(crate) fn resolve(
     described: ProcedureBuilder,
@@ -24,7 +32,7 @@ pub(crate) fn resolve(
 ) -> Result<Procedure, ProcedureError> {
     let policies = policies(&described, defaults)?;
     let ProcedureBuilder { path, creates, key_field, ignore, redact, redact_errors, .. } = described;
-    let method = method(pool, &path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() })?;
+    let method = method(pool, &path).ok_or_else(|| unknown(&path, pool))?;
     if method.is_client_streaming() || method.is_server_streaming() {
         return Err(ProcedureError::Streaming { procedure: path });
     }

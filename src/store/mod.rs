@@ -30,6 +30,9 @@ mod transaction;
 mod types;
 
 pub use protobuf_canonical::{RequestHash, RequestHashes};
+// For the errors of stores in other crates.
+#[doc(hidden)]
+pub use tonic_idempotency_wire::debug_tells;
 
 #[cfg(feature = "postgres")]
 pub use self::postgres::{

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// The layer cannot be built.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The descriptors are not an encoded `google.protobuf.FileDescriptorSet`.
@@ -19,6 +19,8 @@ pub enum BuildError {
     #[error(transparent)]
     Procedure(#[from] ProcedureError),
 }
+
+tonic_idempotency_wire::debug_tells!(BuildError);
 
 /// The configuration of a procedure is invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -45,9 +47,18 @@ pub enum ProcedureError {
         procedure: String,
     },
     /// The descriptors have no such procedure.
-    #[error("{procedure} is not in the descriptors; a path is such as /shop.v1.Orders/Create")]
+    #[error("{procedure} is not in the descriptors; {}", meant(.nearest))]
     Unknown {
         /// The path of the procedure.
         procedure: String,
+        /// The paths that are most like it.
+        nearest: Vec<String>,
     },
+}
+
+fn meant(nearest: &[String]) -> String {
+    match nearest {
+        [] => "a path is such as /shop.v1.Orders/Create".to_owned(),
+        nearest => format!("did you mean {}?", nearest.join(" or ")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use prost::Message as _;
-use tonic_idempotency_wire::proto::v1;
+use tonic_idempotency_wire::{nearest, proto::v1};
 
 use crate::{
     BuildError, ProcedureError,
@@ -55,7 +55,11 @@ impl Procedures {
                 }
             }
         }
-        let known = |path: &String| all.get(path).ok_or_else(|| ProcedureError::Unknown { procedure: path.clone() });
+        let unknown = |path: &String| ProcedureError::Unknown {
+            procedure: path.clone(),
+            nearest: nearest(path, all.keys().map(String::as_str)),
+        };
+        let known = |path: &String| all.get(path).ok_or_else(|| unknown(path));
         for (path, procedure) in &in_code.named {
             check_unary(path, known(path)?)?;
             by_path.entry(path.clone()).or_insert_with(|| procedure.clone());

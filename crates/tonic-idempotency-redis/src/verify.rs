@@ -11,7 +11,7 @@ use crate::{connection::Primary, error::Failure, store::RedisStore};
 const OLDEST: u32 = 7;
 
 /// The servers are not set up as the store needs them, or could not be asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
     /// A server could not be asked.
@@ -21,6 +21,8 @@ pub enum VerifyError {
     #[error("the server is not set up for this store: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Setup(Vec<SetupProblem>),
 }
+
+tonic_idempotency::store::debug_tells!(VerifyError);
 
 /// Something that is wrong with the settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -102,9 +102,11 @@ impl Driver for SeaOrm {
 }
 
 /// The error of a [`DatabaseConnection`] that is not a pool of connections to PostgreSQL.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the store needs a DatabaseConnection to PostgreSQL, and this one is: {connection}")]
 pub struct NotPostgres {
     /// The name of sea-orm's variant.
     connection: String,
 }
+
+tonic_idempotency::store::debug_tells!(NotPostgres);

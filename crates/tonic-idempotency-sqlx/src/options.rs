@@ -22,7 +22,7 @@ pub fn options(url: &str) -> Result<PgConnectOptions, OptionsError> {
 }
 
 /// The error of [`options`].
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
     /// The text has the form `host=… user=…`.
@@ -32,3 +32,5 @@ pub enum OptionsError {
     #[error("an invalid URL of a database")]
     Url(#[source] sqlx::Error),
 }
+
+tonic_idempotency::store::debug_tells!(OptionsError);

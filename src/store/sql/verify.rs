@@ -12,7 +12,7 @@ use super::{
 use crate::{
     status::IdKind,
     store::{
-        ResourceTypes, StoreError,
+        ResourceTypes, StoreError, StoreErrorKind,
         files::{self, FILES, applied},
     },
     telemetry,
@@ -180,7 +180,11 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
         }
         "missing_check" => SetupProblem::MissingCheck { name: subject, table: text },
         "missing_migration" => SetupProblem::MissingMigrations { versions: vec![subject.parse().map_err(corrupt)?] },
-        "missing_privilege" => SetupProblem::MissingPrivilege { object: subject, privilege: text },
+        "missing_privilege" => {
+            let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
+            let (privilege, role) = (privilege.to_owned(), role.to_owned());
+            SetupProblem::MissingPrivilege { object: subject, privilege, role }
+        }
         "missing_routine" => {
             SetupProblem::MissingRoutine { routine: subject, migration: text.parse().map_err(corrupt)? }
         }
@@ -214,7 +218,6 @@ fn is_english(locale: &str) -> bool {
 
 /// The error of [`SqlStore::verify`](super::SqlStore::verify). Its message lists all problems, with a remedy
 /// for each.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum VerifyError {
     /// The database is not set up for the store.
@@ -229,13 +232,26 @@ impl VerifyError {
     }
 }
 
+tonic_idempotency_wire::debug_tells!(VerifyError);
+
 impl fmt::Display for VerifyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Problems(problems) => {
                 f.write_str("the database is not set up for the idempotency store:")?;
-                problems.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
+                let missing = |problem: &&SetupProblem| matches!(problem, SetupProblem::MissingPrivilege { .. });
+                let (missing, others): (Vec<_>, Vec<_>) = problems.iter().partition(missing);
+                // A role without grants lacks all of them, and there is one remedy.
+                if let [first, second, rest @ ..] = &missing[..] {
+                    write!(f, "\n- {first} (and {second}{})", if rest.is_empty() { "" } else { ", and so on" })?;
+                }
+                let single = if missing.len() == 1 { &missing[..] } else { &[] };
+                single.iter().chain(&others).try_for_each(|problem| write!(f, "\n- {problem}"))
             }
+            Self::Store(error) if error.kind() == StoreErrorKind::Unreachable => f.write_str(
+                "the set-up of the database cannot be checked: there is no connection to it; does PostgreSQL listen at the host and port \
+                 of the pool, and is there a database of that name?",
+            ),
             Self::Store(_) => f.write_str("the set-up of the database cannot be checked"),
         }
     }
@@ -255,6 +271,10 @@ impl From<StoreError> for VerifyError {
         Self::Store(error)
     }
 }
+
+/// The remedy for what the migrations make.
+const RUN: &str =
+    "as the owner of the tables, call migrations::run, or run the files that `tonic-idempotency migrations` writes";
 
 /// Something that is wrong with the database of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -288,18 +308,23 @@ pub enum SetupProblem {
         table: String,
     },
     /// Migrations were not run, or with other SQL.
-    #[error("the database lacks {}; run migrations::run", named(.versions))]
+    #[error("the database lacks {}; {RUN}", named(.versions))]
     MissingMigrations {
         /// Their numbers.
         versions: Vec<u32>,
     },
     /// The role lacks a privilege.
-    #[error("the role lacks {privilege} on {object}; run migrations::grant")]
+    #[error(
+        "the role {role} lacks {privilege} on {object}; as the owner of the tables, call migrations::grant for it, or run the file that \
+         `tonic-idempotency migrations --grant {role}` writes"
+    )]
     MissingPrivilege {
         /// The kind and name of the object.
         object: String,
         /// The privilege.
         privilege: String,
+        /// The role that the pool logs in as.
+        role: String,
     },
     /// A routine is gone.
     #[error(
@@ -313,7 +338,7 @@ pub enum SetupProblem {
         migration: u32,
     },
     /// There is no table of keys.
-    #[error("the table {table} does not exist; run migrations::run")]
+    #[error("the table {table} does not exist; {RUN}")]
     MissingTable {
         /// The table, with its schema.
         table: String,
@@ -369,7 +394,7 @@ pub enum SetupProblem {
     },
     /// The functions are of another version of the crate.
     #[error(
-        "the functions in the database have version {}, and the store needs version {needed}; run migrations::run",
+        "the functions in the database have version {}, and the store needs version {needed}; {RUN}",
         .found.map_or("none".to_owned(), |found| found.to_string())
     )]
     OtherVersion {

@@ -84,10 +84,10 @@ fn are_for_procedures_that_are_there() {
     };
     let builder = || IdempotencyClientLayer::builder(FILE_DESCRIPTOR_SET);
     let (procedure, field) = (|path: &str| path.to_owned(), |path: &str| path.to_owned());
-    assert_eq!(
-        refused(builder().procedure("/shop.v1.Shop/Buy")),
-        ProcedureError::Unknown { procedure: procedure("/shop.v1.Shop/Buy") }
-    );
+    let misspelt = refused(builder().procedure("/shop.v1.Shop/CreateOrders"));
+    assert!(misspelt.to_string().contains("did you mean /shop.v1.Shop/CreateOrder"), "{misspelt}");
+    let error = IdempotencyClientLayer::new(LOSSY_FILE_DESCRIPTOR_SET).expect_err("no procedure takes a key");
+    assert_eq!(format!("{error:?}"), error.to_string(), "what a `main` prints that returns it");
     assert_eq!(
         refused(builder().procedure("/shop.v1.Shop/WatchOrders")),
         ProcedureError::Streaming { procedure: procedure("/shop.v1.Shop/WatchOrders") }

@@ -209,6 +209,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
     let missing = |privilege: &str, object: &str| SetupProblem::MissingPrivilege {
         privilege: privilege.to_owned(),
         object: object.to_owned(),
+        role: API_LOGIN.to_owned(),
     };
     let wrong = problems(&store).await;
     let expected = [

@@ -213,13 +213,20 @@ pub(crate) fn decode(id: u64, record: Bytes) -> Result<Entry, JournalError> {
     Entry::decode(record).map_err(|error| JournalError::store(format!("entry {id}"), error))
 }
 
-/// The operation of a record that was found in a damaged file, and the record of it as failed; `None` if it is none.
+/// What the operation of a record is known by; `None` if it cannot be read.
 #[cfg(feature = "redb")]
-pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<(Identity, Bytes)> {
+pub(crate) fn identity(record: &Bytes) -> Option<Identity> {
+    let entry = Entry::decode(record.clone()).ok()?;
+    Some((entry.caller, entry.key))
+}
+
+/// The record as failed, as it was found in a damaged file; `None` if it cannot be read.
+#[cfg(feature = "redb")]
+pub(crate) fn of_a_damaged_file(record: &Bytes) -> Option<Bytes> {
     let mut entry = Entry::decode(record.clone()).ok()?;
     let why = "it was found in a damaged journal: it may have ended, and may not have been sent";
     entry.error.get_or_insert_with(|| Status::data_loss(why));
-    Some(((entry.caller.clone(), entry.key.clone()), entry.encode()))
+    Some(entry.encode())
 }
 
 /// An entry as it is stored. Times are in milliseconds.

@@ -20,7 +20,7 @@ use crate::BoxError;
 /// | [`InUse`](Self::InUse) | `INTERNAL` | give each process a journal of its own |
 /// | [`KeyReused`](Self::KeyReused) | `INVALID_ARGUMENT`, `IDEMPOTENCY_KEY_REUSED` | use a new key for another request |
 /// | [`Store`](Self::Store) | `INTERNAL` | see the cause |
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The journal has an entry with this key that is older than keys are protected, so that it cannot be sent any more.
@@ -62,6 +62,8 @@ pub enum JournalError {
         source: Arc<dyn Error + Send + Sync>,
     },
 }
+
+tonic_idempotency_wire::debug_tells!(JournalError);
 
 impl JournalError {
     /// Makes the error of a store that has failed.

@@ -42,11 +42,11 @@ SELECT 'other_version', NULL, version.found::text
 FROM version
 WHERE version.found IS DISTINCT FROM $1
 UNION ALL
-SELECT 'missing_privilege', 'schema ' || quote_ident(n.nspname), 'USAGE'
+SELECT 'missing_privilege', 'schema ' || quote_ident(n.nspname), 'USAGE ' || current_user
 FROM pg_namespace n
 WHERE n.nspname IN ($4::text, 'authn') AND NOT has_schema_privilege(n.oid, 'USAGE')
 UNION ALL
-SELECT 'missing_privilege', 'table ' || used.name, needed.privilege
+SELECT 'missing_privilege', 'table ' || used.name, needed.privilege || ' ' || current_user
 FROM (
     SELECT keys.id, keys.name FROM keys
     UNION ALL
@@ -58,7 +58,7 @@ FROM (
 CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
 WHERE NOT has_table_privilege(used.id, needed.privilege)
 UNION ALL
-SELECT 'missing_privilege', format('table %I.%I', n.nspname, c.relname), 'SELECT'
+SELECT 'missing_privilege', format('table %I.%I', n.nspname, c.relname), 'SELECT ' || current_user
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $4::text AND c.relname = 'idempotency_migrations' AND NOT has_table_privilege(c.oid, 'SELECT')
@@ -91,14 +91,14 @@ SELECT DISTINCT 'subscribed', keys.name, NULL
 FROM keys
 JOIN pg_subscription_rel s ON s.srrelid = keys.id OR s.srrelid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = keys.id)
 UNION ALL
-SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE'
+SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE ' || current_user
 FROM routines r
 WHERE (r.proname = ANY ($10::text[])
        -- Of migrations/citus.
        OR r.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND r.proname <> 'idempotency_operator_release_on_node')
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL
-SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE'
+SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE ' || current_user
 FROM pg_proc p
 JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = 'authn' AND p.proname = 'current_user_id' AND p.pronargs = 0

@@ -44,9 +44,9 @@ impl<'a> Frame<'a> {
         is_whole.then(|| Self { commit: u64::from_le_bytes(*commit), id: u64::from_le_bytes(*id), record })
     }
 
-    /// Finds all frames in a file that are whole, wherever they are.
-    pub(super) fn all(file: &'a [u8]) -> impl Iterator<Item = Self> {
-        memmem::find_iter(file, &BEGIN).filter_map(|at| Self::read(&file[at..]))
+    /// Finds all frames in a file that are whole, wherever they are, and their places.
+    pub(super) fn all(file: &'a [u8]) -> impl Iterator<Item = (usize, Self)> {
+        memmem::find_iter(file, &BEGIN).filter_map(|at| Some((at, Self::read(&file[at..])?)))
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
         let encoded = frame.encode();
         assert_eq!(Frame::read(&encoded), Some(frame));
         let file = [&b"\xc9\xfd"[..], &encoded, b"\xc9\xfd\xe7\x01", &encoded, &encoded[..20]].concat();
-        assert_eq!(Frame::all(&file).collect::<Vec<_>>(), [frame, frame]);
+        assert_eq!(Frame::all(&file).collect::<Vec<_>>(), [(2, frame), (6 + encoded.len(), frame)]);
         for bit in 0..encoded.len() * 8 {
             let mut damaged = encoded.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

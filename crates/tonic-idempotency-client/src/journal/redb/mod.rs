@@ -12,7 +12,8 @@ mod frame;
 
 use std::{
     collections::HashSet,
-    fs, io,
+    fs,
+    io::{self, Seek as _, SeekFrom, Write as _},
     ops::Deref,
     path::{Path, PathBuf},
     sync::{
@@ -28,7 +29,11 @@ use redb::{
 };
 
 use self::{backend::NeverClosed, frame::Frame};
-use super::{Change, JournalError, JournalStore, entry::of_a_damaged_file, index::Identity};
+use super::{
+    Change, JournalError, JournalStore,
+    entry::{identity, of_a_damaged_file},
+    index::Identity,
+};
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
 
@@ -78,7 +83,13 @@ impl RedbStore {
 
 impl JournalStore for RedbStore {
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
-        self.with(|database| apply(database, changes))
+        let committed = self.with(|database| apply(database, changes));
+        if committed.is_err()
+            && let Err(error) = scrub(&self.path)
+        {
+            tracing::warn!(journal = %self.path.display(), %error, "what a failed commit has written is still in the journal's file");
+        }
+        committed
     }
 
     fn ids(&self) -> Result<Vec<u64>, JournalError> {
@@ -133,7 +144,7 @@ fn apply(database: &Database, changes: &[Change]) -> Result<(), Error> {
 fn apply_after(last: u64, database: &Database, changes: &[Change]) -> Result<(), Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
-    let commit = 1 + commits(&transaction.open_table(COMMITS)?)?.max(last);
+    let commit = 1 + last_commit(&transaction.open_table(COMMITS)?)?.max(last);
     transaction.open_table(COMMITS)?.insert((), commit)?;
     let mut table = transaction.open_table(RECORDS)?;
     for change in changes {
@@ -149,7 +160,7 @@ fn apply_after(last: u64, database: &Database, changes: &[Change]) -> Result<(),
 }
 
 /// The number of the last commit.
-fn commits(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> {
+fn last_commit(table: &impl redb::ReadableTable<(), u64>) -> Result<u64, Error> {
     Ok(table.get(())?.map_or(0, |number| number.value()))
 }
 
@@ -165,11 +176,12 @@ fn open_or_salvage(path: &Path) -> Result<Open, Error> {
         }
         Err(error) if is_damage(&error) => {
             let content = fs::read(path)?;
-            let found: Vec<_> = Frame::all(&content).collect();
+            let found: Vec<_> = Frame::all(&content).map(|(_, frame)| frame).collect();
             if found.is_empty() && !content.starts_with(b"redb") {
                 return Err(error);
             }
-            let entries = uncertain(found, &HashSet::new());
+            let records = last_of_each(found, &HashSet::new());
+            let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
             let kept = file::replace(path, |unfinished| filled(unfinished, &entries))?;
             tracing::warn!(
                 journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
@@ -201,39 +213,49 @@ fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
     })
 }
 
-/// Keeps what the file has of a later commit than the last one: either that was cut off by a crash, or it was damaged, and redb took
-/// the one before it.
+/// Keeps what the file has of a later commit than the last one: that was cut off when its process died, so that nobody has heard of it; or it
+/// was damaged, and redb took the one before it. In both cases its operations are to be sent.
 fn keep_what_no_commit_has(database: &Database, path: &Path) -> Result<(), Error> {
-    let last = commits(&database.begin_read()?.open_table(COMMITS)?)?;
+    let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
     let content = fs::read(path)?;
-    let later: Vec<_> = Frame::all(&content).filter(|frame| frame.commit > last).collect();
+    let later: Vec<_> = Frame::all(&content).map(|(_, frame)| frame).filter(|frame| frame.commit > last).collect();
     let Some(lost) = later.iter().map(|frame| frame.commit).max() else { return Ok(()) };
     let mut known = HashSet::new();
     let ids = ids(database)?;
     for id in &ids {
-        known.extend(read(database, *id)?.and_then(|record| of_a_damaged_file(&record)).map(|(identity, _)| identity));
+        known.extend(read(database, *id)?.and_then(|record| identity(&record)));
     }
-    let entries = uncertain(later, &known);
+    let records = last_of_each(later, &known);
+    tracing::info!(journal = %path.display(), entries = records.len(), "the last commit of the journal was cut off");
     let first = 1 + ids.last().copied().unwrap_or_default();
-    let changes: Vec<_> = (first..).zip(entries).map(|(id, record)| Change::Put { id, record }).collect();
-    if !changes.is_empty() {
-        tracing::warn!(
-            journal = %path.display(), entries = changes.len(),
-            "the last commit of the journal is not whole: its operations, which may not have been sent, are in it as failed"
-        );
-    }
+    let changes: Vec<_> = (first..).zip(records).map(|(id, record)| Change::Put { id, record }).collect();
     apply_after(lost, database, &changes)
 }
 
-/// The records, the last of each operation that is not known, marked as failed.
-fn uncertain(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Bytes> {
+/// Makes what a commit has written that failed unreadable: its callers hear that their calls were not sent, and
+/// [`keep_what_no_commit_has`] must not find them.
+fn scrub(path: &Path) -> Result<(), Error> {
+    let last = {
+        let database = open(path)?;
+        last_commit(&database.begin_read()?.open_table(COMMITS)?)?
+    };
+    let content = fs::read(path)?;
+    let mut file = file::open(path)?;
+    for (at, _) in Frame::all(&content).filter(|(_, frame)| frame.commit > last) {
+        file.seek(SeekFrom::Start(at as u64))?;
+        file.write_all(&[0])?;
+    }
+    Ok(file.sync_data()?)
+}
+
+/// The records, the last of each operation that is not known, in their order.
+fn last_of_each(mut found: Vec<Frame<'_>>, known: &HashSet<Identity>) -> Vec<Bytes> {
     found.sort_by_key(|frame| std::cmp::Reverse(frame.commit));
     let mut seen = HashSet::new();
     let mut records: Vec<_> = found
         .into_iter()
-        .filter_map(|frame| Some((frame.id, of_a_damaged_file(&Bytes::copy_from_slice(frame.record))?)))
-        .filter(|(_, (identity, _))| !known.contains(identity) && seen.insert(identity.clone()))
-        .map(|(id, (_, record))| (id, record))
+        .map(|frame| (frame.id, Bytes::copy_from_slice(frame.record)))
+        .filter(|(_, record)| identity(record).is_some_and(|it| !known.contains(&it) && seen.insert(it)))
         .collect();
     records.sort_by_key(|(id, _)| *id);
     records.into_iter().map(|(_, record)| record).collect()

@@ -163,3 +163,76 @@ fn a_torn_write_loses_no_earlier_entry() {
     }
     assert!(torn_in_a_commit > 100, "{torn_in_a_commit}");
 }
+
+/// A file with one entry, and another of a commit that was cut off, in a part of the file that no commit has.
+fn cut_off(directory: &Path) -> PathBuf {
+    let path = directory.join("orders.journal");
+    let store = RedbStore::open(&path).expect("a journal");
+    store.commit(&[Change::Put { id: 1, record: entry("k-1") }]).expect("a commit");
+    drop(store);
+    let table = open(&path).expect("a journal").begin_read().expect("a read").open_table(COMMITS).expect("a table");
+    let last = last_commit(&table).expect("a number");
+    let record = entry("k-2");
+    let frame = Frame { commit: 1 + last, id: 2, record: &record }.encode();
+    let mut content = fs::read(&path).expect("a file");
+    let empty = content.chunks(4096).rposition(|page| page.iter().all(|byte| *byte == 0)).expect("an empty page");
+    content[empty * 4096..][..frame.len()].copy_from_slice(&frame);
+    fs::write(&path, content).expect("a file");
+    path
+}
+
+fn entry(key: &str) -> Bytes {
+    let (mut parts, ()) =
+        http::Request::post("http://shop/shop.v1.Orders/Create").body(()).expect("a request").into_parts();
+    parts.headers.insert("idempotency-key", key.parse().expect("a key"));
+    super::super::Entry::of(&parts, Bytes::from_static(b"\0\0\0\0\x02hi"), None, |_| true).expect("a key").encode()
+}
+
+fn keys(path: &Path) -> Vec<String> {
+    let store = RedbStore::open(path).expect("a journal");
+    let keys = store.ids().expect("a journal").into_iter().map(|id| {
+        let (_, key) =
+            super::super::entry::identity(&store.read(id).expect("a journal").expect("an entry")).expect("an entry");
+        key.to_string()
+    });
+    keys.collect()
+}
+
+/// Its process has died, so that nobody has heard of it; or redb took the commit before a damaged one.
+#[test]
+fn what_the_last_commit_has_written_is_kept_once() {
+    let directory = Directory::new();
+    let path = cut_off(&directory.0);
+    for _ in 0..3 {
+        assert_eq!(keys(&path), ["k-1", "k-2"]);
+    }
+    RedbStore::open(&path).expect("a journal").commit(&[Change::Remove { id: 2 }]).expect("a commit");
+    assert_eq!(keys(&path), ["k-1"]);
+}
+
+/// Its callers have heard that their calls were not sent.
+#[test]
+fn what_a_failed_commit_has_written_is_no_entry() {
+    let directory = Directory::new();
+    let path = cut_off(&directory.0);
+    scrub(&path).expect("a journal");
+    assert_eq!(keys(&path), ["k-1"]);
+}
+
+/// A new directory, removed with its contents when it is dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("idempotency-redb-{:016x}", fastrand::u64(..)));
+        fs::create_dir(&path).expect("a directory");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Fails if somebody has removed it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! Errors as a `main` that returns them shows them, and the names that somebody may have meant.
+
+use std::{error::Error, fmt};
+
+/// The least likeness of a name that somebody may have meant, from 0 to 1, and the most names.
+const LIKE: f64 = 0.8;
+const MOST: usize = 3;
+
+/// Writes an error and its causes, each on a line of its own: a `main` that returns an error prints its `Debug`, which would else be the
+/// fields of a structure, without the remedy.
+///
+/// # Errors
+///
+/// Those of the formatter.
+pub fn tell(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut said = error.to_string();
+    f.write_str(&said)?;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Some errors have their causes in their own text.
+        if !said.contains(&text) {
+            write!(f, "\n  because: {text}")?;
+            said = text;
+        }
+        cause = error.source();
+    }
+    Ok(())
+}
+
+/// Implements `Debug` for an error by [`tell`](crate::tell).
+#[macro_export]
+macro_rules! debug_tells {
+    ($($error:ty),+) => {$(
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                $crate::tell(self, f)
+            }
+        }
+    )+};
+}
+
+/// Returns the names that are most like this one, the best first.
+pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut like: Vec<_> = names
+        .into_iter()
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .filter(|(like, _)| *like >= LIKE)
+        .collect();
+    like.sort_by(|(one, name), (two, other)| two.total_cmp(one).then(name.cmp(other)));
+    like.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(thiserror::Error)]
+    #[error("the store cannot be asked")]
+    struct Outer(#[source] Middle);
+
+    #[derive(thiserror::Error)]
+    #[error("no connection: {0}")]
+    struct Middle(#[source] std::io::Error);
+
+    debug_tells!(Outer, Middle);
+
+    #[test]
+    fn an_error_is_its_text_and_its_causes_once_each() {
+        let refused = std::io::Error::other("connection refused");
+        let told = format!("{:?}", Outer(Middle(refused)));
+        assert_eq!(told, "the store cannot be asked\n  because: no connection: connection refused");
+    }
+
+    #[test]
+    fn the_nearest_names_are_few_and_like_it() {
+        let names = ["/shop.v1.Shop/CreateOrder", "/shop.v1.Shop/CancelOrder", "/bank.v1.Bank/Transfer"];
+        assert_eq!(nearest("/shop.v1.Shop/CreateOrders", names)[0], names[0]);
+        assert_eq!(nearest("/shop.v1.Shop/Createorder", names)[0], names[0]);
+        assert!(nearest("/a.B/C", names).is_empty() && nearest("x", []).is_empty());
+    }
+}
