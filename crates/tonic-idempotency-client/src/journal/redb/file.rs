@@ -3,7 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -32,10 +32,10 @@ pub(super) fn make(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::R
     Err(io::Error::other("other processes make it and remove it all the time"))
 }
 
-/// Makes a journal in the place of a damaged file, which is kept under another name. Returns that.
-pub(super) fn replace(path: &Path, fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+/// Makes a journal in the place of a damaged file, whose content is kept under another name. Returns that.
+pub(super) fn replace(path: &Path, content: &[u8], fill: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let unfinished = unnamed(path, &fill)?;
-    let kept = set_aside(path)?;
+    let kept = set_aside(path, content)?;
     fs::rename(unfinished, path)?;
     sync_directory(path)?;
     Ok(kept)
@@ -61,19 +61,19 @@ fn name_it(unfinished: &Path, path: &Path) -> io::Result<()> {
     fs::remove_file(unfinished).or_else(if_missing)
 }
 
-/// Gives a damaged file a second name.
-fn set_aside(path: &Path) -> io::Result<PathBuf> {
+/// Writes the content of a damaged file into another one, and returns its path.
+fn set_aside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     for number in 1.. {
         let end = if number == 1 { DAMAGED.to_owned() } else { format!("{DAMAGED}-{number}") };
         let kept = PathBuf::from(with(path, &end));
-        if kept.exists() {
-            continue;
-        }
-        match fs::hard_link(path, &kept) {
+        match options().create_new(true).open(&kept) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Ok(()) => return Ok(kept),
-            // A file system without links.
-            Err(_) => return fs::copy(path, &kept).map(|_| kept),
+            Err(error) => return Err(error),
+            Ok(mut file) => {
+                file.write_all(content)?;
+                file.sync_all()?;
+                return Ok(kept);
+            }
         }
     }
     unreachable!("the numbers do not end")
@@ -94,13 +94,18 @@ fn unfinished(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files.filter(|file| is_unfinished(&file.file_name())).map(|file| file.path()).collect())
 }
 
-/// Opens the file, which has the messages of calls: only its owner may read it.
+/// Opens the file, or makes it.
 pub(super) fn open(path: &Path) -> io::Result<File> {
+    options().create(true).truncate(false).open(path)
+}
+
+/// A file has the messages of calls: only its owner may read it.
+fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
+    options.read(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    options
 }
 
 fn with(path: &Path, end: &str) -> OsString {

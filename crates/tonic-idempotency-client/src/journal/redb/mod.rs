@@ -169,20 +169,26 @@ fn open_or_salvage(path: &Path) -> Result<Open, Error> {
     if !path.exists() {
         file::make(path, |unfinished| filled(unfinished, &[]))?;
     }
-    match open(path) {
+    // As it is before redb repairs it.
+    let content = fs::read(path)?;
+    let opened = match content.is_empty() {
+        // A journal never is.
+        true => Err(Error::Corrupted("the file is empty".to_owned())),
+        false => open(path),
+    };
+    match opened {
         Ok(database) => {
-            keep_what_no_commit_has(&database, path)?;
+            keep_what_no_commit_has(&content, &database, path)?;
             Ok(database)
         }
         Err(error) if is_damage(&error) => {
-            let content = fs::read(path)?;
             let found: Vec<_> = Frame::all(&content).map(|(_, frame)| frame).collect();
-            if found.is_empty() && !content.starts_with(b"redb") {
+            if found.is_empty() && !content.is_empty() && !content.starts_with(b"redb") {
                 return Err(error);
             }
             let records = last_of_each(found, &HashSet::new());
             let entries: Vec<_> = records.iter().filter_map(of_a_damaged_file).collect();
-            let kept = file::replace(path, |unfinished| filled(unfinished, &entries))?;
+            let kept = file::replace(path, &content, |unfinished| filled(unfinished, &entries))?;
             tracing::warn!(
                 journal = %path.display(), kept = %kept.display(), entries = entries.len(), %error,
                 "the journal was damaged and is kept under another name; its operations, which may have ended, are in a new one as failed"
@@ -215,10 +221,9 @@ fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
 
 /// Keeps what the file has of a later commit than the last one: that was cut off when its process died, so that nobody has heard of it; or it
 /// was damaged, and redb took the one before it. In both cases its operations are to be sent.
-fn keep_what_no_commit_has(database: &Database, path: &Path) -> Result<(), Error> {
+fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> Result<(), Error> {
     let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
-    let content = fs::read(path)?;
-    let later: Vec<_> = Frame::all(&content).map(|(_, frame)| frame).filter(|frame| frame.commit > last).collect();
+    let later: Vec<_> = Frame::all(content).map(|(_, frame)| frame).filter(|frame| frame.commit > last).collect();
     let Some(lost) = later.iter().map(|frame| frame.commit).max() else { return Ok(()) };
     let mut known = HashSet::new();
     let ids = ids(database)?;
