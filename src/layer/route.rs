@@ -170,11 +170,15 @@ pub(super) fn decide(protected: &Protected, key: Option<IdempotencyKey>, caller:
     };
     if let Some(caller) = caller {
         return match (&caller.caller.scope, protected.on_no_scope) {
-            (None, ScopePolicy::Reject) => Decision::Reject(counted(procedure, Rejection::NoScope)),
+            (None, ScopePolicy::Reject) => {
+                procedure.telemetry().caller_missing("no Caller with a scope");
+                Decision::Reject(counted(procedure, Rejection::NoScope))
+            }
             _ => Decision::Protect(key, caller),
         };
     }
     if procedure.policies().on_no_user == UserPolicy::Reject {
+        procedure.telemetry().caller_missing("no authenticated user");
         return Decision::Reject(counted(procedure, Rejection::NoUser));
     }
     let error = "no authenticated user in the request; put the authentication interceptor in front of the idempotency \

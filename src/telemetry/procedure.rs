@@ -26,6 +26,7 @@ pub(crate) struct ProcedureTelemetry {
     unprotected: Key,
     times: Times,
     overloaded: Rare,
+    callers_missing: Rare,
     idle_transactions: IdleTransactions,
 }
 
@@ -37,8 +38,8 @@ impl ProcedureTelemetry {
         };
         let [first, rejected, replayed, unprotected] = ["first", "rejected", "replayed", "unprotected"].map(key);
         let times = Times::of(&path);
-        let (overloaded, idle_transactions) = Default::default();
-        Self { path, first, rejected, replayed, unprotected, times, overloaded, idle_transactions }
+        let (overloaded, callers_missing, idle_transactions) = Default::default();
+        Self { path, first, rejected, replayed, unprotected, times, overloaded, callers_missing, idle_transactions }
     }
 
     /// Measures a step that has ended.
@@ -130,6 +131,19 @@ impl ProcedureTelemetry {
     pub(crate) fn caller_invalid(&self, reason: &'static str, error: &dyn fmt::Display) {
         self.rejected(reason);
         tracing::error!(procedure = &*self.path, %error, "refused a call: its caller or its session settings are invalid");
+    }
+
+    /// Says that a call with a key has no caller, or no scope: its client hears that it has to authenticate, and cannot know that the
+    /// server is wired wrongly. The warning is written at most once a minute.
+    pub(crate) fn caller_missing(&self, what: &'static str) {
+        if let Some(calls) = self.callers_missing.calls(Instant::now()) {
+            tracing::warn!(
+                procedure = &*self.path,
+                calls,
+                "refused a call with an idempotency key: {what} is in the request's extensions; put the authentication in front of the \
+                 idempotency layer, and let it insert a Caller, or set a caller_resolver"
+            );
+        }
     }
 
     /// Counts a call that is refused because of a limit of the layer. The warning is written at most once a minute.

@@ -239,14 +239,19 @@ impl fmt::Display for VerifyError {
         match self {
             Self::Problems(problems) => {
                 f.write_str("the database is not set up for the idempotency store:")?;
-                let missing = |problem: &&SetupProblem| matches!(problem, SetupProblem::MissingPrivilege { .. });
-                let (missing, others): (Vec<_>, Vec<_>) = problems.iter().partition(missing);
+                let is_grant = |problem: &&SetupProblem| matches!(problem, SetupProblem::MissingPrivilege { .. });
+                let (grants, others): (Vec<_>, Vec<_>) = problems.iter().partition(is_grant);
                 // A role without grants lacks all of them, and there is one remedy.
-                if let [first, second, rest @ ..] = &missing[..] {
-                    write!(f, "\n- {first} (and {second}{})", if rest.is_empty() { "" } else { ", and so on" })?;
+                if let Some(first) = grants.first() {
+                    write!(f, "\n- {first}")?;
+                    let more: Vec<_> = grants[1..].iter().filter_map(|problem| problem.privilege()).take(NAMED).collect();
+                    if !more.is_empty() {
+                        let rest = grants.len() - 1 - more.len();
+                        let rest = if rest > 0 { format!(", and {rest} more") } else { String::new() };
+                        write!(f, " (the same for {}{rest})", more.join(", "))?;
+                    }
                 }
-                let single = if missing.len() == 1 { &missing[..] } else { &[] };
-                single.iter().chain(&others).try_for_each(|problem| write!(f, "\n- {problem}"))
+                others.iter().try_for_each(|problem| write!(f, "\n- {problem}"))
             }
             Self::Store(error) if error.kind() == StoreErrorKind::Unreachable => f.write_str(
                 "the set-up of the database cannot be checked: there is no connection to it; does PostgreSQL listen at the host and port \
@@ -422,6 +427,19 @@ pub enum SetupProblem {
         /// Its column.
         column: String,
     },
+}
+
+/// How many more missing privileges are named.
+const NAMED: usize = 3;
+
+impl SetupProblem {
+    /// Names the privilege that is missing.
+    fn privilege(&self) -> Option<String> {
+        match self {
+            Self::MissingPrivilege { object, privilege, .. } => Some(format!("{privilege} on {object}")),
+            _ => None,
+        }
+    }
 }
 
 /// Names the first of several statements.

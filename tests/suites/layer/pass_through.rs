@@ -7,9 +7,13 @@ use tonic_idempotency::{
     rejection::Reason,
     store::MemoryStore,
 };
-use tonic_idempotency_tests::shop::{self, Counting, FILE_DESCRIPTOR_SET};
+use tonic_idempotency_tests::{
+    Lines,
+    shop::{self, Counting, FILE_DESCRIPTOR_SET},
+};
 use tower::ServiceExt as _;
 use tower_layer::Layer as _;
+use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
 use crate::harness::{Seen, Shop, assert_rejected};
@@ -68,9 +72,14 @@ async fn runs_every_call_without_a_store() {
 
 #[tokio::test]
 async fn refuses_a_call_with_a_key_and_without_a_user_by_default() {
+    let (lines, _guard) = Lines::collect(LevelFilter::WARN);
     let shop = Shop { user: None, ..Shop::new().await };
-    assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    for _ in 0..3 {
+        assert_rejected(&shop.create("a").await.expect_err("refused"), Code::Unauthenticated, Reason::NoUser);
+    }
     assert_eq!(shop.handler.started(), 0);
+    // The client cannot know that the server is wired wrongly.
+    assert_eq!(lines.count("put the authentication in front of the idempotency layer"), 1, "{}", lines.take());
     shop.with_key(None).create("a").await.expect("a call without a key");
 }
 

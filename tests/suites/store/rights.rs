@@ -7,7 +7,7 @@ use tonic_idempotency::{
     status::IdKind,
     store::{PostgresStore, ResourceType, ResourceTypes, Schema, SetupProblem, VerifyError},
 };
-use tonic_idempotency_tests::{API_ROLE, Database, migrate};
+use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
@@ -221,7 +221,8 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
     ];
     assert_eq!(wrong, expected);
     let message = store.verify().await.expect_err("all of it is wrong").to_string();
-    assert_eq!(message.lines().count(), 6, "{message}");
+    assert_eq!(message.lines().count(), 5, "{message}");
+    assert!(message.contains("(the same for UPDATE on table tenant.idempotency_keys)"), "{message}");
 }
 
 #[tokio::test]
@@ -265,6 +266,26 @@ async fn are_verified_together_with_the_resource_types() {
         .await
         .expect("another function");
     assert_eq!(problems(&one).await, []);
+}
+
+/// What a `main` prints that returns the error.
+#[tokio::test]
+async fn that_are_all_missing_are_one_line_with_one_remedy() {
+    let (database, owner) = core().await;
+    let store = PostgresStore::new(database.pool_of_login(1).await, ResourceTypes::none());
+    owner
+        .batch_execute(&format!(
+            "REVOKE ALL ON ALL TABLES IN SCHEMA tenant FROM {API_ROLE}; REVOKE ALL ON ALL ROUTINES IN SCHEMA tenant FROM {API_ROLE};
+             REVOKE ALL ON SCHEMA tenant FROM {API_ROLE}"
+        ))
+        .await
+        .expect("the grants go");
+    assert!(problems(&store).await.len() > 20);
+    let printed = format!("{:?}", store.verify().await.expect_err("there are no grants"));
+    let lines: Vec<_> = printed.lines().collect();
+    let [_, line] = lines[..] else { panic!("{printed}") };
+    assert!(line.contains(&format!("the role {API_LOGIN} lacks")), "{line}");
+    assert!(line.contains("migrations::grant") && line.contains(&format!("--grant {API_LOGIN}")), "{line}");
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ use std::{
 
 use tonic_idempotency::store::InvalidIdentifier;
 
+use super::format::Format;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// Files, and the first line of each that differs.
@@ -24,10 +26,19 @@ pub(crate) enum Error {
     Digits { version: String },
     #[error("{}: {source}", .path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error(
+        "nothing was written: the folder has migrations for {other} already, such as {}; give --format {other}, or another folder",
+        .path.display()
+    )]
+    OtherFormat { other: Format, path: PathBuf },
     #[error(transparent)]
     Schema(#[from] InvalidIdentifier),
     #[error("nothing was written: the folder has a migration with the version {version}. Set another --first-version")]
     Taken { version: String },
+    #[error(
+        "nothing was written: {format} takes versions up to {most}, and {version} is beyond that. Set another --first-version"
+    )]
+    TooLarge { format: Format, most: u64, version: String },
     #[error("nothing was written: two of the options give a migration of the name {name}")]
     Twice { name: String },
 }

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::ValueEnum as _;
+
 use super::{Error, format::Format};
 
 /// The migrations in a folder.
@@ -43,6 +45,19 @@ impl Folder {
             let file_name = entry.file_name();
             if let Some((version, name)) = file_name.to_str().and_then(|name| self.format.parse(name, is_folder)) {
                 self.entries.push(Entry { version: version.replace('-', ""), name: name.to_owned(), path });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a folder that has this migration for another runner: its own runner would run both.
+    pub(super) fn is_of_this_format(&self, path: &Path, name: &str) -> Result<(), Error> {
+        if self.find(name).is_some() {
+            return Ok(());
+        }
+        for other in Format::value_variants().iter().filter(|other| **other != self.format) {
+            if let Some(path) = Self::read(*other, path)?.find(name) {
+                return Err(Error::OtherFormat { other: *other, path });
             }
         }
         Ok(())

@@ -67,6 +67,11 @@ impl Format {
         matches!(self, Self::Sqlx | Self::Diesel)
     }
 
+    /// Returns the largest version that the runner takes.
+    pub(super) fn most(self) -> u64 {
+        if self == Self::Refinery { i32::MAX.unsigned_abs().into() } else { 999_999_999_999_999_999 }
+    }
+
     /// Returns whether the runner looks for migrations in folders of its folder, too.
     pub(super) fn descends(self) -> bool {
         matches!(self, Self::Refinery | Self::Flyway)

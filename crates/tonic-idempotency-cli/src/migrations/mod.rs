@@ -22,6 +22,9 @@ use self::{error::Error, folder::Folder, migration::Migration, report::Report};
 pub(crate) fn write(options: &Options, now: SystemTime) -> Result<Report, Error> {
     let wanted = migration::all(options)?;
     let folder = Folder::read(options.format, &options.out)?;
+    for migration in &wanted {
+        folder.is_of_this_format(&options.out, &migration.name)?;
+    }
     let mut unchanged = Vec::new();
     let mut missing = Vec::new();
     let mut changed = Vec::new();

@@ -1,6 +1,6 @@
 //! The versions of new migrations: after those of the application, in its own numbering.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{Error, folder::Folder, format::Format};
 
@@ -26,7 +26,7 @@ pub(super) fn after(
     let newest = folder.versions().filter_map(leading).max();
     let (first, width) = match (first, newest) {
         (Some(given), _) => (given.parse().unwrap_or(u64::MAX), given.len()),
-        (None, Some((newest, width))) if width >= TIME => (time(now, width).max(newest + 1), width),
+        (None, Some((newest, width))) if width >= TIME => (time(now, width).max(next(newest, width)), width),
         (None, Some((newest, width))) => (newest + 1, width),
         (None, None) if !folder.format().counts_time() => (1, 1),
         (None, None) => {
@@ -34,8 +34,13 @@ pub(super) fn after(
             (time(now, width), width)
         }
     };
-    let versions: Vec<_> = (first..).take(number).map(|version| format!("{version:0width$}")).collect();
+    let versions = std::iter::successors(Some(first), |version| Some(next(*version, width)));
+    let versions: Vec<_> = versions.take(number).map(|version| format!("{version:0width$}")).collect();
     for version in &versions {
+        let most = folder.format().most();
+        if version.parse::<u64>().is_ok_and(|number| number > most) {
+            return Err(Error::TooLarge { format: folder.format(), most, version: version.clone() });
+        }
         // Diesel compares versions as texts.
         if folder.format() == Format::Diesel && version.len() > width {
             return Err(Error::Digits { version: version.clone() });
@@ -45,6 +50,20 @@ pub(super) fn after(
         }
     }
     Ok(versions)
+}
+
+/// Returns the version after this one: a second later if it is a time, as the clock has no second 60.
+fn next(version: u64, width: usize) -> u64 {
+    let text = format!("{version:0width$}");
+    let moment = (width == TIME).then(|| {
+        let [year, month, day, hour, minute, second] = [(0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)]
+            .map(|(from, to)| text.get(from..to).unwrap_or_default());
+        humantime::parse_rfc3339(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z"))
+    });
+    match moment {
+        Some(Ok(at)) => time(at + Duration::from_secs(1), TIME),
+        _ => version.saturating_add(1),
+    }
 }
 
 /// Returns the first number of a version, and the number of its digits.
@@ -62,9 +81,19 @@ fn time(now: SystemTime, width: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use super::*;
+
+    #[test]
+    fn that_are_times_have_no_second_that_a_clock_has_not() {
+        assert_eq!(next(20_260_102_030_459, TIME), 20_260_102_030_500);
+        assert_eq!(next(20_261_231_235_959, TIME), 20_270_101_000_000);
+        // No time, one of another width, and a number.
+        assert_eq!(next(20_269_999_999_999, TIME), 20_270_000_000_000);
+        assert_eq!(next(202_601_020_304_590_000, DIESEL_TIME), 202_601_020_304_590_001);
+        assert_eq!(next(59, 2), 60);
+    }
 
     #[test]
     fn are_the_time_in_utc() {

@@ -289,3 +289,46 @@ fn with_names_that_are_the_same_are_refused() {
     assert!(said.contains("expected NAME:COLUMN:TABLE"), "{said}");
     assert!(!folder.path().join("migrations").exists());
 }
+
+#[test]
+fn of_another_runner_in_the_folder_are_not_written_again() {
+    for (there, asked) in [("sqlx", "refinery"), ("refinery", "sqlx"), ("diesel", "flyway")] {
+        let folder = folder();
+        stdout(&write(&folder, there, &[]));
+        let before = files(&folder);
+        let message = stderr(&write(&folder, asked, &[]));
+        assert!(message.to_lowercase().contains(&format!("for {there} already")), "{message}");
+        assert_eq!(files(&folder), before);
+    }
+    // Both name their files in the same way.
+    let folder = folder();
+    stdout(&write(&folder, "refinery", &[]));
+    let before = files(&folder);
+    stdout(&write(&folder, "flyway", &[]));
+    assert_eq!(files(&folder), before);
+}
+
+#[test]
+fn with_a_version_that_the_runner_cannot_read_are_refused() {
+    let folder = folder();
+    let message = stderr(&write(&folder, "refinery", &["--first-version", "4294967295"]));
+    assert!(message.contains("up to 2147483647"), "{message}");
+    assert!(!folder.path().join("migrations").exists());
+    stdout(&write(&folder, "flyway", &["--first-version", "4294967295"]));
+}
+
+/// As in `tonic-idempotency migrations … | head`.
+#[cfg(unix)]
+#[test]
+fn are_written_when_nobody_reads_what_is_said_of_them() {
+    use std::process::{Command, Stdio};
+
+    let folder = folder();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tonic-idempotency"));
+    command.current_dir(folder.path()).args(["migrations", "--format", "sqlx", "--out", "migrations"]);
+    let output = command.stdout(writer).stderr(Stdio::piped()).output().expect("the program runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(!files(&folder).is_empty());
+}
