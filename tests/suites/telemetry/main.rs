@@ -1,5 +1,6 @@
 //! Metrics and logs. One test of them, because a process has one recorder of metrics and one subscriber of logs.
 
+mod alerts;
 mod documented;
 mod spans;
 mod statements;
