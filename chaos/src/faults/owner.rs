@@ -21,9 +21,10 @@ const GIVE: &str = "
         FROM pg_class WHERE oid = 'tenant.idempotency_keys'::regclass;
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = heir) THEN
             EXECUTE format('CREATE ROLE %I', heir);
-            EXECUTE format('GRANT ALL ON SCHEMA tenant, authz TO %I', heir);
-            EXECUTE format('GRANT ALL ON ALL TABLES IN SCHEMA tenant, authz TO %I', heir);
         END IF;
+        -- The role is the server's, and its rights are this database's: there is one for each mode.
+        EXECUTE format('GRANT ALL ON SCHEMA tenant, authz TO %I', heir);
+        EXECUTE format('GRANT ALL ON ALL TABLES IN SCHEMA tenant, authz TO %I', heir);
         FOR it IN SELECT oid::regclass AS name FROM pg_class
                   WHERE relnamespace = 'tenant'::regnamespace AND relname LIKE 'idempotency%' AND relkind IN ('r', 'p') LOOP
             EXECUTE format('ALTER TABLE %s OWNER TO %I', it.name, heir);

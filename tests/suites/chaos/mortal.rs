@@ -3,7 +3,7 @@
 use crate::harness::run;
 
 /// A run that kills clients, servers and database, and is short even on a busy machine.
-const SHORT: [&str; 10] = [
+const SHORT: [&str; 11] = [
     "--clients-die",
     "--operations",
     "200",
