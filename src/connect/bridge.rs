@@ -13,10 +13,16 @@ use connectrpc::{
     dispatcher::{MethodDescriptor as Route, RequestStream, StreamingResult, UnaryResult},
 };
 use protobuf_canonical::json::{Json, JsonError};
-use tonic::{Status, body::Body, codegen::StdError};
+use tonic::{Code, Status, body::Body, codegen::StdError};
+use tonic_types::{ErrorDetails, StatusExt as _};
 use tower::{Service, ServiceExt as _};
 
-use crate::{blocking::read_message, grpc::WrittenMessage};
+use crate::{
+    blocking::read_message,
+    grpc::WrittenMessage,
+    key::IdempotencyKey,
+    rejection::{DOMAIN, Reason},
+};
 
 use super::{
     error::Errors,
@@ -30,6 +36,8 @@ pub(super) struct Bridge<S> {
     service: Mutex<S>,
     methods: Arc<Methods>,
     json: Arc<Json>,
+    /// What reads the messages of calls without a key, if that is another one.
+    without_key: Option<WithoutKey>,
     errors: Arc<Errors>,
     /// The error of calls of streaming procedures, if it has another reason than that they cannot be translated.
     stream_refusal: Option<StreamRefusal>,
@@ -46,15 +54,40 @@ impl fmt::Debug for StreamRefusal {
     }
 }
 
+/// Reads the messages of calls without a key, which are not compared: of procedures that take their key from the header alone.
+#[derive(Clone)]
+pub(super) struct WithoutKey {
+    pub(super) json: Arc<Json>,
+    /// Whether the procedure with this path, without the leading slash, is one of those.
+    pub(super) is_of_header: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for WithoutKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithoutKey { .. }")
+    }
+}
+
 impl<S> Bridge<S> {
     pub(super) fn new(
         service: S,
         methods: Arc<Methods>,
         json: Arc<Json>,
+        without_key: Option<WithoutKey>,
         errors: Arc<Errors>,
         stream_refusal: Option<StreamRefusal>,
     ) -> Self {
-        Self { service: Mutex::new(service), methods, json, errors, stream_refusal }
+        Self { service: Mutex::new(service), methods, json, without_key, errors, stream_refusal }
+    }
+
+    /// What reads the message of this call.
+    fn reader(&self, path: &str, context: &RequestContext) -> Arc<Json> {
+        let has_key = context.headers().contains_key(IdempotencyKey::HEADER)
+            || context.extensions().get::<IdempotencyKey>().is_some();
+        match &self.without_key {
+            Some(without) if !has_key && (without.is_of_header)(path) => Arc::clone(&without.json),
+            _ => Arc::clone(&self.json),
+        }
     }
 
     fn not_bridged<T: Send + 'static>(
@@ -89,7 +122,7 @@ where
         let unary = self.methods.get(path).filter(|method| method.route.kind == MethodKind::Unary);
         let Some(method) = unary.cloned() else { return self.not_bridged(path) };
         let service = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (json, errors) = (Arc::clone(&self.json), Arc::clone(&self.errors));
+        let (json, errors) = (self.reader(path, &context), Arc::clone(&self.errors));
         Box::pin(async move { call(service, &method, context, message, format, &json, &errors).await })
     }
 
@@ -124,7 +157,7 @@ where
     let (message, protocol) = (message.encoded()?, context.protocol());
     let request = match format {
         CodecFormat::Json => {
-            let written = read_json(json, method, message).await?;
+            let written = read_json(json, method, message, errors).await?;
             let mut request = request::grpc(&method.descriptor, context, &written.message)?;
             request.extensions_mut().insert(written);
             request
@@ -141,15 +174,22 @@ where
     Ok(response)
 }
 
-async fn read_json(json: &Arc<Json>, method: &Method, text: Bytes) -> Result<WrittenMessage, ConnectError> {
+async fn read_json(
+    json: &Arc<Json>,
+    method: &Method,
+    text: Bytes,
+    errors: &Errors,
+) -> Result<WrittenMessage, ConnectError> {
     let (json, input, written) = (Arc::clone(json), method.descriptor.input(), text.clone());
     let read = read_message(text.len(), move || json.decode(&input, &text)).await;
-    let message = read.map_err(|interrupted| ConnectError::internal(interrupted.to_string()))?.map_err(invalid)?;
+    let message = read.map_err(|interrupted| ConnectError::internal(interrupted.to_string()))?;
+    let message = message.map_err(|error| errors.connect(invalid(&error)))?;
     Ok(WrittenMessage { json: written, message })
 }
 
-fn invalid(error: JsonError) -> ConnectError {
-    ConnectError::invalid_argument(format!("malformed request: {error}"))
+fn invalid(error: &JsonError) -> Status {
+    let details = ErrorDetails::with_error_info(Reason::RequestMalformed.as_str(), DOMAIN, []);
+    Status::with_error_details(Code::InvalidArgument, format!("malformed request: {error}"), details)
 }
 
 fn not_encodable(error: JsonError) -> ConnectError {

@@ -14,7 +14,7 @@ use tonic::{Status, body::Body, codegen::StdError};
 use tower::Service;
 
 use super::{
-    bridge::{Bridge, StreamRefusal},
+    bridge::{Bridge, StreamRefusal, WithoutKey},
     compression,
     error::Errors,
     methods::Methods,
@@ -27,6 +27,7 @@ use crate::grpc::HEADER_LEN;
 pub(crate) struct Translator {
     methods: Arc<Methods>,
     json: Arc<Json>,
+    without_key: Option<WithoutKey>,
     errors: Arc<Errors>,
     settings: Settings,
     stream_refusal: Option<StreamRefusal>,
@@ -59,6 +60,7 @@ impl Translator {
         Self {
             methods: Arc::new(Methods::of(pool)),
             json: Arc::new(Json::new(settings.ignore_unknown_fields)),
+            without_key: None,
             errors: Arc::new(Errors::new(pool.clone())),
             settings,
             stream_refusal: None,
@@ -69,6 +71,13 @@ impl Translator {
     /// this server does not support them over Connect.
     pub(crate) fn refusing_streams(mut self, refuse: impl Fn(&str) -> Status + Send + Sync + 'static) -> Self {
         self.stream_refusal = Some(StreamRefusal(Arc::new(refuse)));
+        self
+    }
+
+    /// Ignores unknown fields in calls without a key, as the service itself does: of procedures of which this says, by their path without the
+    /// leading slash, that their key is in the header alone. A call without a key is not compared with another one.
+    pub(crate) fn lenient_without_key(mut self, is_of_header: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.without_key = Some(WithoutKey { json: Arc::new(Json::new(true)), is_of_header: Arc::new(is_of_header) });
         self
     }
 
@@ -95,7 +104,7 @@ impl Translator {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<StdError>,
     {
-        let Self { methods, json, errors, settings, stream_refusal } = self.clone();
+        let Self { methods, json, without_key, errors, settings, stream_refusal } = self.clone();
         let limits = Limits::unlimited()
             .with_max_request_body_size(settings.max_message_bytes.saturating_add(HEADER_LEN))
             .with_max_message_size(settings.max_message_bytes);
@@ -103,7 +112,7 @@ impl Translator {
             Some(max) => DeadlinePolicy::new().with_max(max).with_default_timeout(max),
             None => DeadlinePolicy::new(),
         };
-        let service = ConnectRpcService::new(Bridge::new(service, methods, json, errors, stream_refusal))
+        let service = ConnectRpcService::new(Bridge::new(service, methods, json, without_key, errors, stream_refusal))
             .with_limits(limits)
             .with_compression(compression::registry())
             .with_compression_policy(CompressionPolicy::default().with_min_size(settings.compress_from))

@@ -69,7 +69,14 @@ impl IdempotencyLayerBuilder {
         let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);
         #[cfg(feature = "connect")]
-        let translator = translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys);
+        let translator = {
+            let in_message = |protected: &Protected| protected.procedure.key_field().is_some();
+            let of_message =
+                procedures.iter().filter(|(_, protected)| in_message(protected)).map(|(path, _)| path.clone());
+            let of_message: std::collections::HashSet<String> = of_message.collect();
+            translator(&pool, &self.request_limits, self.ignore_unknown_fields, &unprotected_keys)
+                .lenient_without_key(move |path| !of_message.contains(&policy::path(path.to_owned())))
+        };
 
         telemetry::describe();
         let engine = self.store.map(|store| {

@@ -126,6 +126,38 @@ async fn json_is_refused() {
     }
 }
 
+/// A call without a key is compared with no other one, so that the layer is no stricter with it than the service is by itself.
+#[tokio::test]
+async fn json_with_unknown_fields_is_refused_with_a_key_and_as_by_the_service_itself_without() {
+    use tonic_idempotency::{
+        IdempotencyLayer, connect::ConnectLayer, policy::Mode, rejection::Reason, store::MemoryStore,
+    };
+    use tonic_idempotency_tests::catalog::FILE_DESCRIPTOR_SET;
+
+    for kind in Kind::BOTH {
+        // A call of a transactional procedure is translated without a key, too.
+        let layer = IdempotencyLayer::builder(FILE_DESCRIPTOR_SET)
+            .store(MemoryStore::new().accept_transactions())
+            .adjust_procedures(|procedure| procedure.mode(Mode::Transactional));
+        let connect = ConnectLayer::new(FILE_DESCRIPTOR_SET);
+        let server = Server::layered(kind, layer.build().expect("a layer"), connect).await;
+        let json = br#"{"none": {"a": [1]}, "int64": 1}"#;
+        let refused = server.create(Protocol::ConnectJson, Uuid::new_v4(), json).await;
+        let refused = refused.error();
+        assert_eq!(
+            (refused.code(), Reason::of(refused)),
+            (Code::InvalidArgument, Some(Reason::RequestMalformed)),
+            "{kind:?}"
+        );
+        let without =
+            server.send(Protocol::ConnectJson, server.call(Protocol::ConnectJson, "Create", None, json)).await;
+        match kind {
+            Kind::Native => drop(without.message()),
+            Kind::Tonic => assert_eq!(without.error().code(), Code::InvalidArgument),
+        }
+    }
+}
+
 #[tokio::test]
 async fn json_is_accepted_if_unknown_fields_are_ignored() {
     for kind in Kind::BOTH {
