@@ -11,7 +11,9 @@ use serde_json::json;
 use tonic::{Code, Status, body::Body};
 use tonic_idempotency_wire::headers;
 
-use super::{Caller, JournalError, Lane, index::Identity};
+#[cfg(feature = "redb")]
+use super::index::Identity;
+use super::{Caller, JournalError, Lane};
 use crate::{BoxError, OperationKey, captured::HEAD};
 
 /// The encodings that a client accepts in an answer. A resumed call accepts none, so that its answer can be read.
