@@ -91,8 +91,8 @@ impl Driver for Diesel {
         self.pool.is_exhausted()
     }
 
-    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
-        self.pool.ask_apart(setup, sql).await
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+        self.pool.ask_apart(begin, sql).await
     }
 
     fn distrust(&self, since: Instant) -> usize {

@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// Asks the server for a number, on a connection that is not the pool's.
-    pub(crate) async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
+    pub(crate) async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
         let connection = match self {
             #[cfg(feature = "bb8")]
             Self::Bb8(pool, _) => pool.dedicated_connection().await,
@@ -76,8 +76,11 @@ impl Pool {
         };
         let mut connection = connection.map_err(DriverError::unanswered)?;
         let asked = async {
-            connection.batch_execute(setup).await?;
-            diesel::select(diesel::dsl::sql::<BigInt>(&format!("({sql})"))).get_result(&mut connection).await
+            connection.batch_execute(begin).await?;
+            let number = diesel::dsl::sql::<BigInt>(&format!("({sql})"));
+            let number = diesel::select(number).get_result(&mut connection).await?;
+            connection.batch_execute("ROLLBACK").await?;
+            Ok(number)
         };
         asked.await.map_err(error::driver_error)
     }

@@ -88,8 +88,8 @@ impl Driver for SeaOrm {
         self.sqlx.is_exhausted()
     }
 
-    async fn ask_apart(&self, setup: &str, sql: &str) -> Result<i64, DriverError> {
-        self.sqlx.ask_apart(setup, sql).await
+    async fn ask_apart(&self, begin: &str, sql: &str) -> Result<i64, DriverError> {
+        self.sqlx.ask_apart(begin, sql).await
     }
 
     fn distrust(&self, since: Instant) -> usize {

@@ -33,8 +33,9 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)
 /// The longest time that a question may take.
 const QUESTION: Duration = Duration::from_secs(2);
 
-/// The statements of a login are shown to it alone, not to the role that it may have set.
-const LOGIN: &str = "SET ROLE NONE";
+/// The statements of a login are shown to it alone, not to the role that it may have set. That holds for a transaction: a pooler gives the
+/// session to others after it.
+const AS_LOGIN: &str = "BEGIN READ ONLY; SET LOCAL ROLE NONE";
 
 /// The connections that are parked, of one pool.
 #[derive(Debug, Default)]
@@ -165,7 +166,7 @@ async fn ask<D: Driver>(connections: Connections<D>) {
     let [mut pause, longest] = PAUSES;
     let mut is_told = false;
     while let Some((places, age)) = parked.asks() {
-        match timeout(QUESTION, connections.driver().ask_apart(LOGIN, &running(age))).await {
+        match timeout(QUESTION, connections.driver().ask_apart(AS_LOGIN, &running(age))).await {
             Ok(Ok(running)) => {
                 parked.found(&places, usize::try_from(running).unwrap_or_default());
                 if running > 0 && !is_told {

@@ -18,7 +18,7 @@ use tonic_idempotency::{
     status::Resource,
     store::{PostgresStore, PreparedStatements, Store as _},
 };
-use tonic_idempotency_tests::{Database, Lines, Proxy, until};
+use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, Lines, Proxy, until};
 use tracing::level_filters::LevelFilter;
 use uuid::Uuid;
 
@@ -266,4 +266,32 @@ async fn statements_are_given_up_if_a_later_connection_leads_through_a_pooler() 
     let resource = database.project(None).await;
     many_operations(&store, &resource).await;
     assert_eq!((found_behind(&pool).await, lines.count(GIVEN_UP)), (Vec::new(), 1));
+}
+
+/// The server is asked which statements still run as the login, and not as the role that its sessions have: for a transaction alone, as the
+/// pooler gives the session to others after it.
+#[tokio::test]
+async fn a_question_about_statements_that_were_given_up_leaves_no_role_behind() {
+    let database = Database::new().await;
+    let Some(bouncer) = bouncer(&database, false).await else { return };
+    let owner = database.owner().await;
+    let name: String = owner.query_one("SELECT current_database()::text", &[]).await.expect("a name").get(0);
+    let role = format!("ALTER ROLE {API_LOGIN} IN DATABASE {name} SET role = '{API_ROLE}'");
+    owner.batch_execute(&role).await.expect("each session begins as the role");
+    let earlier = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{API_LOGIN}' AND datname = current_database()"
+    );
+    owner.batch_execute(&earlier).await.expect("those that have not are ended");
+    let (proxy, through) = database.pool_through_proxy_and_bouncer(&bouncer, 2).await;
+    let store = PostgresStore::new(through.clone(), organization::resource_types()).timeout(Duration::from_secs(2));
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    proxy.silence_connections();
+    // Its connection is kept until the server says that nothing runs.
+    let before = through.status().size;
+    acquire(&store, &claim(Uuid::new_v4(), Uuid::new_v4())).await;
+    until("the silent connection is closed", async || through.status().size <= before).await;
+    let others = pool(bouncer.url(), PgBouncer::SERVER_CONNECTIONS);
+    let roles = at_every_server_connection(&others, "SELECT current_user::text").await;
+    let roles: Vec<String> = roles.iter().map(|row| row.get(0)).collect();
+    assert!(!roles.is_empty() && roles.iter().all(|role| role == API_ROLE), "{roles:?}");
 }
