@@ -24,10 +24,11 @@ const SET: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
 const RESET: &str = "ALTER SYSTEM RESET synchronous_standby_names";
 const RELOAD: &str = "SELECT pg_reload_conf()";
 
-/// Selects the processes that serve the servers' pools: the ports of their clients, and what they do.
+/// Selects the processes that serve the servers' pools and have not answered: the ports of their clients, and what they do. One that has may
+/// be about to end.
 const SERVING: &str = "
     SELECT client_port, concat_ws(' ', state, wait_event, left(regexp_replace(query, '\\s+', ' ', 'g'), 40))
-    FROM pg_stat_activity WHERE usename = $1";
+    FROM pg_stat_activity WHERE usename = $1 AND state <> 'idle'";
 
 /// Leaves COMMITs without an answer for this long. Calls go on meanwhile. Notes whether the servers have more processes than they may.
 ///
