@@ -39,7 +39,9 @@ async fn setup(journal: Journal, keys: &[&str]) -> Setup {
 }
 
 async fn states(journal: &Journal) -> Vec<EntryState> {
-    journal.entries().await.expect("the entries").iter().map(|entry| entry.state).collect()
+    let entries = journal.entries().await.expect("the entries");
+    assert!(entries.iter().all(|entry| entry.state != EntryState::Failed || entry.error.is_some()), "{entries:?}");
+    entries.iter().map(|entry| entry.state).collect()
 }
 
 #[tokio::test]

@@ -45,7 +45,8 @@ impl JournalBuilder {
     }
 
     /// Sets a function that is told of each entry that was resumed and has ended or expired, by [`Journal::resume`] or a
-    /// [`Worker`](super::Worker), before the entry is removed. Without it, one that has failed stays in the journal. If the process dies in between, it is told again: it has to be idempotent.
+    /// [`Worker`](super::Worker), before the entry is removed. Without it, one that has failed stays in the journal. If the process dies in
+    /// between, it is told again: it has to be idempotent.
     /// An entry whose call is still there is the caller's, and not told of.
     pub fn on_outcome<F>(mut self, on_outcome: impl Fn(Resumed) -> F + Send + Sync + 'static) -> Self
     where

@@ -56,8 +56,8 @@ pub struct Entry {
 pub enum EntryState {
     /// It is older than its key is protected, and is not sent.
     Expired,
-    /// It was resumed and has failed, with nobody there to hear of it. It is not sent, unless it is [sent
-    /// again](super::Journal::send_again), or its call is made again with its key.
+    /// It was resumed and has failed, and no caller waited for it. It is only sent after [`send_again`](super::Journal::send_again), or when
+    /// its call is made again with its key.
     Failed,
     /// This process is sending it.
     UnderWay,

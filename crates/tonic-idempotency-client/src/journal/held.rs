@@ -95,12 +95,12 @@ impl Held {
         self.journal.end(self.id);
     }
 
-    /// Ends the entry with this error, of which nobody has heard: it stays until somebody has.
-    pub(crate) fn fail(self, mut entry: Entry, error: Status) {
+    /// Ends the entry with this error, which no caller waits for: it stays, as failed, until it is acknowledged.
+    pub(crate) async fn fail(self, mut entry: Entry, error: Status) {
         entry.error = Some(error);
-        self.journal.index.fail(self.id);
         // If that is lost, the entry is sent once more, and fails again.
-        drop(self.journal.note(self.id, &entry));
+        let _ = self.journal.note(self.id, &entry).await;
+        self.journal.index.fail(self.id);
     }
 
     /// As [`leave`](Self::leave), for an entry that is sent again as late as possible.

@@ -235,7 +235,7 @@ impl Index {
         written.map(|(id, slot)| (*id, slot.state())).collect()
     }
 
-    /// The numbers of the entries with this key, in any caller.
+    /// The numbers of the entries with this key, of any caller.
     pub(crate) fn with_key(&self, key: &OperationKey) -> Vec<u64> {
         self.slots().by_id.iter().filter(|(_, slot)| slot.key == *key).map(|(id, _)| *id).collect()
     }

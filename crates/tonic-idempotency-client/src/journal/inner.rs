@@ -64,7 +64,7 @@ impl Settings {
         KEPT.contains(&name.as_str()) || self.metadata.iter().any(|kept| kept == name.as_str())
     }
 
-    /// The pause before an entry is sent again that can only succeed when somebody has done something.
+    /// The pause before an entry is sent again whose credentials are missing.
     pub(crate) fn longest_pause(&self) -> Duration {
         self.pauses[1].mul_f64(0.5 + fastrand::f64() / 2.0)
     }

@@ -176,7 +176,7 @@ where
                 resumed(&entry.procedure, "failed");
                 tracing::warn!(key = %entry.key, entry.procedure, code = ?error.code(), error = error.message(), is_told,
                     "a journaled operation has failed; it stays in the journal, unless on_outcome is told of it");
-                if is_told { held.end() } else { held.fail(entry, error.clone()) }
+                if is_told { held.end() } else { held.fail(entry, error.clone()).await }
             }
             _ => {
                 resumed(&entry.procedure, "answered");

@@ -69,35 +69,47 @@ impl RedbStore {
         Ok(Self { path, database: Mutex::new(Some(database)) })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Error>) -> Result<T, JournalError> {
+    /// Works with the database. After a failure it is closed, and this is done before anybody opens it again.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, Error>,
+        after_failure: impl FnOnce(&Path),
+    ) -> Result<T, JournalError> {
         let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let open = match database.take() {
             Some(open) => open,
             None => open(&self.path).map_err(|error| explain(&self.path, error))?,
         };
-        let done = work(&open).map_err(|error| explain(&self.path, error))?;
-        *database = Some(open);
-        Ok(done)
+        match work(&open) {
+            Ok(done) => {
+                *database = Some(open);
+                Ok(done)
+            }
+            Err(error) => {
+                drop(open);
+                after_failure(&self.path);
+                Err(explain(&self.path, error))
+            }
+        }
     }
 }
 
 impl JournalStore for RedbStore {
     fn commit(&self, changes: &[Change]) -> Result<(), JournalError> {
-        let committed = self.with(|database| apply(database, changes));
-        if committed.is_err()
-            && let Err(error) = scrub(&self.path)
-        {
-            tracing::warn!(journal = %self.path.display(), %error, "what a failed commit has written is still in the journal's file");
-        }
-        committed
+        let after_failure = |path: &Path| {
+            if let Err(error) = scrub(path) {
+                tracing::warn!(journal = %path.display(), %error, "what a failed commit has written is still in the journal's file");
+            }
+        };
+        self.with(|database| apply(database, changes), after_failure)
     }
 
     fn ids(&self) -> Result<Vec<u64>, JournalError> {
-        self.with(ids)
+        self.with(ids, |_| {})
     }
 
     fn read(&self, id: u64) -> Result<Option<Bytes>, JournalError> {
-        self.with(|database| read(database, id))
+        self.with(|database| read(database, id), |_| {})
     }
 }
 
@@ -219,8 +231,8 @@ fn filled(path: &Path, records: &[Bytes]) -> io::Result<()> {
     })
 }
 
-/// Keeps what the file has of a later commit than the last one: that was cut off when its process died, so that nobody has heard of it; or it
-/// was damaged, and redb took the one before it. In both cases its operations are to be sent.
+/// Keeps the operations of a commit after the last one. Either it was cut off when its process died, before it told any caller; or it was
+/// damaged, and redb took the one before it. In both cases they are to be sent.
 fn keep_what_no_commit_has(content: &[u8], database: &Database, path: &Path) -> Result<(), Error> {
     let last = last_commit(&database.begin_read()?.open_table(COMMITS)?)?;
     let later: Vec<_> = Frame::all(content).map(|(_, frame)| frame).filter(|frame| frame.commit > last).collect();
