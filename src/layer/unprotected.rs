@@ -8,7 +8,7 @@ use prost_reflect::{DescriptorPool, MethodDescriptor};
 use super::route::Route;
 use crate::{
     key::IdempotencyKey,
-    policy::{ProcedureError, UnprotectedKeyPolicy, read_service_options, unknown},
+    policy::{ProcedureError, UnprotectedKeyPolicy, path_of, read_service_options, unknown},
     rejection::Rejection,
     telemetry::UnprotectedKeyTelemetry,
 };
@@ -70,7 +70,7 @@ impl UnprotectedKeys {
         for service in pool.services().filter(|service| !service.full_name().starts_with(OF_GRPC)) {
             let of_service = of_options.get(service.full_name()).copied().unwrap_or(default);
             for method in service.methods() {
-                let path = path(&method);
+                let path = path_of(&method);
                 if !is_opted_in(&path) {
                     let policy = overrides.of(&path).unwrap_or(of_service);
                     procedures.insert(path.clone(), UnprotectedKey::new(&path, &method, policy));
@@ -170,10 +170,6 @@ impl Overrides {
 
 fn has_key<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(IdempotencyKey::HEADER) || request.extensions().get::<IdempotencyKey>().is_some()
-}
-
-fn path(method: &MethodDescriptor) -> String {
-    format!("/{}/{}", method.parent_service().full_name(), method.name())
 }
 
 /// Splits a path into the service and the procedure.

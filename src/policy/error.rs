@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use thiserror::Error;
+use tonic_idempotency_wire::meant;
 
 use super::InvalidFinalError;
 use crate::status::IdKind;
@@ -219,13 +220,6 @@ pub enum ProcedureError {
         /// The resource types of the store.
         known: Vec<String>,
     },
-}
-
-fn meant(nearest: &[String]) -> String {
-    match nearest {
-        [] => "a path is such as /shop.v1.Orders/Create".to_owned(),
-        nearest => format!("did you mean {}?", nearest.join(" or ")),
-    }
 }
 
 fn list(names: &[String]) -> String {

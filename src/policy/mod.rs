@@ -44,7 +44,7 @@ pub(crate) use self::{
     key_field::{KeyField, KeyFieldError},
     option::{read_options, read_service_options},
     replayed_metadata::InvalidMetadataName,
-    resolve::{resolve, unknown},
+    resolve::{path_of, resolve, unknown},
 };
 pub use crate::key::KeyFormat;
 use crate::{key::IdempotencyKey, status::IdKind, telemetry::ProcedureTelemetry};

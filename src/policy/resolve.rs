@@ -16,10 +16,15 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 60
 /// The maximum wait for a running call, one hour: no client waits longer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
+/// The path of a procedure, as in requests.
+pub(crate) fn path_of(method: &MethodDescriptor) -> String {
+    format!("/{}/{}", method.parent_service().full_name(), method.name())
+}
+
 /// The error of a path that the descriptors do not have.
 pub(crate) fn unknown(path: &str, pool: &DescriptorPool) -> ProcedureError {
     let procedures = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
-    let paths: Vec<_> = procedures.map(|it| format!("/{}/{}", it.parent_service().full_name(), it.name())).collect();
+    let paths: Vec<_> = procedures.map(|method| path_of(&method)).collect();
     let nearest = tonic_idempotency_wire::nearest(path, paths.iter().map(String::as_str));
     ProcedureError::Unknown { procedure: path.to_owned(), nearest }
 }

@@ -1,6 +1,7 @@
 //! The errors of building the layer.
 
 use thiserror::Error;
+use tonic_idempotency_wire::meant;
 
 /// The layer cannot be built.
 #[derive(Error)]
@@ -54,11 +55,4 @@ pub enum ProcedureError {
         /// The paths that are most like it.
         nearest: Vec<String>,
     },
-}
-
-fn meant(nearest: &[String]) -> String {
-    match nearest {
-        [] => "a path is such as /shop.v1.Orders/Create".to_owned(),
-        nearest => format!("did you mean {}?", nearest.join(" or ")),
-    }
 }

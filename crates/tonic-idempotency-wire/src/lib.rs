@@ -7,7 +7,7 @@
 //! | [`IdempotencyStatus`] | the value of the header `Idempotency-Status` |
 //! | [`Reason`] | the reason for which a call was refused |
 //! | [`proto`] | the option that opts a procedure in |
-//! | [`tell`], [`nearest`] | errors as a `main` that returns them shows them |
+//! | [`tell`], [`nearest`], [`meant`] | errors as a `main` that returns them shows them |
 //!
 //! `tonic-idempotency`, for servers, and `tonic-idempotency-client` reexport what their users need.
 
@@ -24,5 +24,5 @@ pub use self::{
     error_outcome::ErrorOutcome,
     reason::{DOMAIN, Reason, UnknownReason},
     status::IdempotencyStatus,
-    told::{nearest, tell},
+    told::{meant, nearest, tell},
 };

@@ -51,6 +51,14 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     like.into_iter().take(MOST).map(|(_, name)| name.to_owned()).collect()
 }
 
+/// Says which procedure was meant, for the error of a path that is none.
+pub fn meant(nearest: &[String]) -> String {
+    match nearest {
+        [] => "a path is such as /shop.v1.Orders/Create".to_owned(),
+        nearest => format!("did you mean {}?", nearest.join(" or ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
