@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn compile(file: &str, generated: Builder, descriptors: &Path) -> Result<(), Box<dyn Error>> {
-    let includes = [PathBuf::from("proto"), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()];
+    let includes = ["proto", tonic_idempotency_build::PROTO];
     let mut compiler = protox::Compiler::new(includes)?;
     compiler.include_imports(true).open_file(file)?;
     fs::write(descriptors, compiler.encode_file_descriptor_set())?;

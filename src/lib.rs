@@ -116,6 +116,16 @@
 //! Handlers find the [`IdempotencyKey`], the [`Execution`] and, in transactional mode, the `Transaction` in the extensions of
 //! their request.
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `postgres` (default) | `PostgresStore`, on tokio-postgres and deadpool; a service on sqlx, diesel or SeaORM leaves it out, and takes the crate for that |
+//! | `sql` | `migrations`, and `SqlStore` for the authors of drivers; in `postgres` |
+//! | `connect` | the Connect protocol, and the layer around services of `connectrpc` |
+//! | `gzip`, `deflate`, `zstd` | messages in these compressions |
+//! | `testing`, `conformance` | tests of your own service, or store |
+//!
 //! # Protocols
 //!
 //! A key is the same key in every protocol and encoding: the hash is of the message, and records are neutral.

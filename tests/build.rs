@@ -51,7 +51,7 @@ fn compiler() -> Result<protox::Compiler, Box<dyn Error>> {
 }
 
 fn compiler_of(folder: &str) -> Result<protox::Compiler, Box<dyn Error>> {
-    let mut compiler = protox::Compiler::new([PathBuf::from(folder), env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?.into()])?;
+    let mut compiler = protox::Compiler::new([folder, tonic_idempotency_build::PROTO])?;
     compiler.include_imports(true);
     Ok(compiler)
 }

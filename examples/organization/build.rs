@@ -15,10 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Embedded by refinery, which does not notice a new file.
     println!("cargo:rerun-if-changed=migrations");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // Where tonic-idempotency's own build script says that `idempotency/v1/procedure.proto` is.
-    let idempotency = env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?;
 
-    let mut compiler = protox::Compiler::new(["proto", &idempotency])?;
+    let mut compiler = protox::Compiler::new(["proto", tonic_idempotency_build::PROTO])?;
     compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
 
     // Encoded by protox itself: a round trip through prost-types loses the option `(idempotency.v1.procedure)`.

@@ -4,7 +4,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let mut compiler = protox::Compiler::new(["proto", &env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?])?;
+    let mut compiler = protox::Compiler::new(["proto", tonic_idempotency_build::PROTO])?;
     compiler.include_imports(true).open_file("orders/v1/orders.proto")?;
     fs::write(PathBuf::from(env::var("OUT_DIR")?).join("orders.bin"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;

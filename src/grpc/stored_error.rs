@@ -60,7 +60,8 @@ pub(super) fn encode(
         (stored.details, stored.metadata) = (Bytes::new(), None);
         let excess = stored.encoded_len().saturating_sub(max);
         let left = stored.message.len().saturating_sub(excess);
-        stored.message.truncate(stored.message.floor_char_boundary(left));
+        let end = (0..=left.min(stored.message.len())).rev().find(|&end| stored.message.is_char_boundary(end));
+        stored.message.truncate(end.unwrap_or(0));
     }
     Encoded { error: stored.encode_to_vec().into(), is_cut }
 }

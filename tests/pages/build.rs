@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let readme = Readme::read()?;
 
     fs::write(out.join("orders.proto"), readme.proto()?)?;
-    let mut compiler = protox::Compiler::new([&out, &PathBuf::from(env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?)])?;
+    let mut compiler = protox::Compiler::new([out.as_path(), tonic_idempotency_build::PROTO.as_ref()])?;
     compiler.include_imports(true).open_file("orders.proto")?;
     fs::write(out.join("orders.bin"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;

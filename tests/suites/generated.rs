@@ -8,14 +8,14 @@ use std::{
 
 const FILES: [&str; 2] = ["idempotency.fds", "idempotency.v1.rs"];
 
-/// The protos of the crate of what clients and servers have in common.
+/// The protos in `proto`, at the top of the repository.
 const PROTOS: [&str; 2] = ["idempotency/v1/operation.proto", "idempotency/v1/procedure.proto"];
 
 #[test]
 fn is_what_the_protos_say() {
-    let wire = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tonic-idempotency-wire");
-    let committed = wire.join("src/generated");
-    let generated = generate(&wire.join("proto"));
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let committed = top.join("crates/tonic-idempotency-wire/src/generated");
+    let generated = generate(&top.join("proto"));
     for file in FILES {
         let (committed, generated) = (committed.join(file), generated.join(file));
         if env::var_os("IDEMPOTENCY_TEST_WRITE_GENERATED").is_some() {

@@ -4,6 +4,7 @@ mod client;
 mod fuzz;
 mod generated;
 mod journal;
+mod links;
 mod sample;
 mod testing;
 

@@ -1,5 +1,16 @@
 //! The canonical encoding of a request message, and the request hash.
 //!
+//! ```
+//! use prost_reflect::DescriptorPool;
+//! use protobuf_canonical::Canonical;
+//!
+//! let duration = DescriptorPool::global().get_message_by_name("google.protobuf.Duration").unwrap();
+//! let canonical = Canonical::new(&duration);
+//! let [shuffled, in_order] = [[0x10, 0x07, 0x08, 0x05], [0x08, 0x05, 0x10, 0x07]]; // nanos before seconds, and after
+//! assert_eq!(canonical.encode(&shuffled).unwrap(), in_order.as_slice());
+//! assert_eq!(canonical.hash(&shuffled).unwrap(), canonical.hash(&in_order).unwrap());
+//! ```
+//!
 //! The same message can be encoded in many ways: fields in any order, padded lengths, lists packed or not, maps in any
 //! order. The canonical encoding is the output of protobuf-go's `MarshalOptions{Deterministic: true}` for the decoded
 //! message. The Go interceptor hashes the same bytes, so a Go server and a Rust server can share one table:
@@ -30,6 +41,14 @@
 //! Almost every real request is canonical on arrival. One pass over the wire bytes, driven by the descriptor, checks
 //! this without allocating, and the bytes are hashed in place. Other requests are rewritten: their fields, as spans of
 //! the wire bytes, are sorted and written out; map entries that are canonical by themselves are copied.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `json` | `json`: protobuf's JSON, read and written by descriptors |
+//!
+//! # Costs
 //!
 //! A hostile message costs little more than another of its size: a rewritten message takes at most four times its size
 //! of memory, and time in proportion to it. What would exceed that is [refused](CanonicalErrorKind::TooCostly).

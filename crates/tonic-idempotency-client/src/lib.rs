@@ -1,19 +1,36 @@
 //! Idempotency keys for tonic clients: each operation has one key, made before its first attempt, and all its attempts have that.
 //!
-//! | module | holds |
+//! ```no_run
+//! use tonic::transport::Channel;
+//! use tonic_idempotency_client::IdempotencyClientLayer;
+//! use tower_layer::Layer as _;
+//!
+//! # struct OrderServiceClient<T>(T);
+//! # impl<T> OrderServiceClient<T> { fn new(channel: T) -> Self { Self(channel) } }
+//! # fn make(channel: Channel, file_descriptor_set: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = IdempotencyClientLayer::new(file_descriptor_set)?; // the descriptors say which procedures take keys
+//! let client = OrderServiceClient::new(layer.layer(channel));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | | is |
 //! |---|---|
-//! | `layer` | the layer and its settings |
-//! | `service`, `operation`, `future` | the control flow of a call |
-//! | `captured`, `head` | a request, in a form that can be sent again |
-//! | `key`, `key_field` | its key |
-//! | `answer`, `verdict` | the answer of one attempt, and what it means |
-//! | `unresolved` | what a caller is told of a call whose outcome is not known |
-//! | `completion`, `progress`, `pending` | the end of the work behind a call |
-//! | `peer` | the service that is called again |
-//! | [`journal`] | the operations that have not ended, which a client that died sends when it is back |
-//! | `settings` | the order of attempts |
-//! | `descriptor`, `descriptors`, `procedure` | the procedures that take keys |
+//! | [`IdempotencyClientLayer`], [`IdempotencyClientBuilder`] | the layer, and its settings |
+//! | [`OperationKey`] | a key of the application's own, in the extensions of a request |
+//! | [`Delivery`] | how a response came about: the attempts, and whether it is a replay |
+//! | [`Unresolved`] | on an error: it is not known what became of the call, and with which key it may be sent again |
+//! | [`completed`] | waits for the end of the asynchronous work behind a response |
+//! | [`journal`] | the operations that have not ended, on the disk: the next process sends what one that died has left |
 //! | [`telemetry`] | metrics and log lines |
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `redb` (default) | [`Journal::open`](journal::Journal::open), a journal in a file; without it, a store of your own |
+//!
+//! [The guide](https://github.com/tonic-idempotency/tonic-idempotency/blob/main/docs/client.md) says which answers are sent again, and shows deadlines, hedging and the journal.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

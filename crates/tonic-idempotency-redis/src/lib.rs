@@ -15,6 +15,14 @@
 //! # }
 //! ```
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `cluster` (default) | `RedisStore::cluster`: a Redis Cluster |
+//! | `sentinel` (default) | `RedisStore::sentinel`: a server that Sentinel watches and replaces |
+//! | `tls` | `rediss://`, by rustls |
+//!
 //! # When not to use it
 //!
 //! **Redis can lose what it has confirmed.** Its replication is asynchronous: a failover may lose the last writes of the server that

@@ -61,7 +61,9 @@
 //!
 //! # Features
 //!
-//! - `stream`: `StreamTrait` for [`Transaction`] and [`Savepoint`], as sea-orm's feature of this name, which is among its defaults.
+//! | feature | adds |
+//! |---|---|
+//! | `stream` | `StreamTrait` for [`Transaction`] and [`Savepoint`], as sea-orm's feature of this name, which is among its defaults |
 //!
 //! This crate uses sea-orm without its default features. Entities, types of columns and TLS are the application's: `cargo add sea-orm
 //! --features runtime-tokio-rustls`, say. TLS is then a part of the URL: `?sslmode=verify-full`.

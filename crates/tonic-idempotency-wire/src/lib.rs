@@ -9,6 +9,14 @@
 //! | [`proto`] | the option that opts a procedure in |
 //! | [`tell`], [`nearest`], [`meant`] | errors as a `main` that returns them shows them |
 //!
+//! ```
+//! use tonic_idempotency_wire::Reason;
+//!
+//! // For a client of your own: the reason of a refusal is in the details of the error.
+//! let refused = tonic::Status::aborted("the first call is running");
+//! assert_eq!(Reason::of(&refused), None); // not by a layer of tonic-idempotency
+//! ```
+//!
 //! `tonic-idempotency`, for servers, and `tonic-idempotency-client` reexport what their users need.
 
 #![warn(clippy::exhaustive_enums, clippy::exhaustive_structs)]

@@ -2,9 +2,7 @@
 //!
 //! The code and the descriptors of the protos are in `generated`; the test `generated` of the suites makes them again, and compares.
 //!
-//! Import `idempotency/v1/procedure.proto`. The build script of a crate that depends on `tonic-idempotency` finds the directory that it
-//! is in by the environment variable `DEP_TONIC_IDEMPOTENCY_PROTO`, and one that depends on `tonic-idempotency-client` by
-//! `DEP_TONIC_IDEMPOTENCY_CLIENT_PROTO`.
+//! Import `idempotency/v1/procedure.proto`. `tonic_idempotency_build::PROTO` tells a build script the folder that it is in.
 
 /// The descriptors of `idempotency/v1/procedure.proto`, `idempotency/v1/operation.proto` and their imports, as an encoded
 /// `google.protobuf.FileDescriptorSet`.

@@ -48,7 +48,7 @@ pub(crate) fn compile(methods: &str) -> DescriptorPool {
 /// [`compile`] with another version of the proto file of the option.
 pub(crate) fn compile_with(methods: &str, option: Option<&str>) -> DescriptorPool {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::new_v4().to_string());
-    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates/tonic-idempotency-wire/proto");
+    let include = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../proto");
     fs::create_dir_all(folder.join("idempotency/v1")).expect("a folder");
     if let Some(option) = option {
         fs::write(folder.join("idempotency/v1/procedure.proto"), option).expect("a file");

@@ -307,7 +307,7 @@ fn of_the_proto_option_are_exactly_the_allowed_codes() {
 
 #[test]
 fn of_the_proto_option_are_refused_if_this_version_does_not_know_them() {
-    let shipped = include_str!("../../../crates/tonic-idempotency-wire/proto/idempotency/v1/procedure.proto");
+    let shipped = include_str!("../../../proto/idempotency/v1/procedure.proto");
     let known = "FINAL_ERROR_NONE = 1;";
     assert!(shipped.contains(known));
     let codes = NEVER_FINAL.map(i32::from).into_iter().filter(|code| *code > 1);

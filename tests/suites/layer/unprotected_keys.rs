@@ -140,7 +140,7 @@ async fn are_subject_to_the_option_of_their_service() {
 
 #[test]
 fn cannot_have_a_policy_that_this_version_does_not_know() {
-    let option = include_str!("../../../crates/tonic-idempotency-wire/proto/idempotency/v1/procedure.proto");
+    let option = include_str!("../../../proto/idempotency/v1/procedure.proto");
     let newer = option.replace(
         "UNPROTECTED_KEY_POLICY_REFUSE = 2;",
         "UNPROTECTED_KEY_POLICY_REFUSE = 2; UNPROTECTED_KEY_POLICY_NEWER = 99;",

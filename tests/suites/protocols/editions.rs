@@ -223,7 +223,7 @@ fn that_are_not_supported_are_named() {
 #[test]
 fn are_not_known_to_protox_and_prost() {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/data/editions");
-    let option = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tonic-idempotency-wire/proto");
+    let option = concat!(env!("CARGO_MANIFEST_DIR"), "/../proto");
     let error = protox::compile(["orders/v1/orders.proto"], [data, option]).expect_err("an error of protox");
     assert!(error.to_string().contains("found 'edition'"), "{error}");
 

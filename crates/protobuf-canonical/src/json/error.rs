@@ -16,7 +16,8 @@ pub struct JsonError {
 impl JsonError {
     pub(super) fn invalid(message: &MessageDescriptor, error: serde_json::Error) -> Self {
         let mut text = format!("invalid JSON for {}: {error}", message.full_name());
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        let end = (0..=MAX_TEXT.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
         Self { text }
     }
 
