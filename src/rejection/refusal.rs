@@ -52,7 +52,7 @@ pub(crate) enum Rejection {
     KeyUnsupported,
     #[error("{}", .0.message())]
     Limit(Limit),
-    #[error("the call's transaction could not be committed and was rolled back")]
+    #[error("the layer could not commit the call's transaction; the server's log says why")]
     NotCommitted,
     #[error(
         "the first call with this idempotency key succeeded, but its response was not stored; read the created \

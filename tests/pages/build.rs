@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("orders.bin"), compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
 
-    fs::write(out.join("newcomer.rs"), [readme.server()?, readme.handler()?, readme.client()?].concat())?;
+    fs::write(out.join("newcomer.rs"), [readme.server()?, readme.handler()?, readme.clients()?].concat())?;
     Ok(())
 }
 
@@ -33,11 +33,14 @@ impl Readme {
         Ok(Self { blocks: blocks.collect() })
     }
 
-    /// What a reader sees of the first block of this language that has this text.
+    /// The first block of this language that has this text. It hides nothing: its readers see all of it.
     fn block(&self, language: &str, text: &str) -> Result<String, Box<dyn Error>> {
         let found = self.blocks.iter().find(|(its, code)| its.starts_with(language) && code.contains(text));
         let (_, code) = found.ok_or_else(|| format!("the README has no block of {language} with {text}"))?;
-        Ok(code.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect())
+        if code.lines().any(|line| line.starts_with("# ")) {
+            return Err(format!("the README hides a line of the block with {text}").into());
+        }
+        Ok(code.clone())
     }
 
     fn proto(&self) -> Result<String, Box<dyn Error>> {
@@ -75,18 +78,23 @@ impl Readme {
         ))
     }
 
-    fn client(&self) -> Result<String, Box<dyn Error>> {
-        let client = self.block("rust", "IdempotencyClientLayer::new(")?;
-        let (uses, lines): (Vec<_>, Vec<_>) = client.lines().partition(|line| line.starts_with("use "));
-        Ok(format!(
-            "pub mod client {{\nuse super::{{FILE_DESCRIPTOR_SET, proto::order_service_client::OrderServiceClient}};\n{}\n\
-             pub type Client = OrderServiceClient<tonic_idempotency_client::IdempotencyClient<tonic::transport::Channel>>;\n\
-             #[allow(unused_mut)]\n\
-             pub fn client(channel: tonic::transport::Channel) -> Result<Client, Box<dyn std::error::Error>> {{\n{}\n\
-             Ok(orders)\n}}\n}}\n",
-            uses.join("\n"),
-            lines.join("\n")
-        ))
+    /// The clients without a journal, and with one.
+    fn clients(&self) -> Result<String, Box<dyn Error>> {
+        let mut clients = String::new();
+        for (name, its) in [("client", "IdempotencyClientLayer::new("), ("with_journal", "Journal::open(")] {
+            let client = self.block("rust", its)?.replace("\"orders.journal\"", "journal");
+            let (uses, lines): (Vec<_>, Vec<_>) = client.lines().partition(|line| line.starts_with("use "));
+            clients += &format!(
+                "pub mod {name} {{\nuse super::{{FILE_DESCRIPTOR_SET, proto::order_service_client::OrderServiceClient}};\n{}\n\
+                 pub type Client = OrderServiceClient<tonic_idempotency_client::IdempotencyClient<tonic::transport::Channel>>;\n\
+                 #[allow(unused_mut, unused_variables)]\n\
+                 pub fn {name}(channel: tonic::transport::Channel, journal: &std::path::Path) -> \
+                 Result<Client, Box<dyn std::error::Error>> {{\n{}\nOk(orders)\n}}\n}}\n",
+                uses.join("\n"),
+                lines.join("\n")
+            );
+        }
+        Ok(clients)
     }
 }
 

@@ -26,7 +26,7 @@ mod snippets {
     include!(concat!(env!("OUT_DIR"), "/newcomer.rs"));
 }
 
-use snippets::{client::client, handler::Orders, server::serve};
+use snippets::{client::client, handler::Orders, server::serve, with_journal::with_journal};
 
 /// The newcomer's own authentication: one user of one tenant.
 fn verify(_: &MetadataMap) -> Result<(String, String), Status> {
@@ -71,13 +71,19 @@ async fn a_service_from_the_readme_that_loses_its_network_in_the_middle_ends_wit
     }
     let proxy = Proxy::start(address).expect("a proxy");
     let channel = Endpoint::new(format!("http://{}", proxy.address())).expect("an address").connect_lazy();
-    let mut orders = client(channel).expect("a client");
+    let journal = std::env::temp_dir().join(format!("{}.journal", uuid::Uuid::new_v4()));
+    let clients = [client(channel.clone(), &journal), with_journal(channel, &journal)];
 
     // In the request, and in the answer: the call is not carried out, or its answer is lost.
     let moments =
         [Direction::Requests, Direction::Answers].map(|direction| [0, 60, 120, 180].map(|left| (direction, left)));
-    for (direction, left) in moments.into_iter().flatten() {
-        let item = format!("{direction:?} {left}");
+    for ((number, mut orders), (direction, left)) in clients
+        .into_iter()
+        .map(|client| client.expect("a client"))
+        .enumerate()
+        .flat_map(|client| moments.into_iter().flatten().map(move |moment| (client.clone(), moment)))
+    {
+        let item = format!("{number} {direction:?} {left}");
         proxy.forget_cuts();
         proxy.cut_later(Cut { all: true, moment: Moment::Bytes { direction, left } }, || {});
         let request = proto::CreateOrderRequest { item: item.clone() };
@@ -89,4 +95,5 @@ async fn a_service_from_the_readme_that_loses_its_network_in_the_middle_ends_wit
     }
     assert!(!server.is_finished());
     server.abort();
+    std::fs::remove_file(journal).expect("the journal's file");
 }

@@ -2,8 +2,7 @@
 //!
 //! ```no_run
 //! use tonic::transport::Channel;
-//! use tonic_idempotency_client::IdempotencyClientLayer;
-//! use tower_layer::Layer as _;
+//! use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _};
 //!
 //! # struct OrderServiceClient<T>(T);
 //! # impl<T> OrderServiceClient<T> { fn new(channel: T) -> Self { Self(channel) } }
@@ -60,6 +59,8 @@ pub mod journal;
 pub mod telemetry;
 
 pub use tonic_idempotency_wire::{IdempotencyStatus, Reason, proto};
+#[doc(no_inline)]
+pub use tower_layer::Layer;
 
 pub use self::{
     answer::ResponseBody,

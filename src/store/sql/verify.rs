@@ -399,8 +399,8 @@ pub enum SetupProblem {
     },
     /// The functions are of another version of the crate.
     #[error(
-        "the functions in the database have version {}, and the store needs version {needed}; {RUN}",
-        .found.map_or("none".to_owned(), |found| found.to_string())
+        "the functions in the database {}, and the store needs those of version {needed}; {RUN}",
+        .found.map_or("are missing".to_owned(), |found| format!("have version {found}"))
     )]
     OtherVersion {
         /// The version in the database; `None` if it has none.

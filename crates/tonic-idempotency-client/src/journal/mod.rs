@@ -5,8 +5,7 @@
 //!
 //! ```no_run
 //! use tonic::transport::Channel;
-//! use tonic_idempotency_client::{IdempotencyClientLayer, journal::Journal};
-//! use tower_layer::Layer;
+//! use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _, journal::Journal};
 //!
 //! # struct OrderServiceClient<T>(T);
 //! # impl<T> OrderServiceClient<T> { fn new(channel: T) -> Self { Self(channel) } }

@@ -53,6 +53,11 @@ const HASTE: Duration = Duration::from_millis(100);
 /// The SQLSTATE of `tenant.idempotency_commit` if another call with the key is recorded.
 const SUPERSEDED: &str = "TI001";
 
+/// The SQLSTATE of the end of a call without a key, outside of its transaction.
+const NO_TRANSACTION: &str = "25P01";
+const ENDED_BY_HANDLER: &str =
+    "the handler ended the transaction that the layer began for the call; it must not commit or roll back";
+
 /// The SQLSTATEs of a transaction in which a statement has failed before: that of any statement, and that of a rollback
 /// to a savepoint that therefore was not set.
 const FAILED: [&str; 2] = ["25P02", "3B001"];
@@ -199,6 +204,7 @@ impl<D: Driver> Open<D> {
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
                         Err(StoreError::new(StoreErrorKind::Conflict, error))
                     }
+                    Some(NO_TRANSACTION) => Err(StoreError::new(StoreErrorKind::Refused, ENDED_BY_HANDLER)),
                     // The handler has made it so, and does it each time: the transaction could write when it began.
                     Some(READ_ONLY_TRANSACTION) => Err(StoreError::new(StoreErrorKind::Refused, error)),
                     Some(QUERY_CANCELED) if begun.elapsed() < HASTE => {
