@@ -1,12 +1,11 @@
 //! The page's answer to requests for other hosts: those of another site's page whose name points at this machine.
 
 use scratch_postgres::TestDatabase;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
 
-use super::process::{Process, Ready};
+use super::{
+    get::get,
+    process::{Process, Ready},
+};
 
 struct Sample {
     _process: Process,
@@ -22,16 +21,6 @@ impl Sample {
         let ready = process.ready().await;
         Self { _process: process, ready, _database: database }
     }
-
-    /// The answer to a request for a path with this host.
-    async fn get(&self, host: &str, path: &str) -> String {
-        let mut connection = TcpStream::connect(self.ready.address).await.expect("a connection");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.expect("it is sent");
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.expect("an answer");
-        answer
-    }
 }
 
 #[tokio::test]
@@ -39,11 +28,11 @@ async fn the_users_are_sent_to_this_machine_and_named_hosts_alone() {
     let sample = Sample::start(&["--host", "shop.test"]).await;
     let port = sample.ready.address.port();
     for host in ["localhost", "127.0.0.1", "[::1]", "shop.test"] {
-        let answer = sample.get(&format!("{host}:{port}"), "/playground/users.json").await;
+        let answer = get(sample.ready.address, &format!("{host}:{port}"), "/playground/users.json").await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(&sample.ready.tokens.alice), "{host}: {answer}");
     }
     for path in ["/", "/playground/users.json"] {
-        let answer = sample.get(&format!("evil.test:{port}"), path).await;
+        let answer = get(sample.ready.address, &format!("evil.test:{port}"), path).await;
         assert!(answer.starts_with("HTTP/1.1 421") && !answer.contains(&sample.ready.tokens.alice), "{path}: {answer}");
     }
 }

@@ -7,6 +7,7 @@ const FLAGS: [&str; 0] = [];
 
 mod call;
 mod eventually;
+mod get;
 pub(crate) mod process;
 mod subject;
 
