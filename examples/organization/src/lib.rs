@@ -18,6 +18,7 @@
 //! | `bootstrap` | the API's role, the example's users, organisation and cluster |
 //! | `outbox` | the worker that processes `authz.outbox` |
 //! | `playground`, `hosts` | the page at `/`, and the hosts that it answers for |
+//! | `metrics` | `/metrics`, for Prometheus |
 //! | `args`, `run`, `signals`, `ready`, `tour` | the command: its arguments, its start and end, and the calls that it prints |
 
 mod api_token;
@@ -31,6 +32,7 @@ mod failure;
 mod fields;
 mod hosts;
 mod lost_answer;
+mod metrics;
 pub mod migrations;
 #[cfg(feature = "sqlx")]
 mod on_sqlx;

@@ -12,6 +12,7 @@ use crate::{
     bootstrap,
     driver::{ApiDatabase, Driver},
     hosts::Hosts,
+    metrics,
     on_tokio_postgres::TokioPostgres,
     outbox::Worker,
     playground,
@@ -88,7 +89,8 @@ async fn serve<D: Driver>(args: &Args, listener: TcpListener, server: &Server, s
     }
     let issuer = Issuer::new()?;
     let ready = ready(listener.local_addr()?, server.url(), &issuer)?;
-    let site = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
+    let page = playground::site(&ready, Hosts::new(&args.listen, &args.hosts))?;
+    let site = page.merge(metrics::site()?);
     let driver = D::new(&api_database(server.url()), args.handler_delay)?;
     let service = Service::new(args, driver, issuer.authentication(), site).await?;
     let worker = Worker::spawn(server.url().to_owned(), args.outbox_delay);

@@ -114,6 +114,12 @@ impl Tour<'_> {
                 ),
                 self.command(self.alice, Some(&self.failing_key.to_string()), &Call::project("fail-shop")),
             ),
+            (
+                "The metrics of these calls, for Prometheus. Expect `idempotency_calls_total` with the outcomes `first`, \
+                 `replayed` and `rejected`."
+                    .to_owned(),
+                format!("curl http://{}/metrics", self.address),
+            ),
         ];
         let steps: String = steps
             .iter()

@@ -17,6 +17,7 @@ mod disconnect;
 mod driver;
 mod hog;
 mod host;
+mod metrics;
 mod operations;
 mod outbox;
 mod procedures;

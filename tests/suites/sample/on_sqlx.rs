@@ -6,6 +6,7 @@ const FLAGS: [&str; 2] = ["--driver", "sqlx"];
 
 mod call;
 mod eventually;
+#[allow(dead_code, reason = "the suite of the sample uses the rest")]
 mod process;
 mod subject;
 

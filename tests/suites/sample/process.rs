@@ -105,6 +105,11 @@ impl Process {
         fs::read_to_string(self.directory.join("stderr")).unwrap_or_default()
     }
 
+    /// What it has printed so far.
+    pub(crate) fn stdout(&self) -> String {
+        fs::read_to_string(self.directory.join("stdout")).unwrap_or_default()
+    }
+
     pub(crate) fn ready_file(&self) -> PathBuf {
         self.directory.join("ready.json")
     }
