@@ -1,8 +1,5 @@
-/**
- * Makes a unary Connect call in JSON: `POST /<procedure>`. Returns the whole exchange. Never throws: if there is no response,
- * the exchange has a `failure`.
- */
-export async function send({ procedure, message, headers = {}, token }) {
+/** Returns a unary Connect call in JSON, `POST /<procedure>`, before it is sent: an exchange without a response. */
+export function prepare({ procedure, message, headers = {}, token }) {
   const request = {
     path: `/${procedure}`,
     headers: {
@@ -13,10 +10,14 @@ export async function send({ procedure, message, headers = {}, token }) {
     },
     body: JSON.stringify(message),
   };
+  return { procedure, request, response: null, failure: null, at: new Date(), ms: null };
+}
+
+/** Sends a call, and completes its exchange. Never throws: if there is no response, the exchange has a `failure`. */
+export async function send(exchange) {
+  const { path, ...init } = exchange.request;
   const begun = performance.now();
-  const exchange = { procedure, request, response: null, failure: null, at: new Date() };
   try {
-    const { path, ...init } = request;
     const response = await fetch(path, { method: "POST", cache: "no-store", ...init });
     const body = await response.text();
     exchange.response = {
@@ -30,7 +31,6 @@ export async function send({ procedure, message, headers = {}, token }) {
     exchange.failure = error.message;
   }
   exchange.ms = performance.now() - begun;
-  return exchange;
 }
 
 function parsed(body) {

@@ -7,8 +7,10 @@ const KEPT = 200;
 export class Log {
   #list = byId("log");
   #exchanges = new Map();
+  #selected = null;
   #onSelect;
 
+  /** Tells `onSelect` the selected exchange, also when it has changed; null if none is selected. */
   constructor(onSelect) {
     this.#onSelect = onSelect;
     this.#list.addEventListener("click", (event) => this.#select(event.target.closest("button")));
@@ -18,26 +20,36 @@ export class Log {
 
   /** Adds an exchange. */
   add(exchange) {
-    const row = rowOf(exchange);
+    const row = element("button", { type: "button", tabindex: "-1" });
+    fill(row, exchange);
     this.#exchanges.set(row, exchange);
     this.#list.prepend(element("li", {}, row));
-    while (this.#list.children.length > KEPT) {
-      this.#exchanges.delete(this.#list.lastElementChild.firstElementChild);
-      this.#list.lastElementChild.remove();
-    }
+    if (this.#exchanges.size > KEPT) this.#dropOldest();
     byId("log-empty").hidden = true;
-    row.tabIndex = -1;
     if (this.#exchanges.size === 1) this.#select(row);
   }
 
-  /** Selects an exchange, unless the focus is in the list. */
+  /** Shows an exchange as it is now, if it is in the list. */
+  update(exchange) {
+    const row = this.#rowOf(exchange);
+    if (!row) return;
+    fill(row, exchange);
+    if (row === this.#selected) this.#onSelect(exchange);
+  }
+
+  /** Selects an exchange if it is in the list, unless the focus is there. */
   select(exchange) {
-    if (this.#list.contains(document.activeElement)) return;
-    for (const [row, other] of this.#exchanges) if (other === exchange) this.#select(row);
+    const row = this.#rowOf(exchange);
+    if (row && !this.#list.contains(document.activeElement)) this.#select(row);
+  }
+
+  #rowOf(exchange) {
+    return [...this.#exchanges.keys()].find((row) => this.#exchanges.get(row) === exchange);
   }
 
   #select(row) {
     if (!row) return;
+    this.#selected = row;
     for (const other of this.#exchanges.keys()) {
       other.tabIndex = other === row ? 0 : -1;
       other.setAttribute("aria-current", String(other === row));
@@ -56,22 +68,32 @@ export class Log {
     this.#select(row);
   }
 
+  /** Drops the oldest row but the selected one. */
+  #dropOldest() {
+    const oldest = [...this.#exchanges.keys()].find((row) => row !== this.#selected);
+    this.#exchanges.delete(oldest);
+    oldest.parentElement.remove();
+  }
+
   #clear() {
+    this.#selected = null;
+    this.#onSelect(null);
     this.#exchanges.clear();
     this.#list.replaceChildren();
     byId("log-empty").hidden = false;
-    this.#onSelect(null);
   }
 }
 
-function rowOf({ number, user, what, outcome, response, ms, at }) {
+function fill(row, { number, user, what, outcome, response, ms, at }) {
   const http = response ? String(response.status) : "–";
-  return element(
-    "button",
-    { type: "button", "data-kind": outcome.kind, "data-user": user, title: at.toLocaleTimeString() },
+  const facts = ms === null ? [user] : [user, outcome.status ?? outcome.reason ?? outcome.code, http, `${Math.round(ms)} ms`];
+  row.dataset.kind = outcome.kind;
+  row.dataset.user = user;
+  row.title = at.toLocaleTimeString();
+  row.replaceChildren(
     element("span", { class: "number" }, `#${number}`),
     element("span", { class: "what" }, element("b", {}, outcome.title), ` ${what}`),
     element("span", { class: `pip ${outcome.kind}`, "aria-hidden": "true" }),
-    element("span", { class: "aside" }, [user, outcome.status ?? outcome.reason ?? outcome.code, http, `${Math.round(ms)} ms`].filter(Boolean).join(" · ")),
+    element("span", { class: "aside" }, facts.filter(Boolean).join(" · ")),
   );
 }

@@ -1,3 +1,4 @@
+import { send } from "./call.js";
 import { curl } from "./curl.js";
 import { byId } from "./element.js";
 import { newKey } from "./key.js";
@@ -49,25 +50,35 @@ function project(name = byId("name").value) {
   return { clusterId: sample?.cluster ?? "", name, labels: { playground: label(key) } };
 }
 
-/** Makes one call with the key and shows the outcome. */
-async function call(what, procedure, message, headers = {}) {
+/** Begins one call with the key, and shows that it is running. */
+function begin(what, procedure, message, headers = {}) {
   const now = life();
   now.sent(procedure, JSON.stringify(message));
-  redraw();
-  const exchange = await sample.send(now.user, procedure, message, { "idempotency-key": now.key, ...headers });
+  const exchange = sample.prepare(now.user, procedure, message, { "idempotency-key": now.key, ...headers });
   number += 1;
   Object.assign(exchange, { number, user: now.user, key: now.key, what, outcome: outcomeOf(exchange) });
-  now.received(exchange.outcome);
   log.add(exchange);
-  if (now === life() && (exchange.outcome.kind === "progress" || exchange.outcome.kind === "refused")) bounce();
+  redraw();
+  return exchange;
+}
+
+/** Sends a call that was begun, and shows the outcome. */
+async function finish(exchange) {
+  await send(exchange);
+  exchange.outcome = outcomeOf(exchange);
+  const of = lives.of(exchange.user, exchange.key);
+  of.received(exchange.outcome);
+  log.update(exchange);
+  if (of === life() && (exchange.outcome.kind === "progress" || exchange.outcome.kind === "refused")) bounce();
   redraw();
   return exchange;
 }
 
 /** Makes a call for the user: also announces the outcome, counts the projects and watches the background work. */
 async function callAndTell(...parts) {
-  const exchange = await call(...parts);
+  const exchange = begin(...parts);
   log.select(exchange);
+  await finish(exchange);
   announce(said(exchange));
   await count(lives.of(exchange.user, exchange.key));
   watch();
@@ -104,8 +115,8 @@ function sendElsewhere() {
 async function sendBurst() {
   if (!(await meet())) return;
   const [message, headers] = [project(), slowly()];
-  const calls = Array.from({ length: BURST }, (_, index) => call(`${index + 1} of ${BURST}`, CREATE_PROJECT, message, headers));
-  const exchanges = (await Promise.all(calls)).sort((a, b) => a.number - b.number);
+  const calls = Array.from({ length: BURST }, (_, index) => finish(begin(`${index + 1} of ${BURST}`, CREATE_PROJECT, message, headers)));
+  const exchanges = await Promise.all(calls);
   log.select(exchanges.find(({ outcome }) => outcome.kind === "first") ?? exchanges.at(-1));
   announce(`${BURST} at once: ${summary(exchanges)}.`);
   await count(lives.of(exchanges[0].user, exchanges[0].key));
@@ -127,7 +138,7 @@ function watch() {
   if (!byId("follow").checked || record !== "completed" || work !== "processing" || first?.procedure !== CREATE_PROJECT) return;
   watching = setTimeout(async () => {
     const before = life();
-    const exchange = await call("watching", before.first.procedure, JSON.parse(before.first.body));
+    const exchange = await finish(begin("watching", before.first.procedure, JSON.parse(before.first.body)));
     if (before === life() && before.work && before.work !== "processing") announce(`The background work: ${before.work}.`);
     if (exchange.outcome.kind === "replayed") watch();
   }, LOOK);

@@ -1,5 +1,6 @@
 /** The title and the meaning of each kind of outcome. */
 export const KINDS = {
+  running: { title: "Running", meaning: "The response has not arrived yet." },
   first: { title: "First", meaning: "The handler ran. Its response is now stored with the key." },
   replayed: { title: "Replayed", meaning: "The handler did not run. This is the stored response to the first call." },
   progress: { title: "In progress", meaning: "The first call with this key is still running. The handler did not run for this call." },
@@ -36,8 +37,8 @@ const UNCLEAR = new Set(["canceled", "deadline_exceeded", "unavailable", "unknow
 
 /** Returns the outcome of an exchange: its kind in `KINDS`, and the texts to show. */
 export function outcomeOf(exchange) {
-  const { response } = exchange;
-  if (!response) return lost(exchange);
+  const { failure, response } = exchange;
+  if (!response) return failure === null ? { kind: "running", ...KINDS.running } : lost(exchange);
   if (response.status === 200 && response.json) return succeeded(response);
   return refused(response);
 }

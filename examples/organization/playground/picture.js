@@ -42,7 +42,7 @@ function drawWork(life) {
 
 function drawTape(life) {
   const pips = life.outcomes.slice(-TAPE).map((kind) => element("li", { class: `pip ${kind}` }));
-  const flying = Array.from({ length: Math.min(life.flying, TAPE) }, () => element("li", { class: "pip flying" }));
+  const flying = Array.from({ length: Math.min(life.flying, TAPE) }, () => element("li", { class: "pip running" }));
   byId("tape").replaceChildren(...pips, ...flying);
 }
 

@@ -1,4 +1,4 @@
-import { send } from "./call.js";
+import { prepare, send } from "./call.js";
 
 const LIST_PROJECTS = "organization.v1.ProjectService/ListProjects";
 
@@ -18,14 +18,16 @@ export class Sample {
     return new Sample(await answer.json());
   }
 
-  /** Makes a call as a user. */
-  send(user, procedure, message, headers = {}) {
-    return send({ procedure, message, headers, token: this.#tokens[user] });
+  /** Returns a call of a user, before it is sent. */
+  prepare(user, procedure, message, headers = {}) {
+    return prepare({ procedure, message, headers, token: this.#tokens[user] });
   }
 
   /** Returns the ids of the projects with this label; null if the call fails. */
   async projects(user, label) {
-    const { response } = await this.send(user, LIST_PROJECTS, {});
+    const list = this.prepare(user, LIST_PROJECTS, {});
+    await send(list);
+    const { response } = list;
     if (response?.status !== 200 || !response.json) return null;
     const projects = response.json.projects ?? [];
     return projects.filter(({ labels }) => labels?.playground === label).map(({ id }) => id);

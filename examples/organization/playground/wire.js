@@ -31,7 +31,7 @@ function request({ request }) {
 }
 
 function response({ response, failure }) {
-  if (!response) return message("Response", `none: ${failure}`, {}, "");
+  if (!response) return message("Response", failure === null ? "not yet" : `none: ${failure}`, {}, "");
   return message("Response", `${response.status} ${response.reason}`.trim(), response.headers, response.body);
 }
 

@@ -127,6 +127,14 @@ async fn the_page_sends_a_call_again_whose_answer_the_sample_loses() {
 }
 
 #[tokio::test]
+async fn the_page_shows_a_call_while_it_runs() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("running", &site.ready).await;
+    assert_eq!(site.count("tenant.projects").await, 1);
+}
+
+#[tokio::test]
 async fn the_page_has_a_light_and_a_dark_theme_and_fits_a_phone() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;

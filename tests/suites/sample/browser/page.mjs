@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 
+/** The options of a small phone. */
+export const PHONE = { viewport: { width: 375, height: 667 }, hasTouch: true, isMobile: true };
+
 /** The page, in terms of its visible elements. */
 export class Playground {
   constructor(page) {
@@ -12,6 +15,22 @@ export class Playground {
 
   press(name) {
     return this.page.getByRole("button", { name }).click();
+  }
+
+  /** Holds calls of CreateProject back. Returns the function that lets them go. */
+  async hold() {
+    let release;
+    const released = new Promise((resolve) => (release = resolve));
+    await this.page.route("**/organization.v1.ProjectService/CreateProject", async (route) => {
+      await released;
+      await route.continue();
+    });
+    return release;
+  }
+
+  /** The row of a call in the list. */
+  row(number) {
+    return this.page.getByRole("button", { name: new RegExp(`^#${number} `) });
   }
 
   /** Makes a call, and waits until it is selected and has this outcome. */
@@ -38,7 +57,7 @@ export class Playground {
 
   /** Waits until every call has its answer. */
   async quiet() {
-    await this.page.waitForFunction(() => !document.querySelector("#tape .flying"));
+    await this.page.waitForFunction(() => !document.querySelector("#tape .running"));
   }
 
   /** The number of calls with this outcome, or the number of `projects`. */
