@@ -10,10 +10,10 @@ export class Log {
   #selected = null;
   #onSelect;
 
-  /** Tells `onSelect` the selected exchange, also when it has changed; null if none is selected. */
+  /** Tells `onSelect` the selected exchange and its row, also when it has changed; both are null if none is selected. */
   constructor(onSelect) {
     this.#onSelect = onSelect;
-    this.#list.addEventListener("click", (event) => this.#select(event.target.closest("button")));
+    this.#list.addEventListener("click", (event) => this.#choose(event.target.closest("button")));
     this.#list.addEventListener("keydown", (event) => this.#move(event));
     byId("clear").addEventListener("click", () => this.#clear());
   }
@@ -34,7 +34,7 @@ export class Log {
     const row = this.#rowOf(exchange);
     if (!row) return;
     fill(row, exchange);
-    if (row === this.#selected) this.#onSelect(exchange);
+    if (row === this.#selected) this.#onSelect(exchange, row);
   }
 
   /** Selects an exchange if it is in the list, unless the focus is there. */
@@ -48,13 +48,19 @@ export class Log {
   }
 
   #select(row) {
-    if (!row) return;
     this.#selected = row;
     for (const other of this.#exchanges.keys()) {
       other.tabIndex = other === row ? 0 : -1;
       other.setAttribute("aria-current", String(other === row));
     }
-    this.#onSelect(this.#exchanges.get(row));
+    this.#onSelect(this.#exchanges.get(row), row);
+  }
+
+  /** Selects a row for the user, and scrolls to it: the layout says in its margins how much of what follows is to be seen. */
+  #choose(row) {
+    if (!this.#exchanges.has(row)) return;
+    this.#select(row);
+    row.scrollIntoView({ block: "nearest" });
   }
 
   #move(event) {
@@ -64,8 +70,8 @@ export class Log {
     if (to === undefined || at < 0) return;
     event.preventDefault();
     const row = rows[Math.max(0, Math.min(to, rows.length - 1))];
-    row.focus();
-    this.#select(row);
+    row.focus({ preventScroll: true });
+    this.#choose(row);
   }
 
   /** Drops the oldest row but the selected one. */
@@ -77,7 +83,7 @@ export class Log {
 
   #clear() {
     this.#selected = null;
-    this.#onSelect(null);
+    this.#onSelect(null, null);
     this.#exchanges.clear();
     this.#list.replaceChildren();
     byId("log-empty").hidden = false;

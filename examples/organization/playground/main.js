@@ -8,7 +8,7 @@ import { outcomeOf } from "./outcome.js";
 import { bounce, draw } from "./picture.js";
 import { Sample } from "./sample.js";
 import { listen } from "./shortcuts.js";
-import { show } from "./wire.js";
+import { place, show } from "./wire.js";
 
 const CREATE_PROJECT = "organization.v1.ProjectService/CreateProject";
 const CREATE_CLUSTER = "organization.v1.ClusterService/CreateCluster";
@@ -25,11 +25,12 @@ const RETRY = 1500;
 /** The interval between replays while the background work is watched, in milliseconds. */
 const LOOK = 1000;
 
-const log = new Log((exchange) => {
+const log = new Log((exchange, row) => {
   selected = exchange;
   byId("curl").hidden = !exchange;
   byId("curl").textContent = "Copy as curl";
   show(exchange);
+  place(row);
 });
 const lives = new Lives();
 let key = newKey();

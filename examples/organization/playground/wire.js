@@ -3,6 +3,26 @@ import { byId, element } from "./element.js";
 /** The headers of the idempotency layer, which are highlighted. */
 const OURS = new Set(["idempotency-key", "idempotency-status", "idempotent-replayed"]);
 
+/** Whether there is room for the list and the details side by side. `layout.css` asks the same. */
+const columns = matchMedia("(min-width: 62rem)");
+
+/** The row of the selected call, or null. */
+let selected = null;
+
+columns.addEventListener("change", settle);
+
+/** Puts the details beside the list, or below the row of the selected call in a page of one column. */
+export function place(row) {
+  selected = row;
+  settle();
+}
+
+function settle() {
+  const details = byId("wire").parentElement;
+  const parent = selected && !columns.matches ? selected.parentElement : document.querySelector("main");
+  if (details.parentElement !== parent) parent.append(details);
+}
+
 /** Shows the request and the response of an exchange, or a placeholder if there is none. */
 export function show(exchange) {
   const wire = byId("wire");

@@ -135,6 +135,13 @@ async fn the_page_shows_a_call_while_it_runs() {
 }
 
 #[tokio::test]
+async fn the_page_has_the_diagram_next_to_its_buttons_and_details_below_their_call_on_a_phone() {
+    let Some(browser) = Browser::find() else { return };
+    let site = Site::start().await;
+    browser.run("narrow", &site.ready).await;
+}
+
+#[tokio::test]
 async fn the_page_has_a_light_and_a_dark_theme_and_fits_a_phone() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
