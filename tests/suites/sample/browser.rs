@@ -1,7 +1,7 @@
 //! The playground in a real browser, driven by the scripts in `tests/suites/sample/browser/`.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,6 +14,12 @@ use super::process::{Process, Ready};
 
 /// The time that a script may take. Its own waits are bounded, too.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The folder of the screenshots.
+const SCREENSHOTS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/playground");
+
+/// The folder of the README's pictures.
+const PICTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
 
 /// The programs that drive the page: node, playwright-core and chromium.
 #[derive(Debug)]
@@ -44,13 +50,12 @@ impl Browser {
 
     /// Runs a script of `tests/suites/sample/browser/` against the page of a sample.
     async fn run(&self, scenario: &str, ready: &Ready) {
-        let screenshots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("playground");
         let mut command = Command::new(&self.node);
         command
             .arg("run.mjs")
             .arg(scenario)
             .arg(format!("http://{}/", ready.address))
-            .arg(screenshots)
+            .arg(SCREENSHOTS)
             .env("CHROMIUM", &self.chromium)
             .current_dir(&self.scripts)
             .kill_on_drop(true);
@@ -146,6 +151,12 @@ async fn the_page_has_a_light_and_a_dark_theme_and_fits_a_phone() {
     let Some(browser) = Browser::find() else { return };
     let site = Site::start().await;
     browser.run("looks", &site.ready).await;
+    if env::var_os("IDEMPOTENCY_TEST_WRITE_PICTURES").is_some() {
+        for theme in ["dark", "light"] {
+            let picture = format!("{PICTURES}/playground-{theme}.png");
+            fs::copy(format!("{SCREENSHOTS}/{theme}.png"), picture).expect("a picture of the README");
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { blend } from "./contrast.mjs";
 import { Playground } from "./page.mjs";
 
-const DESKTOP = { viewport: { width: 1280, height: 1200 } };
+const DESKTOP = { viewport: { width: 1280, height: 1080 } };
 const PHONE = { viewport: { width: 360, height: 780 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
 
 export default async function ({ browser, directory, open }) {
@@ -33,9 +33,11 @@ export default async function ({ browser, directory, open }) {
 async function shoot(open, path, options) {
   const page = await open(options);
   const playground = new Playground(page);
+  await page.getByLabel("Hold up the handler").check();
   await playground.press("Twenty at once");
   await playground.work("completed");
   await playground.quiet();
+  await page.getByLabel("Hold up the handler").uncheck();
   await playground.expectTally({ first: 1, projects: 1 });
   await playground.send("Another message, same key", "Refused");
 
