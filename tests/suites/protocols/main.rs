@@ -19,6 +19,7 @@ mod messages;
 mod metadata;
 mod mounting;
 mod native;
+mod page;
 mod protocol;
 mod replay;
 mod same;
