@@ -5,7 +5,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
     let descriptors = PathBuf::from(env::var("OUT_DIR")?).join("orders.bin");
-    let mut compiler = protox::Compiler::new(["proto", &env::var("DEP_TONIC_IDEMPOTENCY_PROTO")?])?;
+    let mut compiler = protox::Compiler::new(["proto", tonic_idempotency_build::PROTO])?;
     compiler.include_imports(true).open_file("orders.proto")?;
     fs::write(&descriptors, compiler.encode_file_descriptor_set())?;
     connectrpc_build::Config::new()
