@@ -15,12 +15,7 @@ pub(super) fn check_parts(
     reconcilers: &Reconcilers,
 ) -> Result<Procedure, ProcedureError> {
     let (path, policies) = (procedure.path(), procedure.policies());
-    let Some(store) = store else {
-        return match policies.mode {
-            Mode::Reserved => Ok(procedure),
-            Mode::Transactional => Err(ProcedureError::NoTransactions { procedure: path.to_owned() }),
-        };
-    };
+    let Some(store) = store else { return Ok(procedure) };
     let mut id_kind = None;
     if let (Some(creates), Some(known)) = (procedure.creates(), store.resource_types()) {
         let (procedure, resource_type) = (path.to_owned(), creates.resource_type.clone());

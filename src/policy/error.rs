@@ -161,10 +161,10 @@ pub enum ProcedureError {
         /// The name of the setting.
         setting: &'static str,
     },
-    /// The procedure is transactional, and there is no store, or it does not support transactions.
+    /// The procedure is transactional, and the store does not support transactions.
     #[error(
-        "{procedure}: the procedure is transactional, but the layer has no store with transactions; pass a PostgresStore to \
-         IdempotencyLayerBuilder::store, or the store of your driver, or in tests MemoryStore::accept_transactions (feature testing)"
+        "{procedure}: the procedure is transactional, but the store does not support transactions; use PostgresStore, \
+         or mode reserved, or in tests MemoryStore::accept_transactions (feature testing)"
     )]
     NoTransactions {
         /// The procedure's path.

@@ -65,6 +65,11 @@ impl IdempotencyLayerBuilder {
         if procedures.is_empty() && !self.allow_no_procedures {
             return Err(BuildError::NoProcedures);
         }
+        if self.store.is_none() && !procedures.is_empty() {
+            tracing::warn!(
+                "the layer has no store: every call passes through, unprotected; IdempotencyLayerBuilder::store gives it one"
+            );
+        }
         let is_opted_in = |path: &str| procedures.contains_key(path);
         let (overrides, default) = (self.on_unprotected_key_of, self.on_unprotected_key);
         let unprotected_keys = Arc::new(UnprotectedKeys::resolve(&pool, is_opted_in, overrides, default)?);

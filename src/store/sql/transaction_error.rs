@@ -66,7 +66,7 @@ impl fmt::Display for TransactionErrorKind {
             Self::Lost => "the transaction's connection was lost",
             Self::Missing => {
                 "no Transaction in the request: is the idempotency layer around this service, and the procedure \
-                 transactional? (a MemoryStore has no transactions to give)"
+                 transactional? (a layer without a store, or with a MemoryStore, has no transactions to give)"
             }
             Self::Refused => "the statement failed",
             Self::SavepointEnded => "the savepoint that this handle belongs to has ended",

@@ -56,8 +56,11 @@ async fn streams_a_streaming_procedure() {
 }
 
 #[tokio::test]
-async fn runs_every_call_without_a_store() {
+async fn runs_every_call_without_a_store_and_says_so_once() {
+    let (lines, guard) = Lines::collect(LevelFilter::WARN);
     let shop = Shop::with(|builder| builder).await;
+    drop(guard);
+    assert_eq!(lines.count("the layer has no store"), 1);
     for finished in 1..=2 {
         let seen = shop.create("a").await.expect("a call");
         assert_eq!((seen.status, seen.replayed), (None, None));

@@ -145,7 +145,7 @@ async fn tells_a_handler_that_asks_for_a_transaction_that_there_is_none() {
     let (harness, orders) = harness(handler, transactional);
     let key = Uuid::new_v4();
     let failed = call(&harness, &orders, key, "lamp").await;
-    assert!(failed.to_string().contains("a MemoryStore has no transactions"), "{failed}");
+    assert!(failed.to_string().contains("or with a MemoryStore, has no transactions"), "{failed}");
     failed.failed_with(Code::Internal);
     harness.record(key).await.absent();
 }
