@@ -460,12 +460,9 @@ CREATE OR REPLACE FUNCTION tenant.idempotency_begin_on_node(
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $begin$
 DECLARE
-    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    v_held CONSTANT boolean := pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key));
     v_foreign_lease CONSTANT interval := CASE WHEN p_on_foreign <> 'in_progress' THEN make_interval(secs => p_lease) END;
-    v_requests CONSTANT integer[] := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
     v_policy text;
-    v_told boolean;
     v_set text;
     k tenant.idempotency_keys;
 BEGIN
@@ -489,7 +486,7 @@ BEGIN
 
     -- The lock's holder may be a replay that has not ended yet, so a final state is returned even without the lock.
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
-        state := tenant.idempotency_holder(v_lock, v_requests);
+        state := 'running';
         lease_left_ms := 1000 * p_idle;
         RETURN;
     END IF;
@@ -507,11 +504,6 @@ BEGIN
         seen := concat(k.id, ' ', k.token);
     ELSIF state NOT IN ('acquired', 'taken_over') THEN
         RETURN;
-    END IF;
-
-    v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[1]);
-    IF p_arrival_hash IS NOT NULL THEN
-        v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[2]);
     END IF;
 END
 $begin$;
@@ -1422,8 +1414,8 @@ BEGIN
         SELECT p.oid FROM pg_proc p
         WHERE p.pronamespace = v_schema
           AND p.proname IN (
-              'idempotency_act_on_node', 'idempotency_holder', 'idempotency_holder_pid', 'idempotency_lock_id',
-              'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_request_id', 'idempotency_request_ids', 'idempotency_resource_id',
+              'idempotency_act_on_node', 'idempotency_holder_pid', 'idempotency_lock_id',
+              'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_resource_id',
               'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed', 'idempotency_state'
           )
     LOOP

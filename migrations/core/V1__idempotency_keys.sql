@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 7 $version$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 8 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.

@@ -28,67 +28,12 @@ BEGIN
 END
 $seed$;
 
--- Returns the number of a key's advisory lock. It does not show the seed to those who see the lock.
+-- Returns the number of a key's advisory lock.
 CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN hashtextextended(
-    encode(sha256(tenant.idempotency_seed() || uuid_send(p_user) || uuid_send(p_key)), 'hex') COLLATE "C", 0
+    (encode(tenant.idempotency_seed(), 'hex') || p_user::text || p_key::text) COLLATE "C", 0
 );
-
--- Returns the number of a request by one of its hashes: the lower half is of the hash, the upper half of the procedure, and
--- its lowest bit says whether there are two numbers.
-CREATE OR REPLACE FUNCTION tenant.idempotency_request_id(p_procedure text, p_hash bytea, p_one_of_two boolean) RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ((hashtext(p_procedure COLLATE "C") & 65534) << 16)
-       | (p_one_of_two::integer << 16)
-       | (get_byte(p_hash, 0) << 8)
-       | get_byte(p_hash, 1);
-
--- Returns the numbers of a request, one for each of its hashes.
-CREATE OR REPLACE FUNCTION tenant.idempotency_request_ids(p_procedure text, p_request_hash bytea, p_arrival_hash bytea)
-RETURNS integer[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE
-    WHEN p_arrival_hash IS NULL THEN ARRAY[tenant.idempotency_request_id(p_procedure, p_request_hash, false)]
-    ELSE ARRAY[
-        tenant.idempotency_request_id(p_procedure, p_request_hash, true),
-        tenant.idempotency_request_id(p_procedure, p_arrival_hash, true)
-    ]
-END;
-
--- Compares the request with these numbers with the one whose handler runs in the transaction that holds a key's lock:
--- 'running' if they are the same, 'running_procedure' or 'running_request' for the part that differs; 'running' if it cannot
--- be determined.
---
--- A transaction whose handler will run tells its request by further locks: shared ones, whose class is the upper half of the
--- key's lock and whose numbers are tenant.idempotency_request_ids. A transaction that holds the key's lock only while it
--- looks does not have them. Reads pg_locks only once: between two reads, a connection may have moved on to another
--- transaction. Of two locks, only one may be there yet.
-CREATE OR REPLACE FUNCTION tenant.idempotency_holder(p_lock bigint, p_requests integer[]) RETURNS text
-LANGUAGE sql VOLATILE
-BEGIN ATOMIC
-    WITH locks AS MATERIALIZED (
-        SELECT l.pid, l.classid, l.objid, l.objsubid, l.mode
-        FROM pg_locks l
-        WHERE l.locktype = 'advisory'
-          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND l.granted
-    )
-    SELECT CASE
-        WHEN count(*) = 0 OR count(DISTINCT theirs.request) <= max((theirs.request >> 16) & 1) THEN 'running'
-        WHEN bool_or((ours.request | 65536) = (theirs.request | 65536)) THEN 'running'
-        WHEN bool_or(ours.request >> 17 = theirs.request >> 17) THEN 'running_request'
-        ELSE 'running_procedure'
-    END
-    FROM locks l
-    JOIN locks r ON r.pid = l.pid AND r.objsubid = 2 AND r.classid = l.classid AND r.mode = 'ShareLock'
-    CROSS JOIN LATERAL (SELECT r.objid::bigint::bit(32)::integer AS request) theirs
-    CROSS JOIN unnest(p_requests) AS ours (request)
-    WHERE l.objsubid = 1
-      AND l.mode = 'ExclusiveLock'
-      AND l.classid = ((p_lock >> 32) & 4294967295)::oid
-      AND l.objid = (p_lock & 4294967295)::oid;
-END;
 
 -- Limits how long this transaction may be idle, in seconds, and returns the limit in milliseconds. A shorter limit set in
 -- the server is not changed. ('0' is the server's for no limit.) Fails on a standby: a handler would find out at its first write, or
@@ -111,8 +56,7 @@ RETURN CASE
 END;
 
 -- begin: absent -> held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
--- (tenant.idempotency_state), or, if another transaction of the key is open, the result of tenant.idempotency_holder. A late one takes
--- no lock.
+-- (tenant.idempotency_state), or 'running' if another transaction of the key is open, whatever its request. A late one takes no lock.
 -- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the
 -- token, by which tenant.idempotency_commit recognises its transaction; the row that the record may replace; and the time
 -- that the transaction may be idle before the server ends it.
@@ -148,14 +92,12 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan AS $begin$
 DECLARE
-    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
-    v_held CONSTANT boolean := CASE WHEN date_part('epoch', clock_timestamp()) <= p_until THEN pg_try_advisory_xact_lock(v_lock) END;
+    v_held CONSTANT boolean := CASE WHEN date_part('epoch', clock_timestamp()) <= p_until
+                                    THEN pg_try_advisory_xact_lock(tenant.idempotency_lock_id(p_user, p_key)) END;
     v_foreign_lease interval; -- NULL for none
-    v_requests integer[];
     v_policy text;
     v_seen text;
     v_set text; -- an assignment costs less than PERFORM
-    v_told boolean;
     v_status record;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
@@ -191,9 +133,7 @@ BEGIN
         RETURN;
     END IF;
     IF NOT v_held AND (state IS NULL OR state IN ('expired', 'unknown', 'abandoned')) THEN
-        state := tenant.idempotency_holder(
-            v_lock, tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash)
-        );
+        state := 'running';
         lease_left_ms := 1000 * p_idle;
         RETURN;
     END IF;
@@ -219,11 +159,6 @@ BEGIN
     END IF;
 
     v_set := set_config('app.idempotency_token', p_token::text, true) || tenant.idempotency_limit_idle(p_idle);
-    v_requests := tenant.idempotency_request_ids(p_procedure, p_request_hash, p_arrival_hash);
-    v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[1]);
-    IF p_arrival_hash IS NOT NULL THEN
-        v_told := pg_try_advisory_xact_lock_shared((v_lock >> 32)::integer, v_requests[2]);
-    END IF;
 END
 $begin$;
 

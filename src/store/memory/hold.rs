@@ -1,6 +1,5 @@
 //! The holds of transactions on their keys, in the store in memory.
 
-use protobuf_canonical::RequestHashes;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -10,8 +9,6 @@ use crate::store::{Claim, ClaimOutcome};
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) token: Uuid,
-    pub(super) procedure: String,
-    pub(super) request: RequestHashes,
     /// The store would end a transaction that is idle for longer.
     pub(super) idle_until: Instant,
     /// The token of the record that the transaction replaces.
@@ -23,11 +20,8 @@ impl Hold {
         self.token != claim.reservation.token && self.idle_until > now
     }
 
-    /// Refuses a claim of the same key.
-    pub(super) fn refuse(&self, claim: &Claim, now: Instant) -> ClaimOutcome {
-        match claim.mismatch(&self.procedure, Some(&self.request)) {
-            Some(mismatch) => ClaimOutcome::Mismatch(mismatch),
-            None => ClaimOutcome::InFlight { lease_left: self.idle_until.saturating_duration_since(now) },
-        }
+    /// Refuses a claim of the same key, whatever its request: only a record tells of which request it is.
+    pub(super) fn refuse(&self, now: Instant) -> ClaimOutcome {
+        ClaimOutcome::InFlight { lease_left: self.idle_until.saturating_duration_since(now) }
     }
 }

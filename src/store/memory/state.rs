@@ -53,7 +53,7 @@ impl State {
         match (record, hold) {
             (Some(record), None) => self.look_at(record, claim, now),
             (Some(record), _) if record.outcome.is_some() => self.look_at(record, claim, now),
-            (_, Some(hold)) => Look::Refused(hold.refuse(claim, now)),
+            (_, Some(hold)) => Look::Refused(hold.refuse(now)),
             (None, None) => Look::Absent,
         }
     }

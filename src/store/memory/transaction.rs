@@ -31,13 +31,7 @@ impl NoTransaction {
         };
         let id = id(&claim.reservation);
         let seen = state.records.get(&id).map(|record| record.token);
-        let hold = Hold {
-            token: claim.reservation.token,
-            procedure: claim.procedure.clone(),
-            request: claim.request.clone(),
-            idle_until: now + options.idle,
-            seen,
-        };
+        let hold = Hold { token: claim.reservation.token, idle_until: now + options.idle, seen };
         state.holds.insert(id, hold);
         let transaction = Box::new(Self { state: shared.clone(), claim: Some(claim.clone()) });
         BeginOutcome::Open { transaction, taken_over }

@@ -8,7 +8,6 @@ use super::driver::{FromValue, Row};
 use crate::{
     caller::OwnerId,
     key::KeyId,
-    rejection::Mismatch,
     status::{OutboxStatus, ResourceId},
     store::{
         AbandonedKey, Claim, ClaimOutcome, Replay, StatusError, StoreError, StoreErrorKind, StoredMessage,
@@ -23,8 +22,6 @@ pub(super) fn claim_outcome(claim: &Claim, row: &impl Row, with_status: bool) ->
     match state {
         "acquired" => return Ok(ClaimOutcome::Acquired),
         "running" => return in_flight(row),
-        "running_procedure" => return Ok(ClaimOutcome::Mismatch(Mismatch::Procedure)),
-        "running_request" => return Ok(ClaimOutcome::Mismatch(Mismatch::Request)),
         "taken_over" => return Ok(ClaimOutcome::TakenOver),
         _ => {}
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
-const VERSION: i32 = 7;
+const VERSION: i32 = 8;
 
 /// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";

@@ -1,9 +1,8 @@
 //! What a call learns of the transaction that holds its key.
 
-use protobuf_canonical::{RequestHash, RequestHashes};
+use protobuf_canonical::RequestHash;
 use tokio_postgres::{Client, types::Type};
 use tonic_idempotency::{
-    rejection::Mismatch,
     store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions},
 };
 use tonic_idempotency_tests::{Database, migrate};
@@ -45,68 +44,18 @@ async fn refused(store: &impl Store, claim: &Claim) -> ClaimOutcome {
     }
 }
 
+/// Only a record tells of which request it is.
 #[tokio::test]
-async fn is_a_mismatch_while_the_handler_of_another_request_or_procedure_runs() {
+async fn is_in_progress_while_a_handler_runs_whatever_its_request() {
     let database = Database::new().await;
     let (store, other) = (database.store(), database.api().await);
     let running = claim(Uuid::new_v4(), Uuid::new_v4());
     assert_eq!(begin(&other, &running).await, "acquired");
-    let outcome = refused(&store, &of_another_request(&running)).await;
-    assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{outcome:?}");
-    let outcome = refused(&store, &Claim { procedure: "/a.B/C".to_owned(), ..again(&running) }).await;
-    assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{outcome:?}");
-    let outcome = refused(&store, &again(&running)).await;
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
-}
-
-/// The hashes of a request that arrived in another form than the canonical one.
-fn hashes(canonical: u8, as_arrived: u8) -> RequestHashes {
-    RequestHashes::new(RequestHash::from([canonical; 32]), Some(RequestHash::from([as_arrived; 32])))
-}
-
-/// A server with another version of the schema knows the request by the hash of its bytes.
-#[tokio::test]
-async fn is_in_progress_while_the_handler_of_the_same_request_runs_under_either_of_its_hashes() {
-    for (running, retry) in [
-        (hashes(7, 1), hashes(2, 1)),
-        (hashes(7, 1), hashes(7, 2)),
-        (hashes(7, 1), RequestHash::from([1; 32]).into()),
-        (RequestHash::from([7; 32]).into(), hashes(2, 7)),
-    ] {
-        let database = Database::new().await;
-        let (store, other) = (database.store(), database.api().await);
-        let running = Claim { request: running, ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-        assert_eq!(begin(&other, &running).await, "acquired");
-        let outcome = refused(&store, &Claim { request: retry.clone(), ..again(&running) }).await;
-        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{running:?} {retry:?}: {outcome:?}");
-        let outcome = refused(&store, &Claim { request: hashes(3, 4), ..again(&running) }).await;
-        assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Request)), "{running:?}: {outcome:?}");
-        let other_procedure = Claim { procedure: "/a.B/C".to_owned(), request: retry, ..again(&running) };
-        let outcome = refused(&store, &other_procedure).await;
-        assert!(matches!(outcome, ClaimOutcome::Mismatch(Mismatch::Procedure)), "{running:?}: {outcome:?}");
+    let procedure = "/a.B/C".to_owned();
+    for claim in [again(&running), of_another_request(&running), Claim { procedure, ..again(&running) }] {
+        let outcome = refused(&store, &claim).await;
+        assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
     }
-}
-
-/// A transaction tells its request by one lock for each hash, one after the other.
-#[tokio::test]
-async fn is_in_progress_while_only_one_of_two_hashes_is_told() {
-    let database = Database::new().await;
-    let (store, other) = (database.store(), database.api().await);
-    let claim = Claim { request: hashes(7, 1), ..claim(Uuid::new_v4(), Uuid::new_v4()) };
-    let tell = "SELECT pg_advisory_xact_lock(lock),
-                       pg_advisory_xact_lock_shared((lock >> 32)::integer, (tenant.idempotency_request_ids($3, $4, $5))[1])
-                FROM tenant.idempotency_lock_id($1, $2) AS l (lock)";
-    other.batch_execute("BEGIN").await.expect("a transaction");
-    let parameters: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[
-        (claim.reservation.owner.as_uuid(), Type::UUID),
-        (claim.reservation.key.as_uuid(), Type::UUID),
-        (&claim.procedure, Type::TEXT),
-        (&[7_u8; 32].as_slice(), Type::BYTEA),
-        (&[1_u8; 32].as_slice(), Type::BYTEA),
-    ];
-    other.query_typed(tell, parameters).await.expect("the locks");
-    let outcome = refused(&store, &Claim { request: hashes(2, 1), ..again(&claim) }).await;
-    assert!(matches!(outcome, ClaimOutcome::InFlight { .. }), "{outcome:?}");
 }
 
 /// A misuse of the key holds the key's lock until its ROLLBACK arrives. The legitimate call is not told that it is the

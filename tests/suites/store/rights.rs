@@ -216,7 +216,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
         unprotected(),
-        SetupProblem::OtherVersion { found: Some(999), needed: 7 },
+        SetupProblem::OtherVersion { found: Some(999), needed: 8 },
         unregistered,
     ];
     assert_eq!(wrong, expected);
@@ -319,7 +319,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
     let expected = [
         SetupProblem::MissingTable { table: "tenant.idempotency_keys".to_owned() },
-        SetupProblem::OtherVersion { found: None, needed: 7 },
+        SetupProblem::OtherVersion { found: None, needed: 8 },
     ];
     assert_eq!(problems(&store).await, expected);
 

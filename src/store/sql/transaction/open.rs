@@ -368,5 +368,5 @@ async fn start<'a, D: Driver>(
 
 /// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
 fn may_be_held_by_another_attempt(row: &impl Row) -> bool {
-    column::<&str>(row, "state").is_ok_and(|state| state.starts_with("running"))
+    column::<&str>(row, "state").is_ok_and(|state| state == "running")
 }
