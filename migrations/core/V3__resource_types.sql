@@ -239,8 +239,7 @@ BEGIN
                     USING ERRCODE = 'undefined_column', HINT = '42703';
             END IF;
             IF current_setting('app.idempotency_token', true) IS DISTINCT FROM p_token::text THEN
-                RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
-                    USING ERRCODE = 'TI002', HINT = 'TI002';
+                v_set := tenant.idempotency_needs_transaction();
             END IF;
             v_set := set_config('idempotency.owner', p_user::text, true);
 

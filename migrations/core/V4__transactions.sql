@@ -55,6 +55,28 @@ RETURN CASE
     )
 END;
 
+-- Returns whether a key has no record: the common case of tenant.idempotency_begin. The client's statement calls it after it has got the
+-- key's lock: its query has a snapshot of its own, which has all that was committed before, at READ COMMITTED. (Of an SQL function the
+-- query would be planned anew in each statement. Of a partitioned table it would be without the sub-select.)
+CREATE OR REPLACE FUNCTION tenant.idempotency_is_free(p_user uuid, p_key uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $is_free$
+BEGIN
+    RETURN NOT EXISTS (
+        SELECT FROM tenant.idempotency_keys k
+        WHERE k.idempotency_key OPERATOR(pg_catalog.=) p_key AND k.user_id OPERATOR(pg_catalog.=) (SELECT p_user)
+    );
+END
+$is_free$;
+
+-- Fails: a record is written outside of its transaction (tenant.idempotency_commit, and the client's statement for a key that was free).
+CREATE OR REPLACE FUNCTION tenant.idempotency_needs_transaction() RETURNS uuid
+LANGUAGE plpgsql AS $needs_transaction$
+BEGIN
+    RAISE EXCEPTION 'the handler ended the transaction that the layer began for the call; it must not commit or roll back'
+        USING ERRCODE = 'TI002', HINT = 'TI002';
+END
+$needs_transaction$;
+
 -- begin: absent -> held by this transaction. Returns 'acquired' or 'taken_over', the state of the existing row
 -- (tenant.idempotency_state), or 'running' if another transaction of the key is open, whatever its request. A late one takes no lock.
 -- Writes nothing. Sets for this transaction only: the owner; the application's user and settings; and, if it holds the key, the

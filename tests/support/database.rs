@@ -299,12 +299,15 @@ impl Database {
     }
 }
 
-/// Limits how many calls one statement of a store may do as `IDEMPOTENCY_TEST_MAX_BATCH` says; not without the variable.
+/// Limits how many calls one statement of a store may do as `IDEMPOTENCY_TEST_MAX_BATCH` says; not without the variable. With
+/// `IDEMPOTENCY_TEST_COMMON_PATH=off`, the functions of the migrations do everything.
 ///
 /// # Panics
 ///
 /// The variable is not a number.
 pub fn with_max_batch<D: Driver>(store: SqlStore<D>) -> SqlStore<D> {
+    let is_on = std::env::var("IDEMPOTENCY_TEST_COMMON_PATH").as_deref() != Ok("off");
+    let store = store.common_path(is_on);
     match std::env::var("IDEMPOTENCY_TEST_MAX_BATCH") {
         Ok(calls) => store.max_batch(calls.parse().expect("IDEMPOTENCY_TEST_MAX_BATCH is a number")),
         Err(_) => store,

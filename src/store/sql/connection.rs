@@ -15,7 +15,7 @@ use super::{
     sql::Sql,
 };
 use crate::{
-    store::{Schema, ServerClock},
+    store::{ResourceTypes, Schema, ServerClock},
     telemetry::Chain,
 };
 
@@ -43,9 +43,9 @@ pub(super) struct Connections<D: Driver> {
 }
 
 impl<D: Driver> Connections<D> {
-    pub(super) fn new(driver: D) -> Self {
+    pub(super) fn new(driver: D, resource_types: Arc<ResourceTypes>) -> Self {
         let overdue_statuses = Arc::new(Semaphore::new(quarter(&driver)));
-        let sql = Arc::new(Sql::new(Schema::default()));
+        let sql = Arc::new(Sql::new(Schema::default(), resource_types));
         let (clock, late_claims, parked) = Default::default();
         let (timeout, status_timeout) = (TIMEOUT, STATUS_TIMEOUT);
         Self { driver, sql, clock, late_claims, parked, timeout, status_timeout, overdue_statuses }
@@ -58,7 +58,11 @@ impl<D: Driver> Connections<D> {
     }
 
     pub(super) fn schema(self, schema: Schema) -> Self {
-        Self { sql: Arc::new(Sql::new(schema)), ..self }
+        Self { sql: Arc::new(self.sql.with_schema(schema)), ..self }
+    }
+
+    pub(super) fn common_path(self, is_on: bool) -> Self {
+        Self { sql: Arc::new(self.sql.with_common_path(is_on)), ..self }
     }
 
     pub(super) fn timeout(self, timeout: Duration) -> Self {

@@ -17,6 +17,7 @@ const GOES: [&str; 3] = ["57P01", "57P02", "57P03"];
 /// that a statement took too long, and that the server is a standby.
 const COMPLETION_UNKNOWN: &str = "40003";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+pub(super) const UNIQUE_VIOLATION: &str = "23505";
 pub(super) const QUERY_CANCELED: &str = "57014";
 pub(super) const READ_ONLY_TRANSACTION: &str = "25006";
 

@@ -91,14 +91,15 @@ impl<D: Driver> SqlStore<D> {
     pub fn new(pool: impl Into<D>, resource_types: ResourceTypes) -> Self {
         let driver = pool.into();
         let permits = Permits::beside_claims(&driver);
-        let connections = Connections::new(driver);
+        let resource_types = Arc::new(resource_types);
+        let connections = Connections::new(driver, Arc::clone(&resource_types));
         Self {
             lanes: Lanes::new(&connections),
             connections,
             limits: Limits::default(),
             permits,
             reached: Reached::default(),
-            resource_types: Arc::new(resource_types),
+            resource_types,
             transaction_pool: None,
         }
     }
@@ -139,6 +140,12 @@ impl<D: Driver> SqlStore<D> {
     /// ```
     pub fn schema(self, schema: Schema) -> Self {
         self.with_connections(|connections| connections.schema(schema))
+    }
+
+    /// Switches off the plain statements for what is common, so that the functions of the migrations do everything. For tests alone.
+    #[doc(hidden)]
+    pub fn common_path(self, is_on: bool) -> Self {
+        self.with_connections(|connections| connections.common_path(is_on))
     }
 
     /// Limits how long a claim waits for the status of the created resource. If it takes longer, the claim is sent again

@@ -132,7 +132,11 @@ async fn an_answer_to_another_statement_is_a_lost_one_and_its_connection_is_clos
     owner.batch_execute(NO_ROW_AT_FIRST).await.expect("the function is replaced");
     let pool = database.pool_with(1, "SELECT nextval('public.connections')");
     let claim = claim(Uuid::new_v4(), Uuid::new_v4());
-    let begun = patient(pool).begin(&claim, TransactionOptions::default()).await.expect("the store asks again");
+    let begun = patient(pool)
+        .common_path(false)
+        .begin(&claim, TransactionOptions::default())
+        .await
+        .expect("the store asks again");
     let BeginOutcome::Open { transaction, taken_over: false } = begun else { panic!("expected a transaction") };
     transaction.roll_back().await;
     let count = async |sequence| -> i64 {

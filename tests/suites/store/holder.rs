@@ -2,9 +2,7 @@
 
 use protobuf_canonical::RequestHash;
 use tokio_postgres::{Client, types::Type};
-use tonic_idempotency::{
-    store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions},
-};
+use tonic_idempotency::store::{BeginOutcome, Claim, ClaimOutcome, Schema, Store, TransactionOptions};
 use tonic_idempotency_tests::{Database, migrate};
 use uuid::Uuid;
 

@@ -46,14 +46,21 @@ async fn reserves_nothing_and_takes_nothing_over() {
 async fn takes_no_lock() {
     let database = Database::new().await;
     let (client, id) = (database.api().await, Uuid::new_v4());
+    let take = include_str!("../../../src/store/sql/sql/take.sql");
     for (until, state, locks) in [(in_seconds(-1), "late", 0), (in_seconds(60), "acquired", 1)] {
         client.batch_execute("BEGIN").await.expect("a transaction");
+        let take = take.replace("$1", &format!("'{id}'::uuid")).replace("$2", &format!("'{id}'::uuid"));
+        let take = take.replace("$3", &format!("'{id}'")).replace("$4", "60").replace("$5", "NULL");
+        let take = take.replace("$6", "NULL::text[]").replace("$7", &until);
+        assert_eq!(client.query_typed_one(&take, &[]).await.expect("an answer").get::<_, bool>("is_free"), locks == 1);
+        let held = "pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+        assert_eq!(count(&client, held).await, locks, "{state}");
+        client.batch_execute("ROLLBACK; BEGIN").await.expect("another transaction");
         let begin = format!(
             "SELECT state FROM tenant.idempotency_begin('{id}', '{id}', '{id}', '/a.B/C', decode(repeat('07', 32), 'hex'), NULL, 60, 60,
                  'rerun', 'in_progress', NULL, NULL, NULL, {until})"
         );
         assert_eq!(client.query_typed_one(&begin, &[]).await.expect("an answer").get::<_, &str>(0), state);
-        let held = "pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
         assert_eq!(count(&client, held).await, locks, "{state}");
         client.batch_execute("ROLLBACK").await.expect("its end");
     }
@@ -98,8 +105,8 @@ async fn is_made_again_in_either_mode_and_refused_if_that_does_not_help() {
              END $$"
         );
         database.owner().await.batch_execute(&replace).await.expect("another clock");
-        // Alone: what goes together with others has another function.
-        let store = database.store().max_batch(1);
+        // Alone, and by the functions: the other statements have no part that a test could replace.
+        let store = database.store().max_batch(1).common_path(false);
         let claim = record::claim(Uuid::new_v4(), Uuid::new_v4());
         let claimed = store.claim(&claim).await.map_err(|error| error.kind());
         let again = "ALTER SEQUENCE public.attempts RESTART";

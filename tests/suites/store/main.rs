@@ -6,6 +6,7 @@ mod batches;
 mod bouncer;
 mod effect;
 mod failover;
+mod free_keys;
 mod go_interceptor;
 mod holder;
 mod isolation;

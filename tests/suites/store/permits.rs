@@ -11,7 +11,7 @@ use tonic_idempotency::{
         TransactionOptions,
     },
 };
-use tonic_idempotency_tests::{Database, until};
+use tonic_idempotency_tests::{API_ROLE, Database, until};
 use uuid::Uuid;
 
 use crate::record::{acquire, again, claim, complete, completion, patient};
@@ -169,11 +169,12 @@ async fn the_permits_of_refused_and_failed_begins_come_back() {
         let refused = store.begin(&again(&done), TransactionOptions::default()).await.expect("the store answers");
         assert!(matches!(refused, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{refused:?}");
     }
-    owner.batch_execute("ALTER FUNCTION tenant.idempotency_begin RENAME TO gone").await.expect("it is gone");
+    let right = |verb, whom| format!("{verb} EXECUTE ON FUNCTION tenant.idempotency_is_free {whom} {API_ROLE}");
+    owner.batch_execute(&right("REVOKE", "FROM")).await.expect("the right is gone");
     for _ in 0..4 {
         assert_eq!(kind(begin(&store, Uuid::new_v4()).await), StoreErrorKind::Refused);
     }
-    owner.batch_execute("ALTER FUNCTION tenant.gone RENAME TO idempotency_begin").await.expect("it is back");
+    owner.batch_execute(&right("GRANT", "TO")).await.expect("it is back");
     begin(&store, Uuid::new_v4()).await.expect("a transaction").roll_back().await;
 }
 

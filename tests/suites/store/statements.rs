@@ -5,14 +5,16 @@ use std::{fs, path::Path};
 use tokio_postgres::error::SqlState;
 use tonic_idempotency_tests::{Database, until};
 
-/// The functions, and what keeps each from it. All others are procedures, which begin with COMMIT.
-const FUNCTIONS: [(&str, Guard); 7] = [
+/// The functions and the plain statements, and what keeps each from it. All others are procedures, which begin with COMMIT.
+const FUNCTIONS: [(&str, Guard); 9] = [
     ("abandoned", Guard::Begin),
     ("begin", Guard::Begin),
     ("begin_without_key", Guard::Begin),
     ("commit", Guard::Begin),
     ("look", Guard::Age),
     ("operator_release", Guard::Begin),
+    ("record", Guard::Begin),
+    ("take", Guard::Begin),
     ("allow", Guard::Begin),
 ];
 

@@ -3,6 +3,8 @@
 mod in_transaction;
 mod lookup;
 mod open;
+mod record;
+mod take;
 
 pub use self::in_transaction::InTransaction;
 pub(super) use self::open::{Open, Transactions};

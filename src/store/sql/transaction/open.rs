@@ -1,7 +1,6 @@
 //! The transaction of a call from BEGIN to COMMIT, as the engine sees it.
 
 use std::{
-    borrow::Cow,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -9,38 +8,35 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
-use uuid::Uuid;
 
-use super::{in_transaction::InTransaction, lookup::look_up};
+use super::{
+    in_transaction::InTransaction,
+    lookup::look_up,
+    record::{Claimed, Record},
+    take::{Taken, start, take},
+};
 use crate::{
     caller::OwnerId,
     store::{
         BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, ResourceTypes, StoreError,
         StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions, TransactionTimes,
         sql::{
-            asked::{Asked, Failure, Reset},
+            asked::Reset,
             batch::Lanes,
-            begin::begin,
-            claim::{Begin, in_time, look, look_for_record},
-            clock,
-            columns::{
-                Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column, settings,
-            },
+            claim::{look, look_for_record},
+            columns::settings,
             connection::Connections,
-            driver::{Connection as _, Driver, DriverError, Row, Session, Statement, Value},
-            fault::{Fault, QUERY_CANCELED, READ_ONLY_TRANSACTION},
+            driver::{Connection as _, Driver, DriverError, Session, Statement, Value},
+            fault::{Fault, QUERY_CANCELED, READ_ONLY_TRANSACTION, UNIQUE_VIOLATION},
             limits::{Admitted, Limits},
-            operation::{Attempt, Operation},
+            operation::Operation,
             permits::Permits,
-            query::{RowOf, only_row},
-            row::{claim_outcome, column},
+            row::claim_outcome,
         },
     },
     telemetry::Chain,
 };
 
-/// The savepoint before the handler's first statement. The engine rolls back to it before it records a final error.
-const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
 const ROLL_BACK_HANDLER: &str = "ROLLBACK TO SAVEPOINT idempotency_handler";
 
 /// How long a call waits for a permit, at most a quarter of the timeout, before it looks whether it needs one: a retry
@@ -115,25 +111,13 @@ impl<D: Driver> Open<D> {
         };
         let operation =
             &Operation::new(&transactions.connections).leaving_nothing().with_status(claim.resource_type.is_some());
-        let sql = &transactions.connections.sql().begin;
-        let begin = |attempt: Attempt| async move {
-            let mut asked = operation.connect(attempt, Reset::RollBack).await?;
-            let server_clock = transactions.connections.clock();
-            let until = match clock::shows_at(server_clock, operation.progress().deadline(), &mut *asked).await {
-                Ok(until) => until,
-                Err(error) => return Err(asked.failed(error)),
-            };
-            let first = Begin::new(claim, options, attempt, until);
-            let parameters = &first.parameters();
-            let sent = Instant::now();
-            let (asked, row) = start(asked, options, Statement { sql, parameters }).await?;
-            clock::read(server_clock, sent, &row, "begun");
-            in_time(&row)?;
-            Ok((asked, row, attempt))
-        };
-        let (asked, row, attempt) = operation.run(begin, |(_, row, _)| !may_be_held_by_another_attempt(row)).await?;
+        let begin = |attempt| take(operation, claim, options, attempt);
+        let Taken { asked, found } = operation.run(begin, |taken| !taken.may_be_held_by_another_attempt()).await?;
         let connection = InTransaction::new(asked.into_connection(), &transactions.connections, permit);
-        let outcome = claim_outcome(claim, &row, attempt.with_status);
+        let outcome = match &found {
+            None => Ok(ClaimOutcome::Acquired),
+            Some((row, attempt)) => claim_outcome(claim, row, attempt.with_status),
+        };
         outcome.iter().for_each(|outcome| lanes.prediction.note(!outcome.holds_key()));
         let taken_over = match outcome {
             Ok(ClaimOutcome::Acquired) => false,
@@ -144,7 +128,12 @@ impl<D: Driver> Open<D> {
                 return refused.map(BeginOutcome::Refused);
             }
         };
-        let claimed = Claimed { claim: claim.clone(), resource_types: Arc::clone(resource_types), _admitted: admitted };
+        let claimed = Claimed {
+            claim: claim.clone(),
+            resource_types: Arc::clone(resource_types),
+            was_free: found.is_none(),
+            _admitted: admitted,
+        };
         let session = Arc::new(D::Session::new(connection));
         let open = Self { session, transactions: transactions.clone(), claimed: Some(claimed) };
         Ok(BeginOutcome::Open { transaction: Box::new(open), taken_over })
@@ -201,6 +190,9 @@ impl<D: Driver> Open<D> {
                 drop(connection);
                 return match error.code() {
                     Some(SUPERSEDED) => Ok(CommitOutcome::Superseded),
+                    Some(UNIQUE_VIOLATION) if self.claimed.as_ref().is_some_and(|claimed| claimed.was_free) => {
+                        self.of_violation(error).await
+                    }
                     Some(code) if FAILED.contains(&code) && self.session.has_unanswered() => {
                         Err(StoreError::new(StoreErrorKind::Conflict, error))
                     }
@@ -234,6 +226,16 @@ impl<D: Driver> Open<D> {
         }
     }
 
+    /// Returns the outcome of a transaction in which a unique constraint was violated: that of the key, if it has a record now, or one of the
+    /// handler's, which was deferred to COMMIT.
+    async fn of_violation(&self, error: DriverError) -> Result<CommitOutcome, StoreError> {
+        let Some(claimed) = &self.claimed else { return Err(StoreError::new(Fault::of(&error).kind(), error)) };
+        match look(&self.transactions.look_ups, &claimed.claim, TransactionOptions::default()).await? {
+            ClaimOutcome::Acquired => Err(StoreError::new(Fault::of(&error).kind(), error)),
+            _ => Ok(CommitOutcome::Superseded),
+        }
+    }
+
     /// Counts the record towards the limits of its user.
     fn count(&self, completion: Option<&Completion>) {
         if let Some((claimed, completion)) = self.claimed.as_ref().zip(completion) {
@@ -257,9 +259,9 @@ impl<D: Driver> Open<D> {
             return connection.commit(roll_back.as_deref(), None).await;
         };
         let record = Record::new(claimed, completion);
-        let sql = &self.transactions.connections.sql().commit;
-        let parameters = &record.parameters();
-        connection.commit(roll_back.as_deref(), Some(Statement { sql, parameters })).await
+        let sql = self.transactions.connections.sql();
+        let (sql, parameters) = record.statement(sql);
+        connection.commit(roll_back.as_deref(), Some(Statement { sql, parameters: &parameters })).await
     }
 }
 
@@ -297,76 +299,4 @@ impl<D: Driver> Drop for Open<D> {
     fn drop(&mut self) {
         self.session.abort(self.transactions.connections.deadline());
     }
-}
-
-/// The claim that the transaction holds, and the resource types for its record.
-#[derive(Debug)]
-struct Claimed {
-    claim: Claim,
-    resource_types: Arc<ResourceTypes>,
-    /// The record counts as one in flight until the transaction has ended.
-    _admitted: Admitted,
-}
-
-/// The arguments of `tenant.idempotency_commit`.
-struct Record<'a> {
-    claim: &'a Claim,
-    outcome: Columns<'a>,
-    retention: f64,
-    resource: Option<(&'a str, Cow<'a, str>)>,
-    id: Uuid,
-}
-
-impl<'a> Record<'a> {
-    fn new(claimed: &'a Claimed, completion: &'a Completion) -> Self {
-        Self {
-            claim: &claimed.claim,
-            outcome: Columns::of(&completion.response),
-            retention: completion.retention.as_secs_f64(),
-            resource: resource_column(&claimed.resource_types, completion),
-            id: Uuid::now_v7(),
-        }
-    }
-
-    fn parameters(&self) -> [Value<'_>; 17] {
-        let Claim { reservation, procedure, request, lease, .. } = self.claim;
-        [
-            (*reservation.owner.as_uuid()).into(),
-            (*reservation.key.as_uuid()).into(),
-            reservation.token.into(),
-            procedure.as_str().into(),
-            request_hash(request).into(),
-            arrival_hash(request).into(),
-            lease.as_secs_f64().into(),
-            on_lease_ended(self.claim).into(),
-            on_foreign_reservation(self.claim).into(),
-            self.outcome.response.into(),
-            self.outcome.not_stored.into(),
-            self.outcome.error.into(),
-            self.outcome.metadata.into(),
-            self.retention.into(),
-            self.resource.as_ref().map(|(column, _)| *column).into(),
-            self.resource.as_ref().map(|(_, id)| &**id).into(),
-            self.id.into(),
-        ]
-    }
-}
-
-/// Begins a transaction as an attempt, in one round trip with its first statement if the driver can. Returns the connection and
-/// the rows of that statement.
-async fn start<'a, D: Driver>(
-    mut asked: Asked<'a, D>,
-    options: TransactionOptions,
-    first: Statement<'_>,
-) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
-    match asked.begin(begin(options.isolation), first, options.savepoint.then_some(SAVEPOINT)).await.and_then(only_row)
-    {
-        Ok(row) => Ok((asked, row)),
-        Err(error) => Err(asked.failed(error)),
-    }
-}
-
-/// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
-fn may_be_held_by_another_attempt(row: &impl Row) -> bool {
-    column::<&str>(row, "state").is_ok_and(|state| state == "running")
 }

@@ -1,0 +1,96 @@
+//! The record that a transaction writes before its COMMIT.
+
+use std::{borrow::Cow, sync::Arc};
+
+use uuid::Uuid;
+
+use crate::store::{
+    Claim, Completion, ResourceTypes,
+    sql::{
+        columns::{Columns, arrival_hash, on_foreign_reservation, on_lease_ended, request_hash, resource_column},
+        driver::Value,
+        limits::Admitted,
+        sql::Sql,
+    },
+};
+
+/// The claim that the transaction holds, and the resource types for its record.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) claim: Claim,
+    pub(super) resource_types: Arc<ResourceTypes>,
+    /// Whether the key had no record, so that one can be inserted.
+    pub(super) was_free: bool,
+    /// The record counts as one in flight until the transaction has ended.
+    pub(super) _admitted: Admitted,
+}
+
+/// A record.
+pub(super) struct Record<'a> {
+    claimed: &'a Claimed,
+    outcome: Columns<'a>,
+    retention: f64,
+    resource: Option<(&'a str, Cow<'a, str>)>,
+    id: Uuid,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(claimed: &'a Claimed, completion: &'a Completion) -> Self {
+        Self {
+            claimed,
+            outcome: Columns::of(&completion.response),
+            retention: completion.retention.as_secs_f64(),
+            resource: resource_column(&claimed.resource_types, completion),
+            id: Uuid::now_v7(),
+        }
+    }
+
+    /// Returns the statement that writes it: a plain INSERT if the key was free, and otherwise `tenant.idempotency_commit`, which may replace
+    /// the record that was found.
+    pub(super) fn statement<'s>(&'s self, sql: &'s Sql) -> (&'s str, Vec<Value<'s>>) {
+        let column = self.resource.as_ref().map(|(column, _)| *column);
+        let resource = self.resource.as_ref().map(|(_, id)| &**id);
+        let Claim { reservation, procedure, request, lease, .. } = &self.claimed.claim;
+        let (owner, key) = (*reservation.owner.as_uuid(), *reservation.key.as_uuid());
+        let Columns { response, not_stored, error, metadata } = self.outcome;
+        if self.claimed.was_free
+            && let Some(insert) = sql.record(column)
+        {
+            let parameters = [
+                self.id.into(),
+                key.into(),
+                owner.into(),
+                reservation.token.into(),
+                procedure.as_str().into(),
+                request_hash(request).into(),
+                arrival_hash(request).into(),
+                response.into(),
+                not_stored.into(),
+                error.into(),
+                metadata.into(),
+                self.retention.into(),
+            ];
+            return (insert, parameters.into_iter().chain(resource.map(Value::from)).collect());
+        }
+        let parameters = [
+            owner.into(),
+            key.into(),
+            reservation.token.into(),
+            procedure.as_str().into(),
+            request_hash(request).into(),
+            arrival_hash(request).into(),
+            lease.as_secs_f64().into(),
+            on_lease_ended(&self.claimed.claim).into(),
+            on_foreign_reservation(&self.claimed.claim).into(),
+            response.into(),
+            not_stored.into(),
+            error.into(),
+            metadata.into(),
+            self.retention.into(),
+            column.into(),
+            resource.into(),
+            self.id.into(),
+        ];
+        (&sql.commit, parameters.into())
+    }
+}

@@ -1,0 +1,114 @@
+//! The beginning of a transaction that holds its key.
+
+use tokio::time::Instant;
+
+use crate::store::{
+    Claim, TransactionOptions,
+    sql::{
+        asked::{Asked, Failure, Reset},
+        begin::begin,
+        claim::{Begin, in_time},
+        clock,
+        columns::settings,
+        driver::{Connection, Driver, DriverError, Statement, Value},
+        operation::{Attempt, Operation},
+        query::{RowOf, only_row},
+        row::column,
+    },
+};
+
+/// The savepoint before the handler's first statement. The engine rolls back to it before it records a final error.
+const SAVEPOINT: &str = "SAVEPOINT idempotency_handler";
+
+/// The most names and values of the application's settings that the plain statement sets.
+const MAX_SETTINGS: usize = 4;
+
+/// A transaction in which a key was claimed.
+pub(super) struct Taken<'a, D: Driver> {
+    pub(super) asked: Asked<'a, D>,
+    /// `None`: the key had no record, and its lock is held. Else the row of `tenant.idempotency_begin`.
+    pub(super) found: Option<(RowOf<D>, Attempt)>,
+}
+
+impl<D: Driver> Taken<'_, D> {
+    /// Returns whether another attempt of the same call may hold the key's lock: then its answer decides.
+    pub(super) fn may_be_held_by_another_attempt(&self) -> bool {
+        let Some((row, _)) = &self.found else { return false };
+        column::<&str>(row, "state").is_ok_and(|state| state == "running")
+    }
+}
+
+/// Begins a transaction as an attempt, and claims the key. A key that is free is taken in one round trip, if the driver can; what else
+/// there is of it is asked of `tenant.idempotency_begin`.
+pub(super) async fn take<'a, D: Driver>(
+    operation: &'a Operation<'a, D>,
+    claim: &Claim,
+    options: TransactionOptions,
+    attempt: Attempt,
+) -> Result<Taken<'a, D>, Failure> {
+    let connections = operation.connections();
+    let mut asked = operation.connect(attempt, Reset::RollBack).await?;
+    let until = match clock::shows_at(connections.clock(), operation.progress().deadline(), &mut *asked).await {
+        Ok(until) => until,
+        Err(error) => return Err(asked.failed(error)),
+    };
+    let sql = connections.sql();
+    let any = Begin::new(claim, options, attempt, until);
+    let any = Statement { sql: &sql.begin, parameters: &any.parameters() };
+    let settings = settings(&claim.session);
+    let is_common = sql.has_common_path() && settings.is_none_or(|settings| settings.len() <= MAX_SETTINGS);
+    let parameters: &[Value<'_>] = &[
+        (*claim.reservation.owner.as_uuid()).into(),
+        (*claim.reservation.key.as_uuid()).into(),
+        claim.reservation.token.into(),
+        options.idle.as_secs_f64().into(),
+        claim.session.user.into(),
+        settings.into(),
+        until.into(),
+    ];
+    let sent = Instant::now();
+    let first = if is_common { Statement { sql: &sql.take, parameters } } else { any };
+    let (mut asked, mut row) = start(asked, options, first).await?;
+    clock::read(connections.clock(), sent, &row, "begun");
+    if is_common {
+        if column::<bool>(&row, "is_free").is_ok_and(|is_free| is_free) {
+            return Ok(Taken { asked, found: None });
+        }
+        row = match find(&mut *asked, any, options).await {
+            Ok(row) => row,
+            Err(error) => return Err(asked.failed(error)),
+        };
+    }
+    in_time(&row)?;
+    Ok(Taken { asked, found: Some((row, attempt)) })
+}
+
+/// Begins a transaction, in one round trip with its first statement if the driver can. Returns the connection, and the row of that statement.
+pub(super) async fn start<'a, D: Driver>(
+    mut asked: Asked<'a, D>,
+    options: TransactionOptions,
+    first: Statement<'_>,
+) -> Result<(Asked<'a, D>, RowOf<D>), Failure> {
+    match asked.begin(begin(options.isolation), first, savepoint(options)).await.and_then(only_row) {
+        Ok(row) => Ok((asked, row)),
+        Err(error) => Err(asked.failed(error)),
+    }
+}
+
+/// Claims a key that is not free, in the transaction.
+async fn find<C: Connection>(
+    connection: &mut C,
+    statement: Statement<'_>,
+    options: TransactionOptions,
+) -> Result<C::Row, DriverError> {
+    let row = connection.query(statement).await.and_then(only_row)?;
+    // What the function sets and locks would end with a rollback to the savepoint before it.
+    if let Some(savepoint) = savepoint(options) {
+        connection.execute(savepoint).await?;
+    }
+    Ok(row)
+}
+
+fn savepoint(options: TransactionOptions) -> Option<&'static str> {
+    options.savepoint.then_some(SAVEPOINT)
+}

@@ -1,0 +1,112 @@
+//! The plain statements of a transactional call: what takes a key that is free, and what records it.
+
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+use tonic_idempotency::{
+    policy::Isolation,
+    store::{
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, Store, StoreErrorKind, StoreTransaction,
+        StoredResponse, TransactionOptions,
+    },
+};
+use tonic_idempotency_tests::{Database, until};
+use uuid::Uuid;
+
+use crate::record::{HOUR, again, claim, complete, completion};
+
+/// Has each attempt to get a key's lock wait for the lock of the test, after its statement has got its snapshot.
+const GATE: &str = "
+    CREATE OR REPLACE FUNCTION tenant.idempotency_lock_id(p_user uuid, p_key uuid) RETURNS bigint LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM pg_advisory_xact_lock_shared(4711);
+        RETURN hashtextextended((encode(tenant.idempotency_seed(), 'hex') || p_user::text || p_key::text) COLLATE \"C\", 0);
+    END $$;
+    SELECT pg_advisory_lock(4711)";
+
+async fn begin(store: &impl Store, claim: &Claim, options: TransactionOptions) -> BeginOutcome {
+    store.begin(claim, options).await.expect("the store answers")
+}
+
+async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) -> Box<dyn StoreTransaction> {
+    match begin(store, claim, options).await {
+        BeginOutcome::Open { transaction, .. } => transaction,
+        refused => panic!("expected a transaction, got {refused:?}"),
+    }
+}
+
+/// Has a call begin, and get its key's lock only when another one has committed the record of the key.
+async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
+    let (owner, watch) = (database.owner().await, database.owner().await);
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let transaction = open(&database.store(), &first, TransactionOptions::default()).await;
+    owner.batch_execute(GATE).await.expect("the gate is closed");
+    let (store, second) = (database.store(), again(&first));
+    let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+    let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
+    until("the second call is at the gate", async || waiting(&watch).await).await;
+    let outcome = transaction.commit(Some(completion("first"))).await.expect("the store answers");
+    assert_eq!(outcome, CommitOutcome::Committed);
+    owner.batch_execute("SELECT pg_advisory_unlock(4711)").await.expect("the gate is open");
+    second.await.expect("no panic")
+}
+
+async fn waiting(client: &Client) -> bool {
+    let select = "SELECT EXISTS (SELECT FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                                 AND locktype = 'advisory' AND objid = 4711 AND NOT granted)";
+    client.query_one(select, &[]).await.expect("an answer").get(0)
+}
+
+/// The look comes after the lock: it has what was committed before the lock was free.
+#[tokio::test]
+async fn are_looked_at_after_their_lock_is_held() {
+    let database = Database::new().await;
+    let begun = begun_before_another_commits(&database, Isolation::ReadCommitted).await;
+    assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
+}
+
+/// There the snapshot is that of the first statement: the handler runs, and the record is refused.
+#[tokio::test]
+async fn are_recorded_once_above_read_committed() {
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let database = Database::new().await;
+        let begun = begun_before_another_commits(&database, isolation).await;
+        let BeginOutcome::Open { transaction, .. } = begun else { panic!("{isolation:?}: {begun:?}") };
+        let outcome = transaction.commit(Some(completion("second"))).await.expect("the store answers");
+        assert_eq!(outcome, CommitOutcome::Superseded, "{isolation:?}");
+    }
+}
+
+/// The look finds an expired record. What it sets has to outlive the rollback of the handler's statements.
+#[tokio::test]
+async fn are_recorded_with_an_error_after_another_record_has_expired() {
+    let database = Database::new().await;
+    let (store, owner) = (database.store(), database.owner().await);
+    let expired = claim(Uuid::new_v4(), Uuid::new_v4());
+    complete(&store, &expired, &completion("expired")).await;
+    owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("it expires");
+    let options = TransactionOptions { savepoint: true, ..TransactionOptions::default() };
+    let transaction = open(&store, &again(&expired), options).await;
+    let response = StoredResponse::Error(b"final".as_slice().into());
+    let outcome = transaction.commit(Some(Completion { response, resource: None, retention: HOUR })).await;
+    assert_eq!(outcome.expect("the store answers"), CommitOutcome::Committed);
+    let count = "SELECT count(*) FROM tenant.idempotency_keys WHERE error_bytes = 'final' AND expires > now()";
+    assert_eq!(owner.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 1);
+}
+
+/// A unique constraint of the application that is checked at COMMIT has the record's SQLSTATE.
+#[tokio::test]
+async fn are_not_taken_for_recorded_if_a_constraint_of_the_handler_is_violated() {
+    let database = Database::new().await;
+    let owner = database.owner().await;
+    let made = "CREATE TABLE public.seats (seat integer UNIQUE DEFERRABLE INITIALLY DEFERRED);
+                CREATE FUNCTION public.sit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
+                    $$ BEGIN INSERT INTO public.seats VALUES (1); RETURN NEW; END $$;
+                CREATE TRIGGER sit BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.sit()";
+    owner.batch_execute(made).await.expect("a table");
+    let store = database.store();
+    for expected in [Ok(CommitOutcome::Committed), Err(StoreErrorKind::Refused)] {
+        let transaction = open(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+        let outcome = transaction.commit(Some(completion("seated"))).await;
+        assert_eq!(outcome.map_err(|error| error.kind()), expected);
+    }
+}
