@@ -42,13 +42,19 @@ BEGIN
 END
 $hooks$;
 
--- Sets the application's settings for this transaction: names and values in turn. Returns their number.
+-- Sets the application's settings for this transaction: names and values in turn. Returns how many these are. (An SQL function with a
+-- sub-select would not be inlined, and be planned anew in each transaction.)
 CREATE OR REPLACE FUNCTION tenant.idempotency_set(p_settings text[]) RETURNS bigint
-LANGUAGE sql VOLATILE
-RETURN (
-    SELECT count(set_config(p_settings[i], p_settings[i + 1], true))
-    FROM generate_series(1, cardinality(p_settings), 2) i
-);
+LANGUAGE plpgsql AS $set$
+DECLARE
+    v_set pg_catalog.text; -- an assignment costs less than PERFORM
+BEGIN
+    FOR v_item IN 1..pg_catalog.cardinality(p_settings) BY 2 LOOP
+        v_set := pg_catalog.set_config(p_settings[v_item], p_settings[v_item OPERATOR(pg_catalog.+) 1], true);
+    END LOOP;
+    RETURN pg_catalog.cardinality(p_settings);
+END
+$set$;
 
 -- Returns the state of a row, for the call with this token:
 --
