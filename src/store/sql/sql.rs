@@ -104,9 +104,9 @@ impl Sql {
         self.has_common_path
     }
 
-    /// Returns the statement that inserts the record of a key that was free, with the created resource in this column.
-    pub(super) fn record(&self, column: Option<&str>) -> Option<&str> {
-        let Some(column) = column else { return Some(&self.record) };
-        self.records.iter().find(|(its, _)| its == column).map(|(_, record)| record.as_str())
+    /// Returns the statement that inserts the record of a key that was free, with the created resource in this column of a resource type.
+    pub(super) fn record(&self, column: Option<&str>) -> &str {
+        let of_type = column.and_then(|column| self.records.iter().find(|(its, _)| its == column));
+        of_type.map_or(&self.record, |(_, record)| record)
     }
 }

@@ -25,6 +25,13 @@ pub(super) struct Claimed {
     pub(super) _admitted: Admitted,
 }
 
+impl Claimed {
+    /// Returns the column of what the procedure creates.
+    fn resource_column(&self) -> Option<&str> {
+        Some(self.resource_types.get(self.claim.resource_type.as_ref()?)?.column())
+    }
+}
+
 /// A record.
 pub(super) struct Record<'a> {
     claimed: &'a Claimed,
@@ -48,14 +55,13 @@ impl<'a> Record<'a> {
     /// Returns the statement that writes it: a plain INSERT if the key was free, and otherwise `tenant.idempotency_commit`, which may replace
     /// the record that was found.
     pub(super) fn statement<'s>(&'s self, sql: &'s Sql) -> (&'s str, Vec<Value<'s>>) {
-        let column = self.resource.as_ref().map(|(column, _)| *column);
         let resource = self.resource.as_ref().map(|(_, id)| &**id);
         let Claim { reservation, procedure, request, lease, .. } = &self.claimed.claim;
         let (owner, key) = (*reservation.owner.as_uuid(), *reservation.key.as_uuid());
         let Columns { response, not_stored, error, metadata } = self.outcome;
-        if self.claimed.was_free
-            && let Some(insert) = sql.record(column)
-        {
+        if self.claimed.was_free {
+            // Also without a resource, so that a procedure has one statement.
+            let column = self.resource.as_ref().map(|(column, _)| *column).or_else(|| self.claimed.resource_column());
             let parameters = [
                 self.id.into(),
                 key.into(),
@@ -70,8 +76,9 @@ impl<'a> Record<'a> {
                 metadata.into(),
                 self.retention.into(),
             ];
-            return (insert, parameters.into_iter().chain(resource.map(Value::from)).collect());
+            return (sql.record(column), parameters.into_iter().chain(column.map(|_| resource.into())).collect());
         }
+        let column = self.resource.as_ref().map(|(column, _)| *column);
         let parameters = [
             owner.into(),
             key.into(),

@@ -13,7 +13,7 @@ const EXPECTED: Expected = Expected {
     bare: 6,           // BEGIN, the user, insert, COMMIT
     user: 2,           // set_config
     keyed: 5,          // BEGIN and claim, insert, record, COMMIT
-    replayed: 2,       // BEGIN and claim, ROLLBACK
+    replayed: 3,       // BEGIN and claim, the record of a key that is not free, ROLLBACK
     without_key: 4,    // BEGIN and the user, insert, COMMIT
     with_savepoint: 6, // BEGIN and claim, savepoint, insert, record, COMMIT
     final_error: 6,    // BEGIN and claim, savepoint, insert, ROLLBACK TO and record, COMMIT

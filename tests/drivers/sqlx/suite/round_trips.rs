@@ -12,7 +12,7 @@ const EXPECTED: Expected = Expected {
     bare: 6,           // ping, BEGIN, the user, insert, COMMIT
     user: 1,           // set_config
     keyed: 6,          // BEGIN, claim, insert, record, COMMIT
-    replayed: 3,       // BEGIN, claim, ROLLBACK
+    replayed: 4,       // BEGIN, claim, the record of a key that is not free, ROLLBACK
     without_key: 6,    // BEGIN, the user, insert, a look, COMMIT
     with_savepoint: 7, // BEGIN, claim, savepoint, insert, record, COMMIT
     final_error: 8,    // BEGIN, claim, savepoint, insert, ROLLBACK TO, record, COMMIT

@@ -73,7 +73,9 @@ pub async fn are_at_most_one_more_than_those_of_the_handler_alone<S: Stack>(
     let user = service.user.expect("a user");
     // The statements are prepared once for each connection.
     bare(&pool, user).await;
-    service.with_new_key().create("shop").await.expect("a call");
+    let other = service.with_new_key();
+    other.create("shop").await.expect("a call");
+    other.create("shop").await.expect("a replay");
     service.with_key(None).create("shop").await.expect("a call");
     count.take().await;
 
