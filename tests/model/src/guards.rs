@@ -38,6 +38,9 @@ guards! {
     /// A batch takes no reservation over: a takeover may have to be reconciled first.
     BatchTakesNothingOver: in_::together_reconcile => law::ONE_EFFECT,
 
+    /// A transactional call looks for a record after it has the key's lock, with a snapshot that has what was committed before.
+    BeginLooksLast: in_::transactional => law::NO_RUN_BESIDE_A_RECORD,
+
     /// A transactional call holds the key's advisory lock from its beginning.
     BeginTakesLock: in_::transactional => law::ONE_TRANSACTION_AT_A_TIME,
 

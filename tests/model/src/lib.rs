@@ -49,6 +49,7 @@
 //! | | its answer is always the one in the record |
 //! | | a conflict is told as such, whatever the handler answers, and never recorded |
 //! | only such servers | one effect, whatever the clock does |
+//! | | no handler runs while the key has an outcome |
 //! | policy `Refuse` | one effect, whatever the clock does |
 //! | policy `Reconcile` | one effect, if the reconciler is truthful and no worker goes on after the end of a lease |
 //!

@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 use crate::{
     record::{self, View},
     scenario::{Foreign, Mode, Policy, Scenario, Server, StorePolicy},
-    world::{Answer, Attempt, AttemptId, Outcome, Record, Stage, World},
+    world::{Answer, Attempt, AttemptId, Outcome, Record, Stage, Transaction, World},
 };
 
 /// A condition with its name. The table in `main.rs` lists them.
@@ -48,6 +48,7 @@ const TRANSACTIONAL: &[Condition] = &[
     CONFLICTS_ARE_NOT_RECORDED,
     CONFLICTS_ARE_TOLD,
     EFFECT_AND_RECORD_ARE_ONE,
+    NO_RUN_BESIDE_A_RECORD,
     ONE_TRANSACTION_AT_A_TIME,
     TRANSACTIONAL_ANSWERS,
 ];
@@ -143,6 +144,15 @@ pub(crate) const NO_KEY_IS_STUCK: Condition = ("at rest the next claim is answer
         || [Policy::Reconcile, Policy::Refuse, Policy::Rerun].into_iter().all(is_answered);
     !world.is_at_rest() || (world.lock.is_none() && are_answered)
 });
+
+/// In vain, since its record is refused.
+pub(crate) const NO_RUN_BESIDE_A_RECORD: Condition =
+    ("where all servers are transactional, no handler runs while the key has an outcome", |scenario, world| {
+        let all_are = scenario.servers.iter().all(|server| server.mode == Mode::Transactional);
+        let runs = |attempt: &Attempt| attempt.stage == Stage::Handling && attempt.transaction == Transaction::Open;
+        let has_outcome = world.record.as_ref().is_some_and(|record| record.outcome.is_some());
+        !(all_are && has_outcome && world.attempts.iter().any(runs))
+    });
 
 pub(crate) const NOTHING_DONE_IS_TRUE: Condition = ("an answer that nothing was done is true", |_, world| {
     let told = |attempt: &&Attempt| {

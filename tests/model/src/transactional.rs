@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// BEGIN, the lock, and a read of the record.
+    /// BEGIN, the lock, and then a read of the record: `take.sql`, and `tenant.idempotency_begin` for a key that is not free.
     Begin,
     /// The transaction loses a conflict; the handler may not notice.
     Conflict,
@@ -36,7 +36,7 @@ pub(crate) enum Step {
     LookUp,
     /// The pooler in front of the database loses its server, and answers the COMMIT with an error.
     Mislead,
-    /// The record is read before the lock is granted. Only with a guard left out.
+    /// The record is read before the lock is granted, of a call that begins or a COMMIT that is looked up. Only with a guard left out.
     Peek,
     /// The reconciler is asked, with the transaction open.
     Reconcile(Word),
@@ -49,6 +49,8 @@ pub(crate) fn steps(scenario: &Scenario, world: &World, id: AttemptId) -> Vec<St
     let attempt = &world.attempts[id];
     let disconnect = (world.left.losses > 0 && attempt.transaction != Transaction::None).then_some(Step::Disconnect);
     match attempt.stage {
+        Stage::Waiting if scenario.may_be_sent(world, id) && !scenario.holds(Guard::BeginLooksLast) => vec![Step::Peek],
+        Stage::Looked => vec![Step::Begin],
         Stage::Waiting if scenario.may_be_sent(world, id) => {
             let look = together::look_decides(scenario, world, id).then_some(Step::Look);
             [Step::Begin].into_iter().chain(look).collect()
@@ -113,6 +115,10 @@ pub(crate) fn take(scenario: &Scenario, world: &mut World, id: AttemptId, step: 
                 world.attempts[id].end(Answer::RolledBack);
             }
         }
+        Step::Peek if world.attempts[id].stage == Stage::Waiting => match record::view(scenario, world, id) {
+            View::Free => world.attempts[id].stage = Stage::Looked,
+            _ => begin(scenario, world, id),
+        },
         Step::Peek => {
             let seen = Some(sees_its_record(scenario, world, id));
             if let Stage::LookingUp(outcome, _) = world.attempts[id].stage {
@@ -192,7 +198,8 @@ fn begin(scenario: &Scenario, world: &mut World, id: AttemptId) {
     if world.lock.is_some() && scenario.holds(Guard::BeginTakesLock) {
         return world.attempts[id].end(Answer::InFlight);
     }
-    let view = record::view(scenario, world, id);
+    let is_looked_at = world.attempts[id].stage == Stage::Looked;
+    let view = if is_looked_at { View::Free } else { record::view(scenario, world, id) };
     if let Some(answer) = refusal(view) {
         return world.attempts[id].end(answer);
     }

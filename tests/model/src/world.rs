@@ -178,7 +178,7 @@ pub(crate) enum Stage {
     Waiting,
     /// The reconciler was asked too early and saw this. Only with a guard left out.
     Peeked(Option<AttemptId>),
-    /// No record was seen, and one is about to be inserted. Only with a guard left out.
+    /// No record was seen, and one is about to be inserted, or the lock to be taken. Only with a guard left out.
     Looked,
     /// The claim failed, or waits for a batch. It is about to be sent, or repeated, or the probe to be sent.
     Claiming,
