@@ -2,7 +2,7 @@
 
 use tonic_idempotency::policy::{EffectPolicy, Mode};
 
-use super::go_interceptor::Wiring;
+use super::{by_hand::Way, go_interceptor::Wiring};
 
 /// A way to answer a CreateProject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub(crate) struct Contender {
 /// The guard between the caller and the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
+    ByHand(Way),
     GoInterceptor(Wiring, Statements),
     Layer(Layer),
     /// No guard.
@@ -60,6 +61,13 @@ pub(crate) enum Replays {
 }
 
 pub(crate) const BARE: Contender = Contender { name: "bare handler", guard: Guard::None };
+
+pub(crate) const FLOOR: Contender = Contender { name: "floor: one plain INSERT", guard: Guard::ByHand(Way::Floor) };
+
+pub(crate) const INSERT_FIRST: Contender =
+    Contender { name: "by hand, INSERT first", guard: Guard::ByHand(Way::InsertFirst) };
+
+pub(crate) const SEQUENCE: Contender = Contender { name: "by hand, SELECT first", guard: Guard::ByHand(Way::Sequence) };
 
 pub(crate) const PRIMARY_KEY: Contender = Contender { name: "primary-key SELECT", guard: Guard::PrimaryKey };
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::proto::{CreateProjectRequest, CreateProjectResponse, project_service_server::ProjectService};
 
 /// The statement that sets the user of a transaction.
-const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, true)";
+pub(super) const SET_USER: &str = "SELECT set_config('app.current_user_id', $1, true)";
 
 /// The statement of the handler. A trigger writes a row of the outbox.
 pub(super) const INSERT: &str = "INSERT INTO tenant.projects (cluster_id, name) VALUES ($1, $2) RETURNING id";

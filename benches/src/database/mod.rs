@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `world` | the PostgreSQL server, and the services that use it |
 //! | `contender`, `plan` | the ways to answer a call that are compared, and under which loads |
-//! | `handler`, `go_interceptor`, `primary_key` | the handler, the Go interceptor around it, and a look-up by primary key |
+//! | `handler`, `go_interceptor`, `by_hand`, `primary_key` | the handler, the Go interceptor around it, guards that are written by hand, and a look-up by primary key |
 //! | `load`, `turns`, `matrix` | concurrent callers, contenders in turn, and what was measured |
 //! | `in_flight` | calls beside many that are in flight |
 //! | `counts`, `usage`, `profile` | round trips and log bytes, processor time, and where it goes |
 //! | `goals`, `summary`, `findings` | the goals, the answer to "what will it cost me?", and the section of the report |
 
+mod by_hand;
 pub(crate) mod contender;
 mod counts;
 mod findings;

@@ -36,6 +36,7 @@ use super::proto::{
     project_service_server::{ProjectService, ProjectServiceServer},
 };
 use super::{
+    by_hand::ByHand,
     contender::{Batches, Contender, Guard, Layer, Replays, Statements},
     go_interceptor::{Connections, GoInterceptor, ProductProjects, Wiring},
     handler::Projects,
@@ -121,6 +122,7 @@ impl World {
         let pool = self.pool(database)?;
         Ok(match contender.guard {
             Guard::None => authenticated(ProjectServiceServer::new(Projects::new(pool))),
+            Guard::ByHand(way) => authenticated(ProjectServiceServer::new(ByHand::new(pool, way))),
             Guard::PrimaryKey => authenticated(ProjectServiceServer::new(PrimaryKey::new(pool))),
             Guard::GoInterceptor(wiring, statements) => {
                 let connections = Connections::new(pool.clone(), wiring, statements);
