@@ -5,8 +5,8 @@ use tokio_postgres::Client;
 use tonic_idempotency::{
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, Store, StoreErrorKind, StoreTransaction,
-        StoredResponse, TransactionOptions,
+        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, Store, StoreErrorKind,
+        StoreTransaction, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{Database, until};
@@ -23,6 +23,11 @@ const GATE: &str = "
     END $$;
     SELECT pg_advisory_lock(4711)";
 
+/// Also where the functions do everything else.
+fn store(database: &Database) -> PostgresStore {
+    database.store().common_path(true)
+}
+
 async fn begin(store: &impl Store, claim: &Claim, options: TransactionOptions) -> BeginOutcome {
     store.begin(claim, options).await.expect("the store answers")
 }
@@ -38,9 +43,9 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
 async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let transaction = open(&database.store(), &first, TransactionOptions::default()).await;
+    let transaction = open(&store(&database), &first, TransactionOptions::default()).await;
     owner.batch_execute(GATE).await.expect("the gate is closed");
-    let (store, second) = (database.store(), again(&first));
+    let (store, second) = (store(&database), again(&first));
     let options = TransactionOptions { isolation, ..TransactionOptions::default() };
     let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
     until("the second call is at the gate", async || waiting(&watch).await).await;
@@ -80,7 +85,7 @@ async fn are_recorded_once_above_read_committed() {
 #[tokio::test]
 async fn are_recorded_with_an_error_after_another_record_has_expired() {
     let database = Database::new().await;
-    let (store, owner) = (database.store(), database.owner().await);
+    let (store, owner) = (store(&database), database.owner().await);
     let expired = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &expired, &completion("expired")).await;
     owner.batch_execute("UPDATE tenant.idempotency_keys SET expires = now()").await.expect("it expires");
@@ -103,7 +108,7 @@ async fn are_not_taken_for_recorded_if_a_constraint_of_the_handler_is_violated()
                     $$ BEGIN INSERT INTO public.seats VALUES (1); RETURN NEW; END $$;
                 CREATE TRIGGER sit BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.sit()";
     owner.batch_execute(made).await.expect("a table");
-    let store = database.store();
+    let store = store(&database);
     for expected in [Ok(CommitOutcome::Committed), Err(StoreErrorKind::Refused)] {
         let transaction = open(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
         let outcome = transaction.commit(Some(completion("seated"))).await;

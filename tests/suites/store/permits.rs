@@ -162,6 +162,7 @@ async fn a_permit_is_held_until_the_connection_is_given_back_or_closed() {
 async fn the_permits_of_refused_and_failed_begins_come_back() {
     let database = Database::new().await;
     let (_, store) = pool_of(&database, 2);
+    let store = store.common_path(true);
     let done = claim(Uuid::new_v4(), Uuid::new_v4());
     complete(&store, &done, &completion("done")).await;
     let owner = database.owner().await;
