@@ -43,9 +43,9 @@ async fn open(store: &impl Store, claim: &Claim, options: TransactionOptions) ->
 async fn begun_before_another_commits(database: &Database, isolation: Isolation) -> BeginOutcome {
     let (owner, watch) = (database.owner().await, database.owner().await);
     let first = claim(Uuid::new_v4(), Uuid::new_v4());
-    let transaction = open(&store(&database), &first, TransactionOptions::default()).await;
+    let transaction = open(&store(database), &first, TransactionOptions::default()).await;
     owner.batch_execute(GATE).await.expect("the gate is closed");
-    let (store, second) = (store(&database), again(&first));
+    let (store, second) = (store(database), again(&first));
     let options = TransactionOptions { isolation, ..TransactionOptions::default() };
     let second: JoinHandle<BeginOutcome> = tokio::spawn(async move { begin(&store, &second, options).await });
     until("the second call is at the gate", async || waiting(&watch).await).await;

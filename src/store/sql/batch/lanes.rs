@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn take_the_nearest_number_of_calls_that_is_allowed() {
-        let connections = Connections::new(Fake::new());
+        let connections = Connections::new(Fake::new(), Arc::default());
         let taken = [0, 1, 64, 1024, 1025, usize::MAX].map(|calls| {
             let lanes = Lanes::with_max_batch(&connections, calls);
             (lanes.max_batch, lanes.on(&connections).max_batch)

@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 4;
 type Entered<const WRITES: bool = false> = Result<Turn<Fake, Counted<WRITES>>, Failure>;
 
 fn lane(database: &Fake) -> Lane<Fake, Counted> {
-    Lane::new("counted", &Connections::new(database.clone()), MAX_BATCH)
+    Lane::new("counted", &Connections::new(database.clone(), Arc::default()), MAX_BATCH)
 }
 
 async fn enter<const WRITES: bool>(lane: &Lane<Fake, Counted<WRITES>>, call: Call) -> Entered<WRITES> {
@@ -386,7 +386,7 @@ async fn a_silent_statement_is_given_up_and_cancelled_after_its_share_of_the_tim
 #[tokio::test(start_paused = true)]
 async fn a_silent_statement_that_writes_is_given_up_and_not_cancelled() {
     let database = Fake::new();
-    let connections = Connections::new(database.clone());
+    let connections = Connections::new(database.clone(), Arc::default());
     let lane = Lane::<_, Counted<true>>::new("counted", &connections, 4);
     let first = alone(&lane).await;
     let queued = queue(&lane, calls(2)).await;
@@ -439,7 +439,7 @@ fn calls_go_alone_if_there_is_no_runtime_to_serve_them() {
 #[tokio::test(start_paused = true)]
 async fn each_call_goes_alone_if_a_statement_may_do_only_one() {
     let database = Fake::new();
-    let lane = Lane::<_, Counted>::new("counted", &Connections::new(database.clone()), 1);
+    let lane = Lane::<_, Counted>::new("counted", &Connections::new(database.clone(), Arc::default()), 1);
     for key in 0..3 {
         assert!(matches!(enter(&lane, Call::new(key)).await, Ok(Turn::Alone(None))));
     }
