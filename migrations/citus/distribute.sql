@@ -999,24 +999,6 @@ BEGIN
 END
 $write_many$;
 
-CREATE OR REPLACE PROCEDURE tenant.idempotency_extend_many(
-    p_users uuid[], p_keys uuid[], p_tokens uuid[], p_leases double precision[], OUT changed bytea
-)
-LANGUAGE plpgsql AS $extend_many$
-BEGIN
-    COMMIT;
-END
-$extend_many$;
-
-CREATE OR REPLACE PROCEDURE tenant.idempotency_release_many(
-    p_users uuid[], p_keys uuid[], p_tokens uuid[], OUT changed bytea
-)
-LANGUAGE plpgsql AS $release_many$
-BEGIN
-    COMMIT;
-END
-$release_many$;
-
 -- usage (V11), on the node. The allowances are on the coordinator.
 CREATE OR REPLACE FUNCTION tenant.idempotency_usage_on_node(
     p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint

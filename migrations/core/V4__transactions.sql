@@ -1,7 +1,10 @@
 -- Transactional mode: the complete record is inserted in the handler's own transaction, and committed with the
--- handler's writes. It takes two functions, sent together with BEGIN and with COMMIT: one network round trip each.
+-- handler's writes. It takes two statements, sent together with BEGIN and with COMMIT: one network round trip each.
 --
---   BEGIN;  tenant.idempotency_begin   ->  the handler's statements  ->  tenant.idempotency_commit;  COMMIT
+--   BEGIN;  lock, look   ->  the handler's statements  ->  record;  COMMIT
+--
+-- For a key that is free, both are plain statements of the client, take.sql and record.sql. For any other key the client asks
+-- tenant.idempotency_begin after the first, and writes the record with tenant.idempotency_commit.
 --
 -- An advisory lock excludes concurrent calls. It ends with the transaction, however the transaction ends. No call waits
 -- for it; a call that gets it knows that no other transaction of the key is open.

@@ -231,112 +231,6 @@ BEGIN
 END
 $write_many$;
 
--- extend: renews the leases of several reservations with these tokens. Returns the tokens of those that were renewed, as
--- tenant.idempotency_write_many.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_extend_many(
-    p_users uuid[], p_keys uuid[], p_tokens uuid[], p_leases double precision[], -- seconds
-    OUT changed bytea
-)
-LANGUAGE plpgsql AS $extend_many$
-DECLARE
-    v_set pg_catalog.text;
-    v_now pg_catalog.timestamptz;
-BEGIN
-    COMMIT;
-    v_set := tenant.idempotency_act_for_many();
-    v_now := clock_timestamp();
-
-    WITH renewed AS (
-        UPDATE tenant.idempotency_keys k
-        SET lease_expires = v_now + make_interval(secs => q.lease),
-            expires       = greatest(k.expires, v_now + make_interval(secs => q.lease))
-        FROM (
-            SELECT u.owner, u.key, u.token, u.lease, f.at
-            FROM (
-                SELECT u.*,
-                       set_config('idempotency.owner', u.owner::text, true) AS owner_set,
-                       set_config('app.current_user_id', u.owner::text, true) AS app_user_set
-                FROM (
-                    SELECT u.*
-                    FROM unnest(p_users, p_keys, p_tokens, p_leases) AS u (owner, key, token, lease)
-                    ORDER BY u.owner, u.key
-                ) u
-                OFFSET 0
-            ) u
-            CROSS JOIN LATERAL (
-                SELECT k.ctid AS at
-                FROM tenant.idempotency_keys k
-                WHERE k.idempotency_key = u.key AND k.user_id = u.owner
-                  AND u.app_user_set IS NOT NULL
-                LIMIT 1
-            ) f
-            WHERE u.owner_set = u.owner::text
-            OFFSET 0
-        ) q
-        WHERE k.ctid = q.at
-          AND k.idempotency_key = q.key
-          AND k.user_id = q.owner
-          AND k.token = q.token
-          AND k.response_bytes IS NULL
-          AND k.error_bytes IS NULL
-          AND k.lease_expires > 'epoch'
-        RETURNING k.token
-    )
-    SELECT string_agg(uuid_send(renewed.token), '') INTO changed FROM renewed;
-END
-$extend_many$;
-
--- release: reserved -> absent, for several reservations with these tokens. Returns the tokens of those that were deleted, as
--- tenant.idempotency_write_many. A reservation that is not deleted (tenant.idempotency_release) is left as it is.
-CREATE OR REPLACE PROCEDURE tenant.idempotency_release_many(
-    p_users uuid[], p_keys uuid[], p_tokens uuid[], OUT changed bytea
-)
-LANGUAGE plpgsql AS $release_many$
-DECLARE
-    v_set pg_catalog.text;
-BEGIN
-    COMMIT;
-    v_set := tenant.idempotency_act_for_many();
-
-    WITH released AS (
-        DELETE FROM tenant.idempotency_keys k
-        USING (
-            SELECT u.owner, u.key, u.token, f.at
-            FROM (
-                SELECT u.*,
-                       set_config('idempotency.owner', u.owner::text, true) AS owner_set,
-                       set_config('app.current_user_id', u.owner::text, true) AS app_user_set
-                FROM (
-                    SELECT u.*
-                    FROM unnest(p_users, p_keys, p_tokens) AS u (owner, key, token)
-                    ORDER BY u.owner, u.key
-                ) u
-                OFFSET 0
-            ) u
-            CROSS JOIN LATERAL (
-                SELECT k.ctid AS at
-                FROM tenant.idempotency_keys k
-                WHERE k.idempotency_key = u.key AND k.user_id = u.owner
-                  AND u.app_user_set IS NOT NULL
-                LIMIT 1
-            ) f
-            WHERE u.owner_set = u.owner::text
-            OFFSET 0
-        ) q
-        WHERE k.ctid = q.at
-          AND k.idempotency_key = q.key
-          AND k.user_id = q.owner
-          AND k.token = q.token
-          AND k.attempts = 1
-          AND NOT k.outcome_unknown
-          AND k.response_bytes IS NULL
-          AND k.error_bytes IS NULL
-        RETURNING k.token
-    )
-    SELECT string_agg(uuid_send(released.token), '') INTO changed FROM released;
-END
-$release_many$;
-
 REVOKE EXECUTE ON ROUTINE
     tenant.idempotency_act_for_many(),
     tenant.idempotency_settings_of(text[], bigint, integer),
@@ -349,9 +243,7 @@ REVOKE EXECUTE ON ROUTINE
     tenant.idempotency_write_many(
         uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], boolean, uuid[], text[],
         double precision, uuid[], uuid[], uuid[], bytea[], boolean[], bytea[], bytea[], double precision[], text[], text[]
-    ),
-    tenant.idempotency_extend_many(uuid[], uuid[], uuid[], double precision[]),
-    tenant.idempotency_release_many(uuid[], uuid[], uuid[])
+    )
 FROM PUBLIC;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

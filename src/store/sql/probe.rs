@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::{
-    batch::{Extend, Kind, Lanes, Look, LookAt, Recording, Release, Renewal, Write, Writing},
+    batch::{Kind, Lanes, Look, LookAt, Recording, Write, Writing},
     claim,
     connection::Connections,
     driver::{Connection as _, Driver, class},
@@ -105,7 +105,6 @@ impl<D: Driver> Probe<'_, D> {
     /// Statements that do for many calls what a single statement does for one.
     async fn together(&mut self) -> Result<(), StoreError> {
         let claims = [(); 2].map(|()| Arc::new(Claim { lease: LIFE, ..of_owner() }));
-        let [recorded, released] = claims.each_ref().map(|claim| claim.reservation);
         let claiming = claims.each_ref().map(|claim| Writing::Claim(Arc::clone(claim)));
         self.shared::<Write>("claims together", &claiming.each_ref()).await?;
         let looks = claims.each_ref().map(|claim| {
@@ -114,11 +113,10 @@ impl<D: Driver> Probe<'_, D> {
             LookAt { claim: Arc::new(other), with_status: false }
         });
         self.shared::<Look>("looks together", &looks.each_ref()).await?;
-        let renewals = [recorded, released].map(|reservation| Renewal { reservation, lease: LIFE });
-        self.shared::<Extend>("renewals together", &renewals.each_ref()).await?;
-        let recording = Writing::Recording(Box::new(Recording::new(self.resource_types, recorded, expired())));
-        self.shared::<Write>("records together", &[&recording]).await?;
-        self.shared::<Release>("releases together", &[&released]).await
+        let recordings = claims.each_ref().map(|claim| {
+            Writing::Recording(Box::new(Recording::new(self.resource_types, claim.reservation, expired())))
+        });
+        self.shared::<Write>("records together", &recordings.each_ref()).await
     }
 
     /// An error other than that something is missing is left to the calls, which go alone then: a policy of the application may raise it.

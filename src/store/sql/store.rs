@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 use super::{
-    batch::{Lanes, Recording, Renewal, Writing},
+    batch::{Lanes, Recording, Writing},
     claim,
     columns::{Columns, resource_column, settings},
     connection::Connections,
@@ -370,13 +370,11 @@ impl<D: Driver> Store for SqlStore<D> {
             reservation.token.into(),
             lease.as_secs_f64().into(),
         ];
-        let statement = Statement { sql: &self.connections.sql().extend, parameters };
-        let renewal = || Renewal { reservation: *reservation, lease };
-        let read = |row: &RowOf<D>| match column(row, "extended")? {
+        let row = self.connections.query_one(&self.connections.sql().extend, parameters).await?;
+        match column(&row, "extended")? {
             true => Ok(ExtendOutcome::Extended),
             false => Ok(ExtendOutcome::NotHeld),
-        };
-        self.connections.query_together(&self.lanes.extend, renewal, ExtendOutcome::Extended, statement, read).await
+        }
     }
 
     async fn complete(
@@ -401,13 +399,11 @@ impl<D: Driver> Store for SqlStore<D> {
         self.connections.late_claims().are_over(reservation.token, self.connections.deadline()).await?;
         let parameters =
             &[(*reservation.owner.as_uuid()).into(), (*reservation.key.as_uuid()).into(), reservation.token.into()];
-        let statement = Statement { sql: &self.connections.sql().release, parameters };
-        let read = |row: &RowOf<D>| match column(row, "released")? {
+        let row = self.connections.query_one(&self.connections.sql().release, parameters).await?;
+        match column(&row, "released")? {
             true => Ok(ReleaseOutcome::Released),
             false => Ok(ReleaseOutcome::NotHeld),
-        };
-        let done = ReleaseOutcome::Released;
-        self.connections.query_together(&self.lanes.release, || *reservation, done, statement, read).await
+        }
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {

@@ -29,12 +29,6 @@ guards! {
     /// A batch says to whom each of its answers belongs, by the token.
     BatchAnswersByToken: in_::together => law::ONE_EFFECT_UNLESS_LEASE_ENDED,
 
-    /// What a batch says nothing about is not decided: the call goes alone.
-    BatchLeavesTheRest: in_::together_reconcile => law::NO_RESERVATION_IS_FORGOTTEN,
-
-    /// A batch does not release a reservation that was taken over: that has to be given back.
-    BatchReleasesNoTakeover: in_::together_reconcile => law::ONE_EFFECT,
-
     /// A batch takes no reservation over: a takeover may have to be reconciled first.
     BatchTakesNothingOver: in_::together_reconcile => law::ONE_EFFECT,
 

@@ -181,9 +181,6 @@ fn settle_together(scenario: &Scenario, world: &mut World, id: AttemptId) {
     attempt.answer.get_or_insert(answer);
     if together::settle(scenario, world, id) {
         world.attempts[id].stage = Stage::Ended;
-    } else if !scenario.holds(Guard::BatchLeavesTheRest) {
-        world.attempts[id].stage = Stage::Ended;
-        world.attempts[id].fenced = true;
     }
 }
 

@@ -120,39 +120,30 @@ pub(crate) fn look(scenario: &Scenario, world: &mut World, id: AttemptId) {
     claim::end(scenario, world, id, answer);
 }
 
-/// Whether a batch may record the outcome, and something follows from that. (It cannot abandon.)
+/// Whether a batch may record the outcome, and something follows from that. (It can neither release nor abandon.)
 pub(crate) fn may_settle(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
     let attempt = &world.attempts[id];
-    let is_in_batches = matches!(attempt.stage, Stage::Settling(Disposition::Complete(_) | Disposition::Release));
-    let changes =
-        attempt.answer.is_none() || settles(scenario, world, id) || !scenario.holds(Guard::BatchLeavesTheRest);
+    let is_in_batches = matches!(attempt.stage, Stage::Settling(Disposition::Complete(_)));
+    let changes = attempt.answer.is_none() || settles(world, id);
     scenario.servers[id].batches && is_in_batches && !world.is_away && changes
 }
 
 /// Records the outcome, if the attempt holds the key and there is nothing special about it. Returns whether it did.
 pub(crate) fn settle(scenario: &Scenario, world: &mut World, id: AttemptId) -> bool {
-    let settles = settles(scenario, world, id);
-    match world.attempts[id].stage {
-        Stage::Settling(Disposition::Complete(outcome)) if settles => {
-            record::complete(scenario, world, id, outcome);
-        }
-        Stage::Settling(_) if settles => world.record = None,
-        _ => {}
+    let settles = settles(world, id);
+    if let Stage::Settling(Disposition::Complete(outcome)) = world.attempts[id].stage
+        && settles
+    {
+        record::complete(scenario, world, id, outcome);
     }
     settles
 }
 
-/// Whether the `WHERE` of a batch matches: the reservation is the attempt's own, and is not one to give back.
-fn settles(scenario: &Scenario, world: &World, id: AttemptId) -> bool {
-    let Stage::Settling(disposition) = world.attempts[id].stage else {
-        return false;
-    };
-    let is_own = |record: &&Record| record.outcome.is_none() && record.token == world.attempts[id].token;
-    world.record.as_ref().filter(is_own).is_some_and(|record| match disposition {
-        Disposition::Abandon => false,
-        Disposition::Complete(_) => true,
-        Disposition::Release => record.takeovers == 0 || !scenario.holds(Guard::BatchReleasesNoTakeover),
-    })
+/// Whether the `WHERE` of a batch matches: the reservation is the attempt's own.
+fn settles(world: &World, id: AttemptId) -> bool {
+    let is_own = |record: &Record| record.outcome.is_none() && record.token == world.attempts[id].token;
+    matches!(world.attempts[id].stage, Stage::Settling(Disposition::Complete(_)))
+        && world.record.as_ref().is_some_and(is_own)
 }
 
 /// Inserts a reservation for the call, unless a row is there.

@@ -246,8 +246,6 @@ async fn several_calls(api: &Client, invoice: Uuid) {
     let invoice = invoice.to_string();
     let created = Outcome { resource: Some(("invoice_id", &invoice)), ..Outcome::DONE };
     assert_eq!(statements::reserve(api, &claims.each_ref()).await.expect("a reservation"), [true; 3]);
-    assert_eq!(statements::extend(api, &held).await.expect("an extension"), [true; 3]);
-    assert_eq!(statements::release(api, &held[..1]).await.expect("a release"), [true]);
     assert_eq!(statements::complete(api, &held[1..], &[created; 2]).await.expect("a completion"), [true; 2]);
     let found = statements::look(api, &claims.each_ref()).await.expect("a look");
     assert_eq!(statements::texts(&found, "resource"), [None, Some(invoice.clone()), Some(invoice)]);

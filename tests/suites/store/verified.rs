@@ -137,7 +137,7 @@ async fn are_all_routines_and_each_that_is_missing_is_named() {
     }
     assert_eq!(problems(&store).await, []);
     // What is dropped is made again as the message says.
-    execute(&owner, "DROP PROCEDURE tenant.idempotency_extend_many, tenant.idempotency_sweep").await;
+    execute(&owner, "DROP PROCEDURE tenant.idempotency_write_many, tenant.idempotency_sweep").await;
     assert_eq!(problems(&store).await.len(), 2);
     execute(&owner, "DELETE FROM tenant.idempotency_migrations WHERE version IN (2, 9)").await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");

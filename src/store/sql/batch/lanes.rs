@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{extend::Extend, lane::Lane, look::Look, prediction::Prediction, release::Release, write::Write};
+use super::{lane::Lane, look::Look, prediction::Prediction, write::Write};
 use crate::store::sql::{connection::Connections, driver::Driver};
 
 /// The number of calls that one statement may do, and its limits.
@@ -12,9 +12,7 @@ const MAX_BATCHES: [usize; 2] = [1, 1024];
 /// The lanes of a store. Its clones share them.
 #[derive(Clone)]
 pub(in crate::store::sql) struct Lanes<D: Driver> {
-    pub(in crate::store::sql) extend: Lane<D, Extend>,
     pub(in crate::store::sql) look: Lane<D, Look>,
-    pub(in crate::store::sql) release: Lane<D, Release>,
     pub(in crate::store::sql) write: Lane<D, Write>,
     pub(in crate::store::sql) prediction: Arc<Prediction>,
     max_batch: usize,
@@ -29,9 +27,7 @@ impl<D: Driver> Lanes<D> {
         let [least, most] = MAX_BATCHES;
         let max_batch = max_batch.clamp(least, most);
         Self {
-            extend: Lane::new("extend", connections, max_batch),
             look: Lane::new("look", connections, max_batch),
-            release: Lane::new("release", connections, max_batch),
             write: Lane::new("write", connections, max_batch),
             prediction: Arc::default(),
             max_batch,

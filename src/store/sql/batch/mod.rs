@@ -1,7 +1,6 @@
 //! Batches: statements that do for many calls what a single statement does for one, and the calls that wait for them.
 
 mod complete;
-mod extend;
 #[cfg(test)]
 mod fake;
 mod kind;
@@ -12,7 +11,6 @@ mod pace;
 mod prediction;
 mod queue;
 mod refusals;
-mod release;
 mod reservations;
 mod reserve;
 mod slots;
@@ -22,11 +20,9 @@ mod write;
 
 pub(super) use self::{
     complete::Recording,
-    extend::{Extend, Renewal},
     kind::Kind,
     lane::{Lane, Turn},
     lanes::Lanes,
     look::{Look, LookAt},
-    release::Release,
     write::{Write, Writing},
 };

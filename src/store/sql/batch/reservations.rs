@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::super::{
-    driver::{Connection, DriverError, Row, Statement, Value},
-    query::only_row,
+    driver::{DriverError, Row},
     row::column,
 };
 use crate::store::{Claim, Reservation};
@@ -37,19 +36,7 @@ impl<'a> FromIterator<&'a Reservation> for Reservations {
 }
 
 impl Reservations {
-    /// Runs a statement that returns the tokens of those that it has changed. Returns an answer for each of these, and `None` for
-    /// the others.
-    pub(super) async fn change(
-        &self,
-        connection: &mut impl Connection,
-        sql: &str,
-        parameters: &[Value<'_>],
-    ) -> Result<Vec<Option<()>>, DriverError> {
-        let row = connection.query(Statement { sql, parameters }).await.and_then(only_row)?;
-        self.changed(&row, "changed")
-    }
-
-    /// Reads the tokens of those that were changed, as [`change`](Self::change).
+    /// Reads the tokens of those that a statement has changed. Returns an answer for each of these, and `None` for the others.
     pub(super) fn changed(&self, row: &impl Row, name: &str) -> Result<Vec<Option<()>>, DriverError> {
         let changed = column::<Option<&[u8]>>(row, name).map_err(DriverError::unanswered)?.unwrap_or_default();
         let (changed, rest) = changed.as_chunks();

@@ -64,7 +64,6 @@ async fn each_user_has_its_own_rows_and_no_others_in_any_order() {
         let all: Vec<_> = claims.iter().collect();
         assert_eq!(statements::reserve(&api, &all).await.expect("a reservation"), [true; 5]);
         let reservations: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
-        assert_eq!(statements::extend(&api, &reservations).await.expect("an extension"), [true; 5]);
         let responses: Vec<_> = claims.iter().map(|claim| claim.reservation.token.to_string()).collect();
         let outcomes = responses.iter().map(|it| Outcome { response: Some(it.as_bytes()), ..Outcome::DONE });
         let outcomes: Vec<_> = outcomes.collect();
@@ -113,14 +112,9 @@ async fn a_key_of_another_user_is_neither_seen_nor_touched_whatever_policies_wer
             let found = statements::look(&api, &turned(&[&bob, &thief, &alice], places)).await.expect("a look");
             let found = turned(&texts(&found, "state"), 3 - places);
             assert_eq!(found[1], None, "{added}");
-            let reservations = turned(&[bob.reservation, stolen], places % 2);
-            let stolen_at = 1 - places % 2;
-            let extended = statements::extend(&api, &reservations).await.expect("an extension");
-            assert!(!extended[stolen_at], "{added}");
         }
         let recorded = statements::complete(&api, &[stolen, bob.reservation], &[Outcome::DONE; 2]).await;
         assert!(!recorded.expect("a completion")[0], "{added}");
-        assert!(!statements::release(&api, &[stolen, bob.reservation]).await.expect("a release")[0], "{added}");
         assert_eq!(statements::row(&database, &alice).await, before, "{added}");
     }
 }

@@ -45,8 +45,6 @@ async fn are_taken_in_the_order_of_owners_and_keys() {
     statements::reserve(&api, &claims.iter().collect::<Vec<_>>()).await.expect("a reservation");
     assert_eq!(written().await, sorted);
     let reservations: Vec<_> = claims.iter().rev().map(|claim| claim.reservation).collect();
-    statements::extend(&api, &reservations).await.expect("an extension");
-    assert_eq!(written().await, sorted);
     statements::complete(&api, &reservations, &[Outcome::DONE; 32]).await.expect("a completion");
     assert_eq!(written().await, sorted);
 }
@@ -75,10 +73,12 @@ async fn do_not_make_two_statements_wait_for_each_other() {
         assert!(!deadlock(a) && !deadlock(b), "{round}: reserve");
         let held: Vec<_> = claims.iter().map(|claim| claim.reservation).collect();
         let reversed: Vec<_> = held.iter().rev().copied().collect();
-        let (a, b) = tokio::join!(statements::extend(&one, &held), statements::extend(&other, &reversed));
-        assert!(!deadlock(a) && !deadlock(b), "{round}: extend");
-        let (a, b) = tokio::join!(statements::release(&one, &held), statements::extend(&other, &reversed));
-        assert!(!deadlock(a) && !deadlock(b), "{round}: release");
+        let done = [Outcome::DONE; 48];
+        let (a, b) = tokio::join!(
+            statements::complete(&one, &held, &done[..held.len()]),
+            statements::complete(&other, &reversed, &done[..held.len()])
+        );
+        assert!(!deadlock(a) && !deadlock(b), "{round}: complete");
     }
 }
 
@@ -115,8 +115,6 @@ async fn that_another_transaction_holds_fail_the_statement_after_a_short_while()
     let reservations: Vec<_> = held.iter().map(|claim| claim.reservation).collect();
     let recorded = statements::complete(&api, &reservations, &[Outcome::DONE; 4]).await;
     assert_eq!(code(recorded), SqlState::LOCK_NOT_AVAILABLE);
-    assert_eq!(code(statements::extend(&api, &reservations).await), SqlState::LOCK_NOT_AVAILABLE);
-    assert_eq!(code(statements::release(&api, &reservations).await), SqlState::LOCK_NOT_AVAILABLE);
     // A look waits for nobody.
     let found = statements::look(&api, &held.iter().collect::<Vec<_>>()).await.expect("a look");
     assert!(found.iter().all(Option::is_some));
@@ -158,13 +156,11 @@ async fn are_not_taken_in_a_transaction_that_someone_left_open() {
     acquire(&store, &held).await;
     let reservation = [held.reservation];
     let other = claim(Uuid::new_v4(), Uuid::new_v4());
-    for procedure in 0..4 {
+    for procedure in 0..2 {
         api.batch_execute("BEGIN").await.expect("a transaction");
         let answer = match procedure {
             0 => statements::reserve(&api, &[&other]).await,
-            1 => statements::complete(&api, &reservation, &[Outcome::DONE]).await,
-            2 => statements::extend(&api, &reservation).await,
-            _ => statements::release(&api, &reservation).await,
+            _ => statements::complete(&api, &reservation, &[Outcome::DONE]).await,
         };
         assert_eq!(code(answer), SqlState::INVALID_TRANSACTION_TERMINATION, "{procedure}");
         api.batch_execute("ROLLBACK").await.expect("the end");

@@ -5,10 +5,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 use tonic_idempotency::{
     status::OutboxStatus,
-    store::{
-        Claim, CompleteOutcome, Completion, ExtendOutcome, PostgresStore, ReleaseOutcome, Reservation, Store,
-        StoredMessage, StoredResponse,
-    },
+    store::{Claim, CompleteOutcome, Completion, PostgresStore, Reservation, Store, StoredMessage, StoredResponse},
 };
 use tonic_idempotency_tests::{Database, uuid_of};
 use uuid::Uuid;
@@ -212,26 +209,6 @@ async fn records_each_outcome_in_its_own_row() {
         let row = owner.query_typed_one(select, &[(&claim.reservation.token, Type::UUID)]).await.expect("the row");
         assert_eq!(row.get::<_, &str>(0), *expected);
     }
-}
-
-#[tokio::test]
-async fn renews_every_lease_that_can_be_renewed() {
-    let world = World::new().await;
-    let renewed = statements::extend(&world.database.api().await, &world.reservations()).await.expect("an extension");
-    let single = async |store: &PostgresStore, claim: &Claim| {
-        store.extend(&claim.reservation, 2 * HOUR).await.expect("an outcome") == ExtendOutcome::Extended
-    };
-    world.answers(&renewed, &["reserved", "taken over", "abandoned", "expired reservation"], single).await;
-}
-
-#[tokio::test]
-async fn releases_what_nobody_else_held_before() {
-    let world = World::new().await;
-    let released = statements::release(&world.database.api().await, &world.reservations()).await.expect("a release");
-    let single = async |store: &PostgresStore, claim: &Claim| {
-        store.release(&claim.reservation).await.expect("an outcome") == ReleaseOutcome::Released
-    };
-    world.answers(&released, &["reserved", "abandoned", "expired reservation"], single).await;
 }
 
 #[tokio::test]

@@ -47,21 +47,6 @@ impl Reservations {
     }
 }
 
-/// Calls a procedure. Returns for each reservation whether it was changed.
-async fn change(
-    client: &Client,
-    procedure: &str,
-    reservations: &[Reservation],
-    parameters: &[Parameter<'_>],
-) -> Result<Vec<bool>, Error> {
-    let ids = Reservations::new(reservations);
-    let mut all = ids.parameters();
-    all.extend_from_slice(parameters);
-    let places: String = (1..=all.len()).map(|place| format!("${place}, ")).collect();
-    let row = client.query_typed(&format!("CALL tenant.idempotency_{procedure}_many({places}NULL)"), &all).await?;
-    Ok(changed(&row[0], "changed", reservations))
-}
-
 /// Whether each reservation's token is among those of a column.
 fn changed(row: &Row, column: &str, reservations: &[Reservation]) -> Vec<bool> {
     let changed: Option<&[u8]> = row.get(column);
@@ -131,15 +116,6 @@ pub(crate) async fn write(
     let row =
         client.query_typed(&format!("CALL tenant.idempotency_write_many({places}NULL, NULL, NULL)"), &all).await?;
     Ok((changed(&row[0], "reserved", &reservations), changed(&row[0], "completed", done)))
-}
-
-pub(crate) async fn extend(client: &Client, reservations: &[Reservation]) -> Result<Vec<bool>, Error> {
-    let leases = vec![(2 * HOUR).as_secs_f64(); reservations.len()];
-    change(client, "extend", reservations, &[(&leases, Type::FLOAT8_ARRAY)]).await
-}
-
-pub(crate) async fn release(client: &Client, reservations: &[Reservation]) -> Result<Vec<bool>, Error> {
-    change(client, "release", reservations, &[]).await
 }
 
 /// Looks at the keys of claims. Returns the row of each that has one.
