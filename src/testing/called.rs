@@ -28,6 +28,7 @@ pub struct Called<R> {
     has_key: bool,
     runs: usize,
     cause: Option<String>,
+    unanswered: bool,
     /// The procedures that the layer protects.
     procedures: Vec<String>,
 }
@@ -40,7 +41,8 @@ impl<R> Called<R> {
         layer: &IdempotencyLayer,
     ) -> Self {
         let procedures = layer.procedures().map(Procedure::path).map(str::to_owned).collect();
-        Self { result, has_key, runs: attempt.runs(), cause: attempt.cause(), procedures }
+        let (runs, cause, unanswered) = (attempt.runs(), attempt.cause(), attempt.is_unanswered());
+        Self { result, has_key, runs, cause, unanswered, procedures }
     }
 
     /// Asserts that the call ran its handler once, under the layer's protection if it has a key, and succeeded.
@@ -50,8 +52,20 @@ impl<R> Called<R> {
     /// It did not, or the response is a replay, or the layer does not protect the procedure.
     #[track_caller]
     pub fn executed_once(self) -> Self {
-        let executed = self.runs == 1 && self.result.is_ok() && !self.is_replay() && !self.is_unprotected();
+        let executed = self.is_executed_once();
         self.check(executed, "the handler to run once and succeed")
+    }
+
+    /// Asserts that the call, which has a key, ran its handler once and succeeded, and that the layer did not protect it: because the
+    /// store is unavailable and the layer degrades gracefully, for example.
+    ///
+    /// # Panics
+    ///
+    /// It did not, or the layer protected it.
+    #[track_caller]
+    pub fn executed_unprotected(self) -> Self {
+        let executed = self.runs == 1 && self.is_unprotected();
+        self.check(executed, "the handler to run once and succeed, without the layer's protection")
     }
 
     /// Asserts that the call got the outcome of an earlier call with its key, a response or a final error, and that its
@@ -62,7 +76,7 @@ impl<R> Called<R> {
     /// It did not.
     #[track_caller]
     pub fn replayed(self) -> Self {
-        let replayed = self.runs == 0 && self.is_replay();
+        let replayed = self.is_replayed();
         self.check(replayed, "a replay")
     }
 
@@ -75,7 +89,7 @@ impl<R> Called<R> {
     /// It did not.
     #[track_caller]
     pub fn refused_with(self, reason: Reason) -> Self {
-        let refused = self.reason() == Some(reason);
+        let refused = self.is_refused_with(reason);
         self.check(refused, &format!("a refusal with {reason}"))
     }
 
@@ -83,14 +97,27 @@ impl<R> Called<R> {
     ///
     /// # Panics
     ///
-    /// It did not, or the layer refused the call, or the error is a replay.
+    /// It did not, or the layer refused the call, or the error is a replay, or no answer came.
     #[track_caller]
     pub fn failed_with(self, code: Code) -> Self {
         let failed = self.runs == 1
             && self.reason().is_none()
             && !self.is_replay()
+            && !self.unanswered
             && matches!(&self.result, Err(status) if status.code() == code);
         self.check(failed, &format!("the handler to run once and fail with {}", name(code)))
+    }
+
+    /// Asserts that no answer came: it or the request was lost, or the process of the server died. The client got an error with
+    /// `UNAVAILABLE`.
+    ///
+    /// # Panics
+    ///
+    /// An answer came.
+    #[track_caller]
+    pub fn unanswered(self) -> Self {
+        let unanswered = self.unanswered;
+        self.check(unanswered, "no answer")
     }
 
     /// Asserts that the response says that the work behind the created resource has this status, in its header
@@ -150,6 +177,18 @@ impl<R> Called<R> {
         self
     }
 
+    pub(super) fn is_executed_once(&self) -> bool {
+        self.runs == 1 && self.result.is_ok() && !self.is_replay() && !self.is_unprotected()
+    }
+
+    pub(super) fn is_replayed(&self) -> bool {
+        self.runs == 0 && self.is_replay()
+    }
+
+    pub(super) fn is_refused_with(&self, reason: Reason) -> bool {
+        self.reason() == Some(reason)
+    }
+
     fn is_replay(&self) -> bool {
         self.header(headers::REPLAYED) == Some("true")
     }
@@ -184,13 +223,17 @@ impl<R> fmt::Display for Called<R> {
             Ok(_) if self.is_unprotected() => {
                 let procedures = self.procedures.join(", ");
                 f.write_str(", and the layer did not protect the call: ")?;
-                write!(f, "does it have a store, and is the procedure among those that take keys ({procedures})?")?;
+                write!(
+                    f,
+                    "does it have a store that answers, and is the procedure among those that take keys ({procedures})?"
+                )?;
             }
             Ok(_) => f.write_str(", and the call succeeded")?,
             Err(status) => {
                 match self.reason() {
                     Some(reason) => write!(f, ", and the layer refused the call with {reason}")?,
                     None if self.is_replay() => f.write_str(", and the error is a replay")?,
+                    None if self.unanswered => f.write_str(", and no answer came")?,
                     None => f.write_str(", and the call failed")?,
                 }
                 write!(f, " ({}: {})", name(status.code()), status.message())?;

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,12 +17,16 @@ use tower_service::Service;
 use uuid::Uuid;
 
 use super::{
-    Called, HarnessStore, InProcess, Record,
+    Called, HarnessStore, InProcess, Record, lock,
     probe::{Attempt, Probe},
+    process::Process,
+    server::{Fate, Running, Server},
+    store::Kept,
 };
 use crate::{
     Caller, IdempotencyKey, IdempotencyLayer, UserId,
     layer::{BuildError, Descriptors},
+    rejection::Reason,
     store::{MemoryStore, Store},
 };
 
@@ -34,10 +38,23 @@ use crate::{
 /// runtime.
 ///
 /// Clones share the service, the layer, the store and its clock.
+///
+/// # What goes wrong
+///
+/// | method | what happens |
+/// |---|---|
+/// | [`lose_requests`](Self::lose_requests) | the next calls do not arrive |
+/// | [`lose_answers`](Self::lose_answers) | the next calls run, and their answers do not come |
+/// | [`refuse`](Self::refuse) | the next call is refused, for this reason |
+/// | [`crash_before_record`](Self::crash_before_record) | the server's process dies when the handler of the next call has ended, and a new one follows |
+/// | [`restart`](Self::restart) | the server's process dies now, and a new one follows |
+/// | [`set_store_available`](Self::set_store_available) | the layer cannot reach the store |
+///
+/// The next calls are those that reach the [channel](Self::channel) next, whatever client makes them. One thing happens to each, in the
+/// order in which the test has asked for them.
 pub struct Harness<S = MemoryStore> {
-    channel: InProcess,
-    layer: IdempotencyLayer,
-    store: HarnessStore<S>,
+    server: Arc<Server>,
+    store: Arc<Kept<S>>,
     runs: Arc<AtomicUsize>,
     caller: Option<Caller>,
 }
@@ -60,7 +77,11 @@ impl Harness<MemoryStore> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError>,
     {
-        let build = |store| -> Result<_, BuildError> { IdempotencyLayer::builder(descriptors).store(store).build() };
+        let pool = match descriptors.into().pool() {
+            Ok(pool) => pool,
+            Err(error) => panic!("{}", cannot_be_built(&BuildError::from(error))),
+        };
+        let build = move |store| IdempotencyLayer::builder(pool.clone()).store(store).build();
         Self::with_layer(MemoryStore::new().accept_transactions(), build, service)
     }
 
@@ -78,13 +99,14 @@ impl Harness<MemoryStore> {
     /// ```
     pub fn advance(&self, by: Duration) {
         self.store().advance(by);
-        self.layer.advance(by);
+        self.server.advance(by);
     }
 }
 
 impl<S: Store> Harness<S> {
     /// Wraps a service in the layer that `layer` builds on this store: usually the function with which the application builds
-    /// its own. Give it a store of a test's own: a [`MemoryStore`], or a `PostgresStore` on a database of the test.
+    /// its own. Give it a store of a test's own: a [`MemoryStore`], or a `PostgresStore` on a database of the test. `layer` is called again for
+    /// each [new process](Self::restart).
     ///
     /// ```
     /// # use tonic_idempotency::proto::FILE_DESCRIPTOR_SET;
@@ -114,7 +136,7 @@ impl<S: Store> Harness<S> {
     #[track_caller]
     pub fn with_layer<T, B, E: fmt::Display>(
         store: S,
-        layer: impl FnOnce(HarnessStore<S>) -> Result<IdempotencyLayer, E>,
+        layer: impl Fn(HarnessStore<S>) -> Result<IdempotencyLayer, E> + Send + Sync + 'static,
         service: T,
     ) -> Self
     where
@@ -124,15 +146,20 @@ impl<S: Store> Harness<S> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError>,
     {
-        let store = HarnessStore::new(store);
-        let layer = match layer(store.clone()) {
-            Ok(layer) => layer,
-            Err(error) => panic!("the idempotency layer cannot be built: {error}"),
+        let (store, runs) = (Arc::new(Kept::new(store)), Arc::<AtomicUsize>::default());
+        let (kept, counted, service) = (Arc::clone(&store), Arc::clone(&runs), Mutex::new(service));
+        let start = move |process: Process| {
+            let layer = layer(HarnessStore::new(&kept, &process)).map_err(|error| cannot_be_built(&error))?;
+            let service = lock(&service).clone();
+            let service = layer.layer(Probe::new(service, process.clone(), Arc::clone(&counted)));
+            Ok(Running::new(process, layer, service))
         };
-        let runs = Arc::default();
-        let channel = InProcess::new(layer.layer(Probe::new(service, Arc::clone(&runs))));
+        let server = match Server::new(start) {
+            Ok(server) => Arc::new(server),
+            Err(error) => panic!("{error}"),
+        };
         let caller = Some(Caller::new(UserId::new(Uuid::new_v4())));
-        Self { channel, layer, store, runs, caller }
+        Self { server, store, runs, caller }
     }
 
     /// Returns a harness for the same service whose calls come from this caller: a [`UserId`], or a user
@@ -159,7 +186,7 @@ impl<S: Store> Harness<S> {
     /// It is a tower service. A test can put layers around it, such as its authentication or
     /// `ConnectLayer`, and send requests of its own.
     pub fn channel(&self) -> InProcess {
-        self.channel.clone()
+        InProcess::new(Arc::clone(&self.server))
     }
 
     /// Makes a call with a key. `send` gets the request with the key and the caller, and sends it with a client on the
@@ -228,7 +255,74 @@ impl<S: Store> Harness<S> {
         if let Some(caller) = &self.caller {
             request.extensions_mut().insert(caller.clone());
         }
-        Called::new(send(request).await, has_key, &attempt, &self.layer)
+        Called::new(send(request).await, has_key, &attempt, &self.layer())
+    }
+
+    /// Loses this many next calls on their way: they fail with `UNAVAILABLE`, as if there were no connection. They are
+    /// [`unanswered`](Called::unanswered), and their handlers do not run.
+    pub fn lose_requests(&self, calls: usize) {
+        (0..calls).for_each(|_| self.server.decide(Fate::RequestLost));
+    }
+
+    /// Loses the answers of this many next calls: each runs, is recorded, and fails with `UNAVAILABLE`, as if the connection had broken. It is
+    /// [`unanswered`](Called::unanswered).
+    ///
+    /// ```no_run
+    /// # async fn example(harness: tonic_idempotency::testing::Harness) {
+    /// # use tonic::{Request, Response, Status};
+    /// # let create_order = async |_: Request<()>| -> Result<Response<()>, Status> { Ok(Response::new(())) };
+    /// # let (key, lamp) = (uuid::Uuid::new_v4(), || Request::new(()));
+    /// harness.lose_answers(1);
+    /// harness.call(key, lamp(), create_order).await.unanswered();
+    /// harness.call(key, lamp(), create_order).await.replayed();
+    /// # }
+    /// ```
+    pub fn lose_answers(&self, calls: usize) {
+        (0..calls).for_each(|_| self.server.decide(Fate::AnswerLost));
+    }
+
+    /// Refuses the next call for this reason, as the layer does, before its handler runs. A call that is refused with
+    /// [`Reason::InProgress`] may be tried again at once.
+    pub fn refuse(&self, reason: Reason) {
+        self.server.decide(Fate::Refused(reason));
+    }
+
+    /// Lets the server's process die when the handler of the next call has ended, before the outcome is recorded, and starts a new one: see
+    /// [`restart`](Self::restart). Does nothing if that call does not run its handler.
+    ///
+    /// Nothing is left of a transactional call, so that a retry runs. A reserved call leaves its reservation: a retry is in progress until
+    /// the lease [ends](Self::advance), and then `on_lease_ended` decides.
+    pub fn crash_before_record(&self) {
+        self.server.decide(Fate::Crash);
+    }
+
+    /// Lets the server's process die where it stands, and starts a new one, whose layer is built anew on the same store.
+    ///
+    /// | is lost | stays |
+    /// |---|---|
+    /// | the layer, with its memory | the store and its clock |
+    /// | handlers that run, at their next `.await`, and their transactions | reservations, whose leases are not renewed any more |
+    /// | the answers of calls that run: they are [`unanswered`](Called::unanswered) | the service, so that a fake repository in it stands for a database |
+    ///
+    /// Tasks that a handler has spawned go on. What belongs to the old [`layer`](Self::layer), such as a recovery, does not reach the store
+    /// any more.
+    ///
+    /// # Panics
+    ///
+    /// The layer cannot be built again.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the calls that run may never end.
+    pub async fn restart(&self) {
+        self.server.restart().await;
+    }
+
+    /// Sets whether the layer can reach its store. If not, each operation fails as if there were no connection, and a transaction that is
+    /// open is not committed; the layer still gives the replays that it has in memory. [`record`](Self::record) and
+    /// [`store`](Self::store) reach the store in any case. Defaults to `true`.
+    pub fn set_store_available(&self, available: bool) {
+        self.store.set_available(available);
     }
 
     /// Returns how often the handlers of the service have run, in calls with and without a key, of whatever procedure and
@@ -262,21 +356,20 @@ impl<S: Store> Harness<S> {
     /// Returns the store, for example to set the status of a resource
     /// ([`MemoryStore::set_status`]).
     pub fn store(&self) -> &S {
-        self.store.inner()
+        &self.store.store
     }
 
-    /// Returns the layer, for example to shut it down.
-    pub fn layer(&self) -> &IdempotencyLayer {
-        &self.layer
+    /// Returns the layer of the process that runs, for example to shut it down.
+    pub fn layer(&self) -> IdempotencyLayer {
+        self.server.running().layer
     }
 }
 
 impl<S> Clone for Harness<S> {
     fn clone(&self) -> Self {
         Self {
-            channel: self.channel.clone(),
-            layer: self.layer.clone(),
-            store: self.store.clone(),
+            server: Arc::clone(&self.server),
+            store: Arc::clone(&self.store),
             runs: Arc::clone(&self.runs),
             caller: self.caller.clone(),
         }
@@ -285,8 +378,15 @@ impl<S> Clone for Harness<S> {
 
 impl<S> fmt::Debug for Harness<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Harness").field("layer", &self.layer).field("runs", &self.runs).finish_non_exhaustive()
+        f.debug_struct("Harness")
+            .field("layer", &self.server.running().layer)
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
     }
+}
+
+fn cannot_be_built(error: &impl fmt::Display) -> String {
+    format!("the idempotency layer cannot be built: {error}")
 }
 
 /// Returns the value of the header: the UUID, or any other key as a string of RFC 8941.

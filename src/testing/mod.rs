@@ -92,7 +92,7 @@
 //! # let descriptors = descriptors();
 //! # let harness = Harness::with_layer(
 //! #     MemoryStore::new(),
-//! #     |store| {
+//! #     move |store| {
 //! #         let procedure = Procedure::builder("/shop.v1.Orders/CreateOrder");
 //! #         IdempotencyLayer::builder(descriptors.as_slice()).store(store).procedure(procedure).build()
 //! #     },
@@ -118,8 +118,19 @@
 mod called;
 mod harness;
 mod in_process;
+mod link;
 mod probe;
+mod process;
 mod record;
+mod refusal;
+mod server;
 mod store;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use self::{called::Called, harness::Harness, in_process::InProcess, record::Record, store::HarnessStore};
+
+/// Ignores poisoning: a test that has panicked leaves nothing half changed.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

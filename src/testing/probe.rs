@@ -1,10 +1,11 @@
 //! Watches the service behind the layer.
 
 use std::{
+    future::pending,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -13,9 +14,10 @@ use http::{Request, Response};
 use tonic::{Status, body::Body};
 use tower_service::Service;
 
+use super::{lock, process::Process, server::Crash};
 use crate::telemetry::Chain;
 
-/// A call of the harness, as the service behind the layer sees it. It comes with the request's extensions.
+/// A call of the harness, as the channel and the service behind the layer see it. It comes with the request's extensions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempt(Arc<Seen>);
 
@@ -23,6 +25,7 @@ pub(super) struct Attempt(Arc<Seen>);
 struct Seen {
     runs: AtomicUsize,
     cause: Mutex<Option<String>>,
+    unanswered: AtomicBool,
 }
 
 impl Attempt {
@@ -33,25 +36,35 @@ impl Attempt {
 
     /// The cause of the handler's error, which its client does not see.
     pub(super) fn cause(&self) -> Option<String> {
-        self.0.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.cause).clone()
+    }
+
+    /// Whether its last answer did not come.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.0.unanswered.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_unanswered(&self, unanswered: bool) {
+        self.0.unanswered.store(unanswered, Ordering::SeqCst);
     }
 
     fn failed(&self, status: &Status) {
         let cause = std::error::Error::source(status).map(|cause| Chain(cause).to_string());
-        *self.0.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+        *lock(&self.0.cause) = cause;
     }
 }
 
-/// Counts the calls of a service, and finds the causes of its errors.
+/// Counts the calls of a service, finds the causes of its errors, and ends with its process.
 #[derive(Clone, Debug)]
 pub(super) struct Probe<S> {
     inner: S,
+    process: Process,
     runs: Arc<AtomicUsize>,
 }
 
 impl<S> Probe<S> {
-    pub(super) fn new(inner: S, runs: Arc<AtomicUsize>) -> Self {
-        Self { inner, runs }
+    pub(super) fn new(inner: S, process: Process, runs: Arc<AtomicUsize>) -> Self {
+        Self { inner, process, runs }
     }
 }
 
@@ -68,17 +81,25 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let attempt = request.extensions().get::<Attempt>().cloned().unwrap_or_default();
+        let crash = request.extensions_mut().remove::<Crash>();
         attempt.0.runs.fetch_add(1, Ordering::SeqCst);
         self.runs.fetch_add(1, Ordering::SeqCst);
-        let response = self.inner.call(request);
+        let (process, response) = (self.process.clone(), self.inner.call(request));
         Box::pin(async move {
-            let response = response.await?;
-            if let Some(status) = response.extensions().get::<Status>() {
-                attempt.failed(status);
-            }
-            Ok(response)
+            let Some(Crash(server)) = crash else {
+                let response = process.live(response).await?;
+                if let Some(status) = response.extensions().get::<Status>() {
+                    attempt.failed(status);
+                }
+                return Ok(response);
+            };
+            drop(process.live(response).await);
+            process.die();
+            // In a task of its own: this one may be dropped when its caller gets no answer.
+            tokio::spawn(async move { server.restart().await });
+            pending().await
         })
     }
 }

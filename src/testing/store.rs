@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use super::Record;
+use super::{Record, link::Link, lock, process::Process};
 use crate::{
     caller::OwnerId,
     key::KeyId,
@@ -20,12 +23,18 @@ use crate::{
     },
 };
 
-/// The store that a [`Harness`](super::Harness) gives to its layer: the test's own, and a memory of the keys that were claimed.
-pub struct HarnessStore<S>(Arc<Inner<S>>);
+/// The store that a [`Harness`](super::Harness) gives to its layer: the test's own, which the layer reaches as long as the test lets it.
+pub struct HarnessStore<S> {
+    kept: Arc<Kept<S>>,
+    link: Link,
+}
 
-struct Inner<S> {
-    store: S,
+/// The store of a test, and a memory of the keys that were claimed.
+pub(super) struct Kept<S> {
+    pub(super) store: S,
     claimed: Mutex<HashMap<(OwnerId, KeyId), Claimed>>,
+    /// Whether no process reaches the store.
+    is_cut: Arc<AtomicBool>,
 }
 
 /// A claim, so that it can be made again to see what the store has of it.
@@ -36,18 +45,18 @@ struct Claimed {
     transaction: Option<TransactionOptions>,
 }
 
-impl<S: Store> HarnessStore<S> {
+impl<S: Store> Kept<S> {
     pub(super) fn new(store: S) -> Self {
-        Self(Arc::new(Inner { store, claimed: Mutex::default() }))
+        Self { store, claimed: Mutex::default(), is_cut: Arc::default() }
     }
 
-    pub(super) fn inner(&self) -> &S {
-        &self.0.store
+    pub(super) fn set_available(&self, available: bool) {
+        self.is_cut.store(!available, Ordering::SeqCst);
     }
 
     /// Returns the record of a key: claims it as another call, and lets it go if that holds it.
     pub(super) async fn record(&self, owner: OwnerId, key: KeyId) -> Result<Record, StoreError> {
-        let claimed = self.claimed().get(&(owner, key)).cloned();
+        let claimed = lock(&self.claimed).get(&(owner, key)).cloned();
         let Some(Claimed { claim, transaction }) = claimed else { return Ok(Record::Absent) };
         let look = Claim {
             reservation: Reservation::new(owner, key),
@@ -57,13 +66,13 @@ impl<S: Store> HarnessStore<S> {
         };
         let outcome = match transaction {
             None => {
-                let outcome = self.0.store.claim(&look).await?;
+                let outcome = self.store.claim(&look).await?;
                 if matches!(outcome, ClaimOutcome::Acquired) {
-                    self.0.store.release(&look.reservation).await?;
+                    self.store.release(&look.reservation).await?;
                 }
                 outcome
             }
-            Some(options) => match self.0.store.begin(&look, options).await? {
+            Some(options) => match self.store.begin(&look, options).await? {
                 BeginOutcome::Open { transaction, taken_over } => {
                     transaction.roll_back().await;
                     if taken_over { ClaimOutcome::TakenOver } else { ClaimOutcome::Acquired }
@@ -76,25 +85,28 @@ impl<S: Store> HarnessStore<S> {
 
     fn remember(&self, claim: &Claim, transaction: Option<TransactionOptions>) {
         let Reservation { owner, key, .. } = claim.reservation;
-        self.claimed().insert((owner, key), Claimed { claim: claim.clone(), transaction });
+        lock(&self.claimed).insert((owner, key), Claimed { claim: claim.clone(), transaction });
     }
+}
 
-    fn claimed(&self) -> MutexGuard<'_, HashMap<(OwnerId, KeyId), Claimed>> {
-        self.0.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+impl<S: Store> HarnessStore<S> {
+    /// The store, as a process reaches it.
+    pub(super) fn new(kept: &Arc<Kept<S>>, process: &Process) -> Self {
+        Self { kept: Arc::clone(kept), link: Link::new(process, &kept.is_cut) }
     }
 }
 
 impl<S: Store> Store for HarnessStore<S> {
     async fn claim(&self, claim: &Claim) -> Result<ClaimOutcome, StoreError> {
-        let outcome = self.0.store.claim(claim).await?;
+        let outcome = self.link.ask(self.kept.store.claim(claim)).await?;
         if !matches!(outcome, ClaimOutcome::Mismatch(_)) {
-            self.remember(claim, None);
+            self.kept.remember(claim, None);
         }
         Ok(outcome)
     }
 
     async fn extend(&self, reservation: &Reservation, lease: Duration) -> Result<ExtendOutcome, StoreError> {
-        self.0.store.extend(reservation, lease).await
+        self.link.ask(self.kept.store.extend(reservation, lease)).await
     }
 
     async fn complete(
@@ -102,59 +114,64 @@ impl<S: Store> Store for HarnessStore<S> {
         reservation: &Reservation,
         completion: &Completion,
     ) -> Result<CompleteOutcome, StoreError> {
-        self.0.store.complete(reservation, completion).await
+        self.link.ask(self.kept.store.complete(reservation, completion)).await
     }
 
     async fn release(&self, reservation: &Reservation) -> Result<ReleaseOutcome, StoreError> {
-        self.0.store.release(reservation).await
+        self.link.ask(self.kept.store.release(reservation)).await
     }
 
     async fn abandon(&self, reservation: &Reservation) -> Result<AbandonOutcome, StoreError> {
-        self.0.store.abandon(reservation).await
+        self.link.ask(self.kept.store.abandon(reservation)).await
     }
 
     async fn abandoned(&self, search: &AbandonedQuery) -> Result<Vec<AbandonedKey>, StoreError> {
-        self.0.store.abandoned(search).await
+        self.link.ask(self.kept.store.abandoned(search)).await
     }
 
     async fn sweep(&self, batch: u32) -> Result<u64, StoreError> {
-        self.0.store.sweep(batch).await
+        self.link.ask(self.kept.store.sweep(batch)).await
     }
 
     async fn status(&self, session: &CallSession, resource: &Resource) -> Result<Option<OutboxStatus>, StoreError> {
-        self.0.store.status(session, resource).await
+        self.link.ask(self.kept.store.status(session, resource)).await
     }
 
     async fn look_up(&self, look_up: &LookUp) -> Result<KeyRecord, StoreError> {
-        self.0.store.look_up(look_up).await
+        self.link.ask(self.kept.store.look_up(look_up)).await
     }
 
     fn resource_types(&self) -> Option<&ResourceTypes> {
-        self.0.store.resource_types()
+        self.kept.store.resource_types()
     }
 
     fn has_statuses(&self) -> bool {
-        self.0.store.has_statuses()
+        self.kept.store.has_statuses()
     }
 
     fn forgets_expired(&self) -> bool {
-        self.0.store.forgets_expired()
+        self.kept.store.forgets_expired()
     }
 
     fn server_clock(&self) -> Option<&ServerClock> {
-        self.0.store.server_clock()
+        self.kept.store.server_clock()
     }
 
     fn has_transactions(&self) -> bool {
-        self.0.store.has_transactions()
+        self.kept.store.has_transactions()
     }
 
     async fn begin(&self, claim: &Claim, options: TransactionOptions) -> Result<BeginOutcome, StoreError> {
-        let outcome = self.0.store.begin(claim, options).await?;
+        let outcome = self.link.ask(self.kept.store.begin(claim, options)).await?;
         if !matches!(outcome, BeginOutcome::Refused(ClaimOutcome::Mismatch(_))) {
-            self.remember(claim, Some(options));
+            self.kept.remember(claim, Some(options));
         }
-        Ok(outcome)
+        Ok(match outcome {
+            BeginOutcome::Open { transaction, taken_over } => {
+                BeginOutcome::Open { transaction: self.link.transaction(transaction), taken_over }
+            }
+            refused => refused,
+        })
     }
 
     async fn begin_without_key(
@@ -163,13 +180,14 @@ impl<S: Store> Store for HarnessStore<S> {
         session: &CallSession,
         options: TransactionOptions,
     ) -> Result<Box<dyn StoreTransaction>, StoreError> {
-        self.0.store.begin_without_key(owner, session, options).await
+        let begun = self.link.ask(self.kept.store.begin_without_key(owner, session, options)).await;
+        begun.map(|transaction| self.link.transaction(transaction))
     }
 }
 
 impl<S> Clone for HarnessStore<S> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { kept: Arc::clone(&self.kept), link: self.link.clone() }
     }
 }
 

@@ -146,7 +146,7 @@ async fn say_that_a_call_is_not_protected() {
     let harness = Harness::with_layer(MemoryStore::new(), unprotected, OrderServiceServer::new(Orders(create)));
     let orders = OrderServiceClient::new(harness.channel());
     let said = panic_of(async || _ = call(&harness, &orders, Uuid::new_v4(), "lamp").await.executed_once()).await;
-    let instead = "the handler ran once, and the layer did not protect the call: does it have a store, and is the procedure among";
+    let instead = "the handler ran once, and the layer did not protect the call: does it have a store that answers, and is the procedure among";
     assert!(said.contains(instead) && said.contains("/orders.v1.OrderService/CreateOrder"), "{said}");
 }
 
@@ -168,7 +168,7 @@ async fn fail_at_the_line_of_the_test() {
 }
 
 /// The message of the panic.
-async fn panic_of(code: impl AsyncFnOnce()) -> String {
+pub(crate) async fn panic_of(code: impl AsyncFnOnce()) -> String {
     located_panic_of(code).await.0
 }
 

@@ -90,8 +90,8 @@ where
     A: Future<Output = Result<String, Status>> + Send + 'static,
 {
     let procedure = describe(Procedure::builder(CREATE));
-    let build = |store: HarnessStore<S>| -> Result<_, BuildError> {
-        IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).procedure(procedure).build()
+    let build = move |store: HarnessStore<S>| -> Result<_, BuildError> {
+        IdempotencyLayer::builder(FILE_DESCRIPTOR_SET).store(store).procedure(procedure.clone()).build()
     };
     let harness = Harness::with_layer(store, build, OrderServiceServer::new(Orders(handler)));
     let client = OrderServiceClient::new(harness.channel());

@@ -1,6 +1,7 @@
 //! The tests of `docs/testing.md`: they run here, and the page shows them as they are.
 
 mod database;
+mod failures;
 mod in_container;
 mod instead;
 mod on_postgres;
@@ -20,9 +21,14 @@ const ON_THE_PAGE: &str = "// page: ";
 #[test]
 fn shows_the_tests_that_run_here() {
     let page = fs::read_to_string(root().join("docs/testing.md")).expect("the page");
-    for file in
-        ["orders.rs", "page/without_database.rs", "page/database.rs", "page/on_postgres.rs", "page/in_container.rs"]
-    {
+    for file in [
+        "orders.rs",
+        "page/without_database.rs",
+        "page/failures.rs",
+        "page/database.rs",
+        "page/on_postgres.rs",
+        "page/in_container.rs",
+    ] {
         let code = shown(&fs::read_to_string(root().join("tests/suites/testing").join(file)).expect("a file"));
         assert!(page.contains(&format!("```rust\n{code}\n```\n")), "the page has to show {file}:\n\n{code}\n");
     }

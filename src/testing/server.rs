@@ -1,0 +1,146 @@
+//! The server that all clones of a harness call.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::future::{BoxFuture, poll_fn};
+use http::{Request, Response};
+use tonic::{Status, body::Body, codegen::StdError};
+use tower_service::Service;
+
+use super::{lock, process::Process, refusal::refusal};
+use crate::{IdempotencyLayer, rejection::Reason};
+
+/// The server: a process that runs, and is followed by another one when it dies.
+pub(super) struct Server {
+    start: Box<Start>,
+    running: Mutex<Running>,
+    /// What becomes of the calls that come next, one by one.
+    fates: Mutex<VecDeque<Fate>>,
+    /// How far the clock is ahead.
+    ahead: Mutex<Duration>,
+}
+
+/// Starts a process. The error says why its layer cannot be built.
+type Start = dyn Fn(Process) -> Result<Running, String> + Send + Sync;
+
+/// A process that runs, with its layer, and the service behind that.
+#[derive(Clone)]
+pub(super) struct Running {
+    process: Process,
+    pub(super) layer: IdempotencyLayer,
+    service: Arc<dyn DynService>,
+}
+
+impl Running {
+    pub(super) fn new<S>(process: Process, layer: IdempotencyLayer, service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+        S::Error: Into<StdError>,
+        S::Future: Send,
+    {
+        Self { process, layer, service: Arc::new(Mutex::new(service)) }
+    }
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// Its answer is lost.
+    AnswerLost,
+    /// The process dies when its handler has ended.
+    Crash,
+    /// It is refused.
+    Refused(Reason),
+    /// It does not arrive.
+    RequestLost,
+}
+
+/// The server of a call whose process dies when its handler has ended. It comes with the request's extensions.
+#[derive(Clone)]
+pub(super) struct Crash(pub(super) Arc<Server>);
+
+impl Server {
+    pub(super) fn new(
+        start: impl Fn(Process) -> Result<Running, String> + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let running = Mutex::new(start(Process::default())?);
+        Ok(Self { start: Box::new(start), running, fates: Mutex::default(), ahead: Mutex::default() })
+    }
+
+    pub(super) fn running(&self) -> Running {
+        lock(&self.running).clone()
+    }
+
+    /// Lets the process die, if it has not, and starts the next one.
+    ///
+    /// # Panics
+    ///
+    /// The layer of the next one cannot be built: then there is none.
+    pub(super) async fn restart(&self) {
+        let next = (self.start)(Process::default());
+        let died = match &next {
+            Ok(next) => {
+                next.layer.advance(*lock(&self.ahead));
+                mem::replace(&mut *lock(&self.running), next.clone())
+            }
+            Err(_) => self.running(),
+        };
+        died.process.die();
+        died.process.close().await;
+        if let Err(error) = next {
+            panic!("{error}");
+        }
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        *lock(&self.ahead) += by;
+        self.running().layer.advance(by);
+    }
+
+    /// Decides what becomes of the next call of which it is not decided yet.
+    pub(super) fn decide(&self, fate: Fate) {
+        lock(&self.fates).push_back(fate);
+    }
+
+    /// Answers a call; `None` if no answer comes.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Option<Result<Response<Body>, StdError>> {
+        let fate = lock(&self.fates).pop_front();
+        match fate {
+            Some(Fate::RequestLost) => return None,
+            Some(Fate::Refused(reason)) => return Some(Ok(Status::from(refusal(reason)).into_http())),
+            Some(Fate::Crash) => drop(request.extensions_mut().insert(Crash(Arc::clone(&self)))),
+            Some(Fate::AnswerLost) | None => {}
+        }
+        let Running { process, service, .. } = self.running();
+        let answer = process.answer(service.call(request)).await;
+        answer.filter(|_| !matches!(fate, Some(Fate::AnswerLost)))
+    }
+}
+
+/// A service without its type, of which each call takes a clone.
+trait DynService: Send + Sync {
+    fn call(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, StdError>>;
+}
+
+impl<S> DynService for Mutex<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Error: Into<StdError>,
+    S::Future: Send,
+{
+    fn call(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, StdError>> {
+        let mut service = lock(self).clone();
+        Box::pin(async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+            service.call(request).await.map_err(Into::into)
+        })
+    }
+}
