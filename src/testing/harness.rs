@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::Request as HttpRequest;
 use tonic::{IntoRequest, Request, Response, Status, body::Body, codegen::StdError, metadata::AsciiMetadataValue};
 use tower_layer::Layer as _;
@@ -17,7 +18,7 @@ use tower_service::Service;
 use uuid::Uuid;
 
 use super::{
-    Called, HarnessStore, InProcess, Record, lock,
+    AtOnce, Called, HarnessStore, InProcess, Record, lock,
     probe::{Attempt, Probe},
     process::Process,
     server::{Fate, Running, Server},
@@ -256,6 +257,36 @@ impl<S: Store> Harness<S> {
             request.extensions_mut().insert(caller.clone());
         }
         Called::new(send(request).await, has_key, &attempt, &self.layer())
+    }
+
+    /// Makes this many calls with one key at once. Otherwise as [`call`](Self::call).
+    ///
+    /// ```no_run
+    /// # use tonic::{IntoRequest, Response, Status};
+    /// # struct Order; #[derive(Clone)] struct Lamp;
+    /// # #[derive(Clone)] struct OrderServiceClient;
+    /// # impl OrderServiceClient {
+    /// #     async fn create_order(&mut self, _: impl IntoRequest<Lamp>) -> Result<Response<Order>, Status> { Ok(Response::new(Order)) }
+    /// # }
+    /// # async fn example(harness: tonic_idempotency::testing::Harness, orders: OrderServiceClient, lamp: Lamp) {
+    /// let send = async |request| orders.clone().create_order(request).await;
+    /// harness.at_once(20, uuid::Uuid::new_v4(), lamp, send).await.executed_once();
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`call`](Self::call), for each of them.
+    pub async fn at_once<T, R>(
+        &self,
+        calls: usize,
+        key: impl Into<IdempotencyKey>,
+        request: impl IntoRequest<T> + Clone,
+        send: impl AsyncFn(Request<T>) -> Result<Response<R>, Status>,
+    ) -> AtOnce<R> {
+        let (key, send) = (key.into(), &send);
+        let calls = (0..calls).map(|_| self.call(key.clone(), request.clone(), move |request| send(request)));
+        AtOnce::new(join_all(calls).await)
     }
 
     /// Loses this many next calls on their way: they fail with `UNAVAILABLE`, as if there were no connection. They are

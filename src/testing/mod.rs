@@ -115,6 +115,7 @@
 //!
 //! `docs/testing.md` in the repository has complete tests: without a database, and with one.
 
+mod at_once;
 mod called;
 mod harness;
 mod in_process;
@@ -128,7 +129,9 @@ mod store;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use self::{called::Called, harness::Harness, in_process::InProcess, record::Record, store::HarnessStore};
+pub use self::{
+    at_once::AtOnce, called::Called, harness::Harness, in_process::InProcess, record::Record, store::HarnessStore,
+};
 
 /// Ignores poisoning: a test that has panicked leaves nothing half changed.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -61,21 +61,6 @@ async fn hold_for_the_replay_of_a_final_error() {
 }
 
 #[tokio::test]
-async fn hold_for_many_calls_at_once_of_which_one_runs() {
-    let (harness, orders) = harness(create, |procedure| procedure);
-    let key = Uuid::new_v4();
-    let calls = (0..20).map(|_| {
-        let (harness, orders) = (harness.clone(), orders.clone());
-        tokio::spawn(async move { call(&harness, &orders, key, "lamp").await.runs() })
-    });
-    let mut runs = 0;
-    for called in calls.collect::<Vec<_>>() {
-        runs += called.await.expect("no panic");
-    }
-    assert_eq!((runs, harness.runs()), (1, 1));
-}
-
-#[tokio::test]
 async fn hold_with_a_key_of_any_form() {
     let (harness, mut orders) = harness(create, |procedure| procedure.key_format(KeyFormat::Any));
     for text in ["order-17", r#"a"b\c;d,e"#, "8e03978e-40d5-43dd-bc93-6894a57f9324"] {

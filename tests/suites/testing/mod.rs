@@ -1,6 +1,7 @@
 //! The feature `testing`: a store in memory for transactional procedures, and the harness for tests of a service.
 
 mod assertions;
+mod at_once;
 mod callers;
 mod clock;
 mod connect;

@@ -5,7 +5,6 @@ use quickstart::proto::{
 };
 // page: use testcontainers_modules::{postgres::Postgres, testcontainers::{ImageExt as _, runners::AsyncRunner as _}};
 use super::container;
-use tokio::task::JoinSet;
 use tonic_idempotency::{
     store::{PostgresStore, ResourceTypes},
     testing::Harness,
@@ -26,11 +25,6 @@ async fn one_of_twenty_calls_at_once_creates_the_order() {
     let orders = OrderServiceClient::new(harness.channel());
     let (key, lamp) = (Uuid::new_v4(), CreateOrderRequest { item: "lamp".to_owned() });
 
-    let mut calls = JoinSet::new();
-    for _ in 0..20 {
-        let (harness, mut orders, lamp) = (harness.clone(), orders.clone(), lamp.clone());
-        calls.spawn(async move { harness.call(key, lamp, |request| orders.create_order(request)).await.runs() });
-    }
-    assert_eq!(calls.join_all().await.iter().sum::<usize>(), 1);
-    assert_eq!(harness.runs(), 1);
+    let create = async |request| orders.clone().create_order(request).await;
+    harness.at_once(20, key, lamp, create).await.executed_once();
 }

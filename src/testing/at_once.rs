@@ -1,0 +1,54 @@
+//! [`AtOnce`].
+
+use std::{collections::BTreeMap, fmt};
+
+use super::Called;
+use crate::rejection::Reason;
+
+/// Calls of a [`Harness`](super::Harness) with one key that were made at once, and have ended.
+#[derive(Debug)]
+#[must_use = "assert how the calls ended"]
+pub struct AtOnce<R>(Vec<Called<R>>);
+
+impl<R> AtOnce<R> {
+    pub(super) fn new(calls: Vec<Called<R>>) -> Self {
+        Self(calls)
+    }
+
+    /// Asserts that one call ran its handler, as [`Called::executed_once`] has it, and that each of the others got the outcome of that one as a
+    /// replay, or was refused because that one was in progress. Returns the one that ran.
+    ///
+    /// # Panics
+    ///
+    /// It did not, or another one ended otherwise.
+    #[track_caller]
+    pub fn executed_once(self) -> Called<R> {
+        let is_duplicate =
+            |call: &Called<R>| call.is_replayed() || call.is_refused_with(Reason::InProgress) && call.runs() == 0;
+        let executed = self.0.iter().filter(|call| call.is_executed_once()).count();
+        let duplicates = self.0.iter().filter(|call| is_duplicate(call)).count();
+        let holds = executed == 1 && duplicates == self.0.len() - 1;
+        assert!(
+            holds,
+            "expected one of {} calls to run its handler and succeed, and the others to be replays or in progress; but{self}",
+            self.0.len()
+        );
+        self.0.into_iter().find(Called::is_executed_once).expect("there is one")
+    }
+
+    /// Returns the calls, in no particular order.
+    pub fn into_calls(self) -> Vec<Called<R>> {
+        self.0
+    }
+}
+
+/// What happened: how often, and a sentence.
+impl<R> fmt::Display for AtOnce<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut calls = BTreeMap::<String, usize>::new();
+        for call in &self.0 {
+            *calls.entry(call.to_string()).or_default() += 1;
+        }
+        calls.iter().try_for_each(|(call, number)| write!(f, "\n{number}: {call}"))
+    }
+}
