@@ -184,10 +184,11 @@ impl<S: Store> Harness<S> {
 
     /// Returns the channel for a generated client: `OrderServiceClient::new(harness.channel())`.
     ///
-    /// It is a tower service. A test can put layers around it, such as its authentication or
-    /// `ConnectLayer`, and send requests of its own.
+    /// It is a tower service. A test can put layers around it, such as its authentication,
+    /// `ConnectLayer` or the layer of its client, and send requests of its own. A request that is not made by [`call`](Self::call), and has no
+    /// caller, comes from the harness's caller.
     pub fn channel(&self) -> InProcess {
-        InProcess::new(Arc::clone(&self.server))
+        InProcess::new(Arc::clone(&self.server), self.caller.clone())
     }
 
     /// Makes a call with a key. `send` gets the request with the key and the caller, and sends it with a client on the

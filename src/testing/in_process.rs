@@ -7,21 +7,37 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use tonic::{Status, body::Body, codegen::StdError};
 use tower_service::Service;
 
 use super::{probe::Attempt, server::Server};
+use crate::{Caller, UserId};
 
-/// The channel of a [`Harness`](super::Harness): sends the calls of a generated client to its service, in this process.
+/// The channel of a [`Harness`](super::Harness): sends the calls of a client to its service, in this process.
 #[derive(Clone)]
 pub struct InProcess {
     server: Arc<Server>,
+    /// The caller of requests that say nothing of theirs.
+    caller: Option<Caller>,
 }
 
 impl InProcess {
-    pub(super) fn new(server: Arc<Server>) -> Self {
-        Self { server }
+    pub(super) fn new(server: Arc<Server>, caller: Option<Caller>) -> Self {
+        Self { server, caller }
+    }
+
+    /// Returns the attempt of a call of the harness, which has put its caller into the request. Any other call is that of the
+    /// channel's caller, unless it has one.
+    fn attempt(&self, extensions: &mut Extensions) -> Attempt {
+        if let Some(attempt) = extensions.get::<Attempt>() {
+            return attempt.clone();
+        }
+        let has_caller = extensions.get::<Caller>().is_some() || extensions.get::<UserId>().is_some();
+        if let Some(caller) = self.caller.clone().filter(|_| !has_caller) {
+            extensions.insert(caller);
+        }
+        Attempt::default()
     }
 }
 
@@ -35,8 +51,8 @@ impl Service<Request<Body>> for InProcess {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let attempt = request.extensions().get::<Attempt>().cloned().unwrap_or_default();
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let attempt = self.attempt(request.extensions_mut());
         let answer = Arc::clone(&self.server).answer(request);
         Box::pin(async move {
             let answer = answer.await;

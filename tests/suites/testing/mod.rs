@@ -3,6 +3,7 @@
 mod assertions;
 mod at_once;
 mod callers;
+mod clients;
 mod clock;
 mod connect;
 mod deaths;

@@ -1,5 +1,6 @@
 //! The tests of `docs/testing.md`: they run here, and the page shows them as they are.
 
+mod client;
 mod database;
 mod failures;
 mod in_container;
@@ -25,6 +26,7 @@ fn shows_the_tests_that_run_here() {
         "orders.rs",
         "page/without_database.rs",
         "page/failures.rs",
+        "page/client.rs",
         "page/database.rs",
         "page/on_postgres.rs",
         "page/in_container.rs",
