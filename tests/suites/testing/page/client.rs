@@ -5,8 +5,7 @@ use quickstart::{
     proto::{CreateOrderRequest, order_service_client::OrderServiceClient, order_service_server::OrderServiceServer},
 };
 use tonic_idempotency::testing::Harness;
-use tonic_idempotency_client::{IdempotencyClientLayer, journal::Journal};
-use tower_layer::Layer as _;
+use tonic_idempotency_client::{IdempotencyClientLayer, Layer as _, journal::Journal};
 
 use crate::orders::{InMemory, Orders};
 
