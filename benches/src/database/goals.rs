@@ -113,7 +113,7 @@ fn processor_time(near: &[Matrix]) -> Aim {
     let both = |figures: &Figures| (figures.server_processor + figures.own_processor).as_secs_f64();
     let goal = Goal {
         measure: format!("{}: processor time of PostgreSQL and the process per call", subject.name()),
-        bound: Bound::AtMost(1.0 / 0.9),
+        bound: Bound::AtMost(1.11),
         figure: turns.ratio(TRANSACTIONAL, FLOOR, both),
         unit: format!("× {}", FLOOR.name),
         limit: None,
