@@ -508,6 +508,15 @@ BEGIN
 END
 $begin$;
 
+-- No key is free here for the client's plain statements: their lock would be the coordinator's, and not the one of the node that has the
+-- record, and a node does not have the settings that they make. So the client asks tenant.idempotency_begin, and tenant.idempotency_commit.
+CREATE OR REPLACE FUNCTION tenant.idempotency_is_free(p_user uuid, p_key uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $is_free$
+BEGIN
+    RETURN false;
+END
+$is_free$;
+
 CREATE OR REPLACE FUNCTION tenant.idempotency_begin(
     p_user           uuid,
     p_key            uuid,

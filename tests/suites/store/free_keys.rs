@@ -1,12 +1,15 @@
 //! The plain statements of a transactional call: what takes a key that is free, and what records it.
 
+use std::sync::Arc;
+
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 use tonic_idempotency::{
+    Transaction,
     policy::Isolation,
     store::{
-        BeginOutcome, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, Store, StoreErrorKind,
-        StoreTransaction, StoredResponse, TransactionOptions,
+        BeginOutcome, CallSession, Claim, ClaimOutcome, CommitOutcome, Completion, PostgresStore, SessionSettings,
+        Store, StoreErrorKind, StoreTransaction, StoredResponse, TransactionOptions,
     },
 };
 use tonic_idempotency_tests::{Database, until};
@@ -96,6 +99,57 @@ async fn are_recorded_with_an_error_after_another_record_has_expired() {
     assert_eq!(outcome.expect("the store answers"), CommitOutcome::Committed);
     let count = "SELECT count(*) FROM tenant.idempotency_keys WHERE error_bytes = 'final' AND expires > now()";
     assert_eq!(owner.query_one(count, &[]).await.expect("a count").get::<_, i64>(0), 1);
+}
+
+/// One and two settings are set by the plain statement, and more by the function. The last one set wins, also over the layer's.
+#[tokio::test]
+async fn are_taken_with_the_settings_of_the_application_however_many() {
+    let database = Database::new().await;
+    let store = store(&database);
+    for count in 0..=3 {
+        let other = Uuid::new_v4().to_string();
+        let names = ["app.current_user_id", "app.region", "app.tenant_id"];
+        let settings = names[..count].iter().fold(SessionSettings::new(), |all, name| all.set(*name, other.as_str()));
+        let user = Uuid::new_v4();
+        let session = CallSession { user: Some(user), settings: (count > 0).then(|| Arc::new(settings)) };
+        let claim = Claim { session, ..claim(user, Uuid::new_v4()) };
+        let transaction = open(&store, &claim, TransactionOptions::default()).await;
+        let mut extensions = http::Extensions::new();
+        transaction.hand_out(&mut extensions);
+        let handle = Transaction::from_extensions(&extensions).expect("a transaction");
+        for (place, name) in names.iter().enumerate() {
+            let select = format!("SELECT coalesce(current_setting('{name}', true), '')");
+            let seen: String = handle.query_one(&select, &[]).await.expect("a setting").get(0);
+            let own = if place == 0 { user.to_string() } else { String::new() };
+            assert_eq!(seen, if place < count { other.clone() } else { own }, "{count}: {name}");
+        }
+        drop((handle, extensions));
+        let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
+        assert_eq!(outcome, CommitOutcome::Committed, "{count}");
+    }
+}
+
+/// As on Citus, where the plain statements' lock would not be that of the record's node.
+#[tokio::test]
+async fn are_left_to_the_functions_where_no_key_is_free() {
+    let database = Database::new().await;
+    let (store, owner) = (store(&database), database.owner().await);
+    let none = "CREATE OR REPLACE FUNCTION tenant.idempotency_is_free(p_user uuid, p_key uuid) RETURNS boolean LANGUAGE plpgsql AS
+                    $$ BEGIN RETURN false; END $$;
+                CREATE FUNCTION public.mark() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION 'by %', current_query(); END $$;
+                CREATE TRIGGER mark BEFORE INSERT ON tenant.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.mark()";
+    owner.batch_execute(none).await.expect("no key is free");
+    let transaction = open(&store, &claim(Uuid::new_v4(), Uuid::new_v4()), TransactionOptions::default()).await;
+    let error = transaction.commit(Some(completion("done"))).await.expect_err("the trigger fails");
+    assert!(format!("{error:?}").contains("by SELECT tenant.idempotency_commit("), "{error:?}");
+    owner.batch_execute("DROP TRIGGER mark ON tenant.idempotency_keys").await.expect("it is gone");
+    let first = claim(Uuid::new_v4(), Uuid::new_v4());
+    let transaction = open(&store, &first, TransactionOptions::default()).await;
+    let outcome = transaction.commit(Some(completion("done"))).await.expect("the store answers");
+    assert_eq!(outcome, CommitOutcome::Committed);
+    let begun = begin(&store, &again(&first), TransactionOptions::default()).await;
+    assert!(matches!(begun, BeginOutcome::Refused(ClaimOutcome::Replay(_))), "{begun:?}");
 }
 
 /// A unique constraint of the application that is checked at COMMIT has the record's SQLSTATE.

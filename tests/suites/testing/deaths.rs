@@ -275,7 +275,7 @@ async fn leave_the_clock_as_it_is() {
     call(&harness, &orders, key, "lamp").await.refused_with(Reason::KeyExpired);
 }
 
-/// What somebody still has of the dead process changes nothing any more.
+/// A layer of the dead process, which a task has kept, changes nothing in the store.
 #[tokio::test(start_paused = true)]
 async fn reach_the_store_no_more() {
     let (harness, orders) = harness(create, |procedure| procedure);

@@ -54,9 +54,15 @@ pub(super) async fn take<'a, D: Driver>(
     };
     let sql = connections.sql();
     let any = Begin::new(claim, options, attempt, until);
-    let any = Statement { sql: &sql.begin, parameters: &any.parameters() };
     let settings = settings(&claim.session);
-    let is_common = sql.has_common_path() && settings.is_none_or(|settings| settings.len() <= MAX_SETTINGS);
+    let sent = Instant::now();
+    if !sql.has_common_path() || settings.is_some_and(|settings| settings.len() > MAX_SETTINGS) {
+        let first = Statement { sql: &sql.begin, parameters: &any.parameters() };
+        let (asked, row) = start(asked, options, first).await?;
+        clock::read(connections.clock(), sent, &row, "begun");
+        in_time(&row)?;
+        return Ok(Taken { asked, found: Some((row, attempt)) });
+    }
     let parameters: &[Value<'_>] = &[
         (*claim.reservation.owner.as_uuid()).into(),
         (*claim.reservation.key.as_uuid()).into(),
@@ -66,21 +72,19 @@ pub(super) async fn take<'a, D: Driver>(
         settings.into(),
         until.into(),
     ];
-    let sent = Instant::now();
-    let first = if is_common { Statement { sql: &sql.take, parameters } } else { any };
-    let (mut asked, mut row) = start(asked, options, first).await?;
+    let (mut asked, row) = start(asked, options, Statement { sql: &sql.take, parameters }).await?;
     clock::read(connections.clock(), sent, &row, "begun");
-    if is_common {
-        if column::<bool>(&row, "is_free").is_ok_and(|is_free| is_free) {
-            return Ok(Taken { asked, found: None });
-        }
-        row = match find(&mut *asked, any, options).await {
-            Ok(row) => row,
-            Err(error) => return Err(asked.failed(error)),
-        };
+    if column::<bool>(&row, "is_free").is_ok_and(|is_free| is_free) {
+        return Ok(Taken { asked, found: None });
     }
-    in_time(&row)?;
-    Ok(Taken { asked, found: Some((row, attempt)) })
+    let statement = Statement { sql: &sql.begin, parameters: &any.parameters() };
+    match find(&mut *asked, statement, options).await {
+        Ok(row) => {
+            in_time(&row)?;
+            Ok(Taken { asked, found: Some((row, attempt)) })
+        }
+        Err(error) => Err(asked.failed(error)),
+    }
 }
 
 /// Begins a transaction, in one round trip with its first statement if the driver can. Returns the connection, and the row of that statement.
