@@ -1,6 +1,10 @@
 //! The files of `tonic-idempotency migrations`: their names, their texts, and what is never overwritten.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use tempfile::TempDir;
 use tonic_idempotency::{migrations, store::Schema};
@@ -72,15 +76,22 @@ fn versions(files: &[String], separator: &str, suffix: &str) -> Vec<String> {
     parts.into_iter().map(|(version, _)| version.to_owned()).collect()
 }
 
+/// The moment that a version of 14 digits names. One second after it may be in the next minute, so versions are no numbers to count.
+fn time(version: &str) -> SystemTime {
+    let (date, clock) = version.split_at(8);
+    let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..]);
+    let clock = format!("{}:{}:{}", &clock[..2], &clock[2..4], &clock[4..]);
+    humantime::parse_rfc3339(&format!("{date}T{clock}Z")).expect("a time")
+}
+
 #[test]
 fn for_sqlx_are_numbered_by_the_time() {
     let folder = folder();
     let said = stdout(&write(&folder, "sqlx", &[INVOICE, ROLE]));
     let versions = versions(&files(&folder), "_", ".sql");
     assert!(versions.iter().all(|version| version.len() == 14 && version.starts_with("20")), "{versions:?}");
-    let first: u64 = versions[0].parse().expect("a number");
-    let all = versions.iter().map(|version| version.parse::<u64>().expect("a number"));
-    assert!(all.eq((first..).take(names().len())), "{versions:?}");
+    let times: Vec<_> = versions.iter().map(|version| time(version)).collect();
+    assert!(times.windows(2).all(|pair| pair[1] == pair[0] + Duration::from_secs(1)), "{versions:?}");
     let summary = format!(
         "{} files written for sqlx, 0 unchanged. Commit them, and run them with your own migrations: `sqlx migrate run`, or \
          `sqlx::migrate!`.\n",
