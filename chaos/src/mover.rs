@@ -8,6 +8,7 @@ use std::{
 use tokio::{task::JoinSet, time};
 use tokio_postgres::{Client, error::SqlState};
 use tokio_util::task::AbortOnDropHandle;
+use tonic_idempotency::{migrations, store::Schema};
 
 use crate::{
     error::Error,
@@ -145,7 +146,9 @@ impl Move {
     }
 
     async fn go_on(&self) -> Result<(), Error> {
-        Ok(self.database.connect().await?.batch_execute(&self.call).await?)
+        let owner = self.database.connect().await?;
+        migrations::partitions(&owner, &Schema::default()).await?;
+        Ok(owner.batch_execute(&self.call).await?)
     }
 
     /// The fault counts only if it has hit a mover or a move.

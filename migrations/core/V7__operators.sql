@@ -2,10 +2,6 @@
 -- it. These functions run with the rights of the table's owner, and note in tenant.idempotency_audit who called them. Only
 -- roles that tenant.idempotency_grant_operator was called for can execute them; such a role needs no right on the table.
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
 -- What operators did. Written by the functions below alone; no role but the table's owner can read or change it.
 CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
     id              uuid        NOT NULL DEFAULT tenant.idempotency_uuidv7() CONSTRAINT idempotency_audit_pk PRIMARY KEY,
@@ -25,9 +21,15 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_audit (
 );
 REVOKE ALL ON TABLE tenant.idempotency_audit FROM PUBLIC;
 
+-- Returns a UUIDv8 (RFC 9562 section 5.8) of a hash. Called by the next two functions.
+CREATE OR REPLACE FUNCTION tenant.idempotency_uuidv8(p_hash bytea) RETURNS uuid
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(substring(set_byte(
+    set_byte(p_hash, 6, (get_byte(p_hash, 6) & 15) | 128), 8, (get_byte(p_hash, 8) & 63) | 128
+) FROM 1 FOR 16), 'hex')::uuid;
+
 -- Returns a key as it is stored (the column idempotency_key), from its text as the caller wrote it: a UUID in any of its
--- forms is that UUID, any other text a UUIDv8 (RFC 9562 section 5.8) of its hash. The layer computes the same, and does not
--- call this function.
+-- forms is that UUID, any other text a UUIDv8 of its hash. The layer computes the same. Called by the operators' functions.
 CREATE OR REPLACE FUNCTION tenant.idempotency_key_id(p_key text) RETURNS uuid
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
@@ -35,36 +37,39 @@ RETURN CASE
          OR p_key COLLATE "C" ~* '^(urn:uuid:)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
          OR p_key COLLATE "C" ~* '^[{][0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[}]$'
     THEN regexp_replace(p_key COLLATE "C", '^urn:uuid:', '', 'i')::uuid
-    ELSE (
-        SELECT encode(set_byte(
-            set_byte(h.hash, 6, (get_byte(h.hash, 6) & 15) | 128), 8, (get_byte(h.hash, 8) & 63) | 128
-        ), 'hex')::uuid
-        FROM (SELECT substring(
-            sha256('tonic-idempotency key '::bytea || convert_to(p_key, 'UTF8')) FROM 1 FOR 16
-        )) AS h (hash)
-    )
+    ELSE tenant.idempotency_uuidv8(sha256('tonic-idempotency key '::bytea || convert_to(p_key, 'UTF8')))
 END;
 
--- Returns the process id of the other connection whose transaction holds this lock of a key; NULL for none.
-CREATE OR REPLACE FUNCTION tenant.idempotency_holder_pid(p_lock bigint) RETURNS integer
-LANGUAGE sql VOLATILE
-RETURN (
-    SELECT max(l.pid)
-    FROM pg_locks l
-    WHERE l.locktype = 'advisory'
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-      AND l.granted
-      AND l.objsubid = 1
-      AND l.mode = 'ExclusiveLock'
-      AND l.classid = ((p_lock >> 32) & 4294967295)::oid
-      AND l.objid = (p_lock & 4294967295)::oid
-      AND l.pid <> pg_backend_pid()
-);
+-- Returns the owner of the records of a user in a scope (NULL for none), both as texts: what the column user_id holds. That
+-- is the user's own UUID if it is one, in its usual form, and there is no scope; otherwise a UUIDv8 of a hash of both. The layer
+-- computes the same. Called by the operators' functions.
+CREATE OR REPLACE FUNCTION tenant.idempotency_owner(p_scope text, p_user text) RETURNS uuid
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE
+    WHEN coalesce(p_scope, '') = ''
+         AND p_user COLLATE "C" ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_user::uuid
+    ELSE tenant.idempotency_uuidv8(sha256(
+        'tonic-idempotency owner v1'::bytea
+        || int4send(coalesce(octet_length(convert_to(p_scope, 'UTF8')), 0)) || coalesce(convert_to(p_scope, 'UTF8'), '')
+        || int4send(octet_length(convert_to(p_user, 'UTF8'))) || convert_to(p_user, 'UTF8')
+    ))
+END;
+
+-- Returns the node that has the records of an owner, if that is another one than this server. A pack may replace it, so it is made only
+-- once. Called by the operators' functions.
+DO $hook$
+BEGIN
+    IF to_regprocedure('tenant.idempotency_node(uuid)') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_node(p_owner uuid) RETURNS text
+        LANGUAGE plpgsql STABLE AS $node$ BEGIN RETURN NULL; END $node$;
+    END IF;
+END
+$hook$;
 
 -- Returns at most p_limit keys of all users, oldest first, whose lease has ended without an outcome: first reserved within
 -- p_lookback (NULL for no limit), and not expired. Their states are 'abandoned' and 'unknown'
 -- (tenant.idempotency_inspect); the text of a key's and of an owner's id is a key and a user for that function. The primary
--- key is a UUIDv7, so only rows within p_lookback are read. Has the sight of the recovery.
+-- key is a UUIDv7, so only rows within p_lookback are read. Has the sight of the recovery. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_stuck(
     p_lookback interval DEFAULT interval '1 day', p_limit integer DEFAULT 100
 ) RETURNS TABLE (
@@ -87,25 +92,25 @@ DECLARE
 BEGIN
     PERFORM tenant.idempotency_needs_sight('idempotency_keys_recovery_policy');
     INSERT INTO tenant.idempotency_audit (action) VALUES ('list');
-    PERFORM set_config('idempotency.owner', '00000000-0000-0000-0000-000000000000', true),
-            set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true),
-            set_config('app.idempotency_sight', 'recovery', true);
+    PERFORM tenant.idempotency_see('recovery');
 
     RETURN QUERY
-    SELECT tenant.idempotency_state(k, NULL, NULL), k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts,
-           k.created, k.expires
-    FROM tenant.idempotency_keys k
-    WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid
-      AND k.response_bytes IS NULL
-      AND k.error_bytes IS NULL
-      AND k.lease_expires <= now()
-      AND k.expires > now()
-    ORDER BY k.id
-    LIMIT p_limit;
+    WITH found AS MATERIALIZED (
+        SELECT k.id, k.outcome_unknown, k.idempotency_key, k.user_id, k.procedure, k.token, k.attempts, k.created, k.expires
+        FROM tenant.idempotency_keys k
+        WHERE k.id >= encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid
+          AND k.response_bytes IS NULL
+          AND k.error_bytes IS NULL
+          AND k.lease_expires <= now()
+          AND k.expires > now()
+        ORDER BY k.id
+        LIMIT p_limit
+    )
+    SELECT CASE WHEN f.outcome_unknown THEN 'unknown' ELSE 'abandoned' END, f.idempotency_key, f.user_id, f.procedure, f.token,
+           f.attempts, f.created, f.expires
+    FROM found f ORDER BY f.id;
 
-    PERFORM set_config('app.idempotency_sight', '', true),
-            set_config('app.current_user_id', v_user, true),
-            set_config('idempotency.owner', v_owner, true);
+    PERFORM tenant.idempotency_see('', v_owner, v_user);
 END
 $stuck$;
 
@@ -122,7 +127,7 @@ $stuck$;
 --   failed      has the error that ended the operation, which a retry gets
 --
 -- holder_since is the beginning of the transaction. It is NULL unless the table's owner has the rights of the API's role or
--- of pg_read_all_stats.
+-- of pg_read_all_stats. Called by operators.
 CREATE OR REPLACE FUNCTION tenant.idempotency_inspect(
     p_key   text,
     p_user  text,
@@ -153,41 +158,71 @@ BEGIN
     IF key_id IS NULL OR owner IS NULL THEN
         RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    -- Before the record: a transaction that commits in between is seen by its record.
-    holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(owner, key_id));
-    PERFORM set_config('idempotency.owner', owner::text, true), set_config('app.current_user_id', owner::text, true);
-
-    SELECT tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure, k.token, k.lease_expires, k.attempts, k.created,
-           k.expires, tenant.idempotency_resource_id(k)::text AS resource
-    INTO v_record
-    FROM tenant.idempotency_keys k
-    WHERE k.idempotency_key = key_id AND k.user_id = owner AND k.expires > clock_timestamp();
-
-    state := coalesce(v_record.state, 'absent');
-    procedure := v_record.procedure;
-    token := v_record.token;
-    attempts := v_record.attempts;
-    created := v_record.created;
-    expires := v_record.expires;
-    resource := v_record.resource;
-    IF state = 'reserved' THEN
-        lease_left := v_record.lease_expires - clock_timestamp();
+    PERFORM tenant.idempotency_act_for(owner, owner);
+    v_record := tenant.idempotency_look_up_row(owner, key_id);
+    state := coalesce(nullif(v_record.state, 'expired'), 'absent');
+    IF state <> 'absent' THEN
+        procedure := v_record.procedure;
+        token := v_record.token;
+        attempts := v_record.attempts;
+        created := v_record.created;
+        expires := v_record.expires;
+        resource := v_record.resource;
     END IF;
-    -- The lock's holder may be a replay that has not ended yet.
-    IF holder_pid IS NOT NULL AND state IN ('absent', 'abandoned', 'unknown') THEN
+    IF state = 'reserved' THEN
+        lease_left := v_record.lease_left;
+    END IF;
+    IF v_record.holder_pid IS NOT NULL THEN
         state := 'running';
-        SELECT a.application_name, a.xact_start INTO holder_application, holder_since
-        FROM pg_stat_activity a
-        WHERE a.pid = holder_pid;
-    ELSE
-        holder_pid := NULL;
+        holder_pid := v_record.holder_pid;
+        holder_application := coalesce('on ' || tenant.idempotency_node(owner), v_record.holder_application);
+        holder_since := v_record.holder_since;
     END IF;
 
     INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state)
     VALUES ('inspect', key_id, owner, procedure, token, state);
-    PERFORM set_config('app.current_user_id', v_user, true), set_config('idempotency.owner', v_owner, true);
+    PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
 END
 $inspect$;
+
+-- Deletes the row of a key, or says why not: for tenant.idempotency_operator_release, which calls it. The row does not change between the
+-- decision and its deletion.
+CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release_row(
+    p_user  uuid,
+    p_key   uuid,
+    p_token uuid,
+    OUT outcome    text,
+    OUT state      text, -- before; NULL for no record
+    OUT procedure  text,
+    OUT holder_pid integer
+)
+LANGUAGE plpgsql AS $release_row$
+DECLARE
+    v_lock CONSTANT bigint := tenant.idempotency_lock_id(p_user, p_key);
+    v_held CONSTANT boolean := pg_try_advisory_xact_lock(v_lock);
+    k record;
+BEGIN
+    SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user FOR UPDATE;
+    IF k.id IS NOT NULL THEN
+        state := nullif(tenant.idempotency_state(k, NULL, NULL, clock_timestamp()), 'expired');
+        procedure := CASE WHEN state IS NOT NULL THEN k.procedure END;
+    END IF;
+    -- The lock's holder may be a replay that has not ended yet.
+    IF state IN ('completed', 'not_stored', 'failed') THEN
+        outcome := state;
+    ELSIF NOT v_held THEN
+        outcome := 'running';
+        holder_pid := tenant.idempotency_holder_pid(v_lock);
+    ELSIF state IS NULL THEN
+        outcome := 'absent';
+    ELSIF k.token IS DISTINCT FROM p_token THEN
+        outcome := 'other_token';
+    ELSE
+        DELETE FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user AND x.id = k.id;
+        outcome := 'released';
+    END IF;
+END
+$release_row$;
 
 -- Frees a key without an outcome, so that a retry runs the handler: reserved, abandoned or unknown -> absent. Only the
 -- reservation with this token (NULL for one of the Go interceptor, which has none): a call that still runs with it cannot
@@ -198,6 +233,7 @@ $inspect$;
 --   other_token  the key is held, but not with this token
 --   running      a transaction is open for the key, in the connection holder_pid
 --   completed, not_stored, failed   the call has an outcome, which stays
+-- Called by operators, and by the operations service.
 CREATE OR REPLACE FUNCTION tenant.idempotency_operator_release(
     p_key    text,
     p_user   text,
@@ -215,7 +251,7 @@ DECLARE
     v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
     v_key CONSTANT uuid := tenant.idempotency_key_id(p_key);
     v_of CONSTANT uuid := tenant.idempotency_owner(p_scope, p_user);
-    v_record record;
+    v_found record;
 BEGIN
     IF v_key IS NULL OR v_of IS NULL THEN
         RAISE EXCEPTION 'the key and the user are needed' USING ERRCODE = 'null_value_not_allowed';
@@ -223,54 +259,25 @@ BEGIN
     IF octet_length(p_reason) > 4000 THEN
         RAISE EXCEPTION 'the reason is longer than 4000 bytes' USING ERRCODE = 'string_data_right_truncation';
     END IF;
-    PERFORM set_config('idempotency.owner', v_of::text, true), set_config('app.current_user_id', v_of::text, true);
-
-    IF NOT pg_try_advisory_xact_lock(tenant.idempotency_lock_id(v_of, v_key)) THEN
-        outcome := 'running';
-    ELSE
-        DELETE FROM tenant.idempotency_keys k
-        WHERE k.idempotency_key = v_key
-          AND k.user_id = v_of
-          AND k.token IS NOT DISTINCT FROM p_token
-          AND k.response_bytes IS NULL
-          AND k.error_bytes IS NULL
-          AND k.expires > clock_timestamp()
-        RETURNING tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure INTO v_record;
-        IF FOUND THEN
-            outcome := 'released';
-        END IF;
-    END IF;
-
-    IF outcome IS DISTINCT FROM 'released' THEN
-        SELECT tenant.idempotency_state(k, NULL, NULL) AS state, k.procedure INTO v_record
-        FROM tenant.idempotency_keys k
-        WHERE k.idempotency_key = v_key AND k.user_id = v_of AND k.expires > clock_timestamp();
-        -- The lock's holder may be a replay that has not ended yet.
-        outcome := CASE
-            WHEN v_record.state IN ('completed', 'not_stored', 'failed') THEN v_record.state
-            WHEN outcome = 'running' THEN outcome
-            WHEN v_record.state IS NULL THEN 'absent'
-            ELSE 'other_token'
-        END;
-    END IF;
-    IF outcome = 'running' THEN
-        holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(v_of, v_key));
-    END IF;
+    PERFORM tenant.idempotency_act_for(v_of, v_of);
+    v_found := tenant.idempotency_operator_release_row(v_of, v_key, p_token);
+    outcome := v_found.outcome;
+    holder_pid := v_found.holder_pid;
     hint := CASE outcome
         WHEN 'released' THEN 'A retry runs the handler. A call that still runs cannot record its outcome.'
         WHEN 'absent' THEN 'There is nothing to release: a call with this key runs the handler.'
         WHEN 'other_token' THEN 'Another call holds the key: inspect it again.'
         WHEN 'running' THEN concat(
-            'A transaction is open for the key. Wait until it has ended, or end it: SELECT pg_terminate_backend(',
-            holder_pid, ')'
+            'A transaction is open for the key. Wait until it has ended, or end it', ' on ' || tenant.idempotency_node(v_of),
+            ': SELECT pg_terminate_backend(', holder_pid, ')'
         )
         ELSE 'The call has an outcome, which a retry gets. It is not released.'
     END;
 
     INSERT INTO tenant.idempotency_audit (action, idempotency_key, user_id, procedure, token, state, outcome, reason)
-    VALUES ('release', v_key, v_of, v_record.procedure, p_token,
-            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(v_record.state, 'absent') END, outcome, p_reason);
-    PERFORM set_config('app.current_user_id', v_user, true), set_config('idempotency.owner', v_owner, true);
+    VALUES ('release', v_key, v_of, v_found.procedure, p_token,
+            CASE WHEN outcome = 'running' THEN outcome ELSE coalesce(v_found.state, 'absent') END, outcome, p_reason);
+    PERFORM tenant.idempotency_set(ARRAY['app.current_user_id', v_user, 'idempotency.owner', v_owner]);
 END
 $release$;
 
@@ -312,15 +319,3 @@ BEGIN
     END IF;
 END
 $grant$;
-
-REVOKE EXECUTE ON FUNCTION
-    tenant.idempotency_key_id(text),
-    tenant.idempotency_holder_pid(bigint),
-    tenant.idempotency_stuck(interval, integer),
-    tenant.idempotency_inspect(text, text, text),
-    tenant.idempotency_operator_release(text, text, uuid, text, text),
-    tenant.idempotency_missing_operator_grants(name),
-    tenant.idempotency_grant_operator(name)
-FROM PUBLIC;
-
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

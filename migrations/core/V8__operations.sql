@@ -1,18 +1,84 @@
--- The look-up: what became of a call, without a call of its procedure. Changes nothing, and takes no lock of a key: a call that
--- begins meanwhile does not notice it. As the other procedures (V2), it is one statement for the client, a transaction of its
--- own, and runs with the caller's privileges, under row-level security, as the owner in its first parameter.
+-- What the store asks besides its calls: what became of a call, the status of a resource, the sweep, and the reservations whose calls have
+-- ended without an outcome.
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
--- Returns a time in microseconds since 1970, limited to the years that protobuf's timestamps have.
+-- Returns a time in microseconds since 1970, limited to the years that protobuf's timestamps have. Called by tenant.idempotency_look_up.
 CREATE OR REPLACE FUNCTION tenant.idempotency_microseconds(p_time timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
     WHEN p_time IS NULL THEN NULL
     ELSE floor(1000000 * greatest(0, least(253402300799, date_part('epoch', p_time))))
 END;
+
+-- Returns the process id of the other connection whose transaction holds this lock of a key; NULL for none. Called by
+-- tenant.idempotency_look_up_row and tenant.idempotency_operator_release_row.
+CREATE OR REPLACE FUNCTION tenant.idempotency_holder_pid(p_lock bigint) RETURNS integer
+LANGUAGE sql VOLATILE
+RETURN (
+    SELECT max(l.pid)
+    FROM pg_locks l
+    WHERE l.locktype = 'advisory'
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND l.granted
+      AND l.objsubid = 1
+      AND l.mode = 'ExclusiveLock'
+      AND l.classid = ((p_lock >> 32) & 4294967295)::oid
+      AND l.objid = (p_lock & 4294967295)::oid
+      AND l.pid <> pg_backend_pid()
+);
+
+-- Returns what is recorded of a key, and which connection holds it in a transaction: for tenant.idempotency_look_up and
+-- tenant.idempotency_inspect, which call it.
+--
+-- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it
+-- fails (tenant.idempotency_needs_primary).
+CREATE OR REPLACE FUNCTION tenant.idempotency_look_up_row(
+    p_user uuid,
+    p_key  uuid,
+    OUT state              text, -- tenant.idempotency_state; NULL for no record
+    OUT procedure          text,
+    OUT created            timestamptz,
+    OUT completed          timestamptz,
+    OUT expires            timestamptz,
+    OUT lease_left         interval,
+    OUT token              uuid,
+    OUT attempts           integer,
+    OUT resource_type      text,
+    OUT resource           text,
+    OUT holder_pid         integer, -- of the connection whose transaction holds the key; NULL for none
+    OUT holder_application text,
+    OUT holder_since       timestamptz -- the beginning of its transaction; NULL if this role may not see it
+)
+LANGUAGE plpgsql AS $look_up_row$
+DECLARE
+    v_set text; -- an assignment costs less than PERFORM
+    k record;
+BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        v_set := tenant.idempotency_needs_primary();
+    END IF;
+    FOR v_round IN 1..2 LOOP
+        SELECT x.* INTO k FROM tenant.idempotency_keys x WHERE x.idempotency_key = p_key AND x.user_id = p_user;
+        state := CASE WHEN k.id IS NOT NULL THEN tenant.idempotency_state(k, NULL, NULL, clock_timestamp()) END;
+        EXIT WHEN v_round = 2 OR state IN ('completed', 'not_stored', 'failed', 'reserved');
+        holder_pid := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(p_user, p_key));
+    END LOOP;
+    procedure := k.procedure;
+    created := k.created;
+    completed := k.completed;
+    expires := k.expires;
+    lease_left := k.lease_expires - clock_timestamp();
+    token := k.token;
+    attempts := k.attempts;
+    resource_type := tenant.idempotency_resource_type(k);
+    resource := tenant.idempotency_resource_id(k);
+    IF state IN ('completed', 'not_stored', 'failed', 'reserved') THEN
+        -- The lock's holder may be a replay that has not ended yet.
+        holder_pid := NULL;
+    ELSIF holder_pid IS NOT NULL THEN
+        SELECT a.application_name, a.xact_start INTO holder_application, holder_since FROM pg_stat_get_activity(holder_pid) a;
+    END IF;
+END
+$look_up_row$;
 
 -- look_up: returns the state of a key, and what is recorded of its call:
 --
@@ -23,12 +89,10 @@ END;
 --   unknown    the lease of the call ended without an outcome, or it is not known whether the call took effect
 --   expired    there is a record, and its retention has passed
 --
--- A reservation of the Go interceptor, which has no lease, is running until it expires. Of a call in a transaction that took
--- no earlier call over, only the beginning of the transaction is known: its procedure is recorded with its outcome. Not even that if
--- the connections log in as another role than they use (SET ROLE), which may not see it.
---
--- The row is read again after the locks: a transaction that has committed in between is seen by its record. On a standby it
--- fails (tenant.idempotency_needs_primary).
+-- Changes nothing, and takes no lock of a key: a call that begins meanwhile does not notice it. A reservation of the Go interceptor, which
+-- has no lease, is running until it expires. Of a call in a transaction that took no earlier call over, only the beginning of the
+-- transaction is known: its procedure is recorded with its outcome. Not even that if the connections log in as another role than they use
+-- (SET ROLE), which may not see it. Called by the store for the operations service, the recovery, and applications.
 CREATE OR REPLACE PROCEDURE tenant.idempotency_look_up(
     p_user      uuid,
     p_key       uuid,
@@ -47,33 +111,26 @@ CREATE OR REPLACE PROCEDURE tenant.idempotency_look_up(
 )
 LANGUAGE plpgsql AS $look_up$
 DECLARE
-    v_set pg_catalog.text; -- an assignment costs less than PERFORM
-    v_holder pg_catalog.int4; -- the process that holds the key in a transaction
-    v_status record;
+    v_set pg_catalog.text;
+    v_found pg_catalog.record;
+    v_status pg_catalog.record;
 BEGIN
     COMMIT;
     v_set := tenant.idempotency_act_as(p_user, p_app_user);
-    IF current_setting('transaction_read_only') = 'on' THEN
-        v_set := tenant.idempotency_needs_primary();
-    END IF;
     IF p_settings IS NOT NULL THEN
         v_set := tenant.idempotency_set(p_settings);
     END IF;
-
-    FOR v_round IN 1..2 LOOP
-        SELECT tenant.idempotency_state(k, NULL, NULL), k.procedure, tenant.idempotency_microseconds(k.created),
-               tenant.idempotency_microseconds(k.completed), tenant.idempotency_microseconds(k.expires),
-               tenant.idempotency_resource_type(k), tenant.idempotency_resource_id(k)
-        INTO state, procedure, created, completed, expires, resource_type, resource
-        FROM tenant.idempotency_keys k
-        WHERE k.idempotency_key = p_key AND k.user_id = p_user;
-
-        EXIT WHEN v_round = 2 OR state IN ('completed', 'not_stored', 'failed', 'reserved');
-        v_holder := tenant.idempotency_holder_pid(tenant.idempotency_lock_id(p_user, p_key));
-    END LOOP;
+    v_found := tenant.idempotency_look_up_row(p_user, p_key);
+    state := v_found.state;
+    procedure := v_found.procedure;
+    created := tenant.idempotency_microseconds(v_found.created);
+    completed := tenant.idempotency_microseconds(v_found.completed);
+    expires := tenant.idempotency_microseconds(v_found.expires);
 
     IF state IN ('completed', 'not_stored') THEN
         state := 'completed';
+        resource_type := v_found.resource_type;
+        resource := v_found.resource;
         IF resource_type = ANY (p_status_of) THEN
             v_status := tenant.idempotency_soft_status(resource_type, resource);
             status := v_status.status;
@@ -81,19 +138,15 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    resource_type := NULL;
-    resource := NULL;
-    IF state = 'reserved' THEN
-        state := 'running';
-    ELSIF state IS DISTINCT FROM 'failed' AND v_holder IS NOT NULL THEN
+    IF v_found.holder_pid IS NOT NULL THEN
         IF state IS NULL OR state = 'expired' THEN
             procedure := NULL;
             expires := NULL;
             completed := NULL;
-            created := (
-                SELECT tenant.idempotency_microseconds(a.xact_start) FROM pg_stat_get_activity(v_holder) a
-            );
+            created := tenant.idempotency_microseconds(v_found.holder_since);
         END IF;
+        state := 'running';
+    ELSIF state = 'reserved' THEN
         state := 'running';
     ELSIF state = 'abandoned' THEN
         state := 'unknown';
@@ -102,9 +155,201 @@ BEGIN
 END
 $look_up$;
 
-REVOKE EXECUTE ON ROUTINE
-    tenant.idempotency_microseconds(timestamptz),
-    tenant.idempotency_look_up(uuid, uuid, text[], uuid, text[])
-FROM PUBLIC;
+-- status: returns the newest outbox status of a resource, read as the application's user p_app_user, with its settings. Called by the
+-- store for a replay whose record is in memory.
+CREATE OR REPLACE PROCEDURE tenant.idempotency_status(
+    p_app_user uuid, p_resource_type text, p_resource text, p_settings text[], OUT status text
+)
+LANGUAGE plpgsql AS $status$
+DECLARE
+    v_set pg_catalog.text;
+BEGIN
+    COMMIT;
+    v_set := tenant.idempotency_act_as(NULL, p_app_user);
+    v_set := set_config('plan_cache_mode', 'auto', true);
+    IF p_settings IS NOT NULL THEN
+        v_set := tenant.idempotency_set(p_settings);
+    END IF;
+    status := tenant.idempotency_resource_status(p_resource_type, p_resource);
+END
+$status$;
 
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);
+-- Deletes what else is of no use any more. A pack may replace it, so it is made only once. Called by tenant.idempotency_sweep_rows.
+DO $hook$
+BEGIN
+    IF to_regprocedure('tenant.idempotency_sweep_more()') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_sweep_more() RETURNS void LANGUAGE plpgsql AS $more$ BEGIN END $more$;
+    END IF;
+END
+$hook$;
+
+-- Deletes at most `p_batch` expired rows of all users, and returns their number: of the table, or of one partition after the other,
+-- the longest expired first. Several processes share the work: each takes the partitions in another order, and passes over rows
+-- that another has locked. Runs as the owner, with the sight of the sweep. It is nobody's transaction. Called by tenant.idempotency_sweep.
+--
+-- `reached` is where the batch has ended: a table or partition, and a time in `expires`, in microseconds since 1970. The next batch takes it
+-- and begins there. Without it, it would pass over the index entries of all rows that are gone, because they stay until the next vacuum, and so each
+-- batch would take longer than the one before. What this passes over, rows that were locked, is found before the sweep ends: a
+-- batch that is not full has looked at everything from the beginning.
+--
+-- The planner cannot estimate how many rows the policies let through. It assumes fewer rows than a batch, and so
+-- prefers to read and sort the whole table for each batch. With enable_sort off, it reads the index on `expires`, and
+-- only as far as needed; with enable_seqscan off, a small partition is not read as a whole to delete rows whose places are known.
+--
+-- The sweep changes more pages than the cache holds, and has to write those that leave it. With backend_flush_after they go to the disk at
+-- once. Otherwise the system keeps them for half a minute and then writes hundreds of megabytes in one go, which each COMMIT waits behind.
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_rows(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET backend_flush_after = '512kB'
+SET jit = off AS $sweep_rows$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_reached CONSTANT bigint[] := string_to_array(reached, ' ');
+    v_part regclass;
+    v_from timestamptz;
+    v_rows bigint;
+    v_last timestamptz;
+BEGIN
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_sweep_delete_policy');
+    PERFORM tenant.idempotency_see('sweep');
+    deleted := 0;
+    reached := NULL;
+
+    -- The rows are locked, so their ctid does not change.
+    FOR v_part, v_from IN
+        WITH parts AS MATERIALIZED (
+            SELECT c.oid AS id FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass AND c.relkind = 'r'
+            UNION ALL
+            SELECT i.inhrelid FROM pg_inherits i
+            JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
+            WHERE i.inhparent = 'tenant.idempotency_keys'::regclass
+        )
+        SELECT t.id, t.since
+        FROM (
+            SELECT 1 AS turn, p.id, to_timestamp(0) + v_reached[2] * interval '1 microsecond' AS since
+            FROM parts p WHERE p.id = v_reached[1]
+            UNION ALL
+            SELECT 2, p.id, '-infinity' FROM parts p
+        ) t
+        ORDER BY t.turn, random()
+    LOOP
+        EXECUTE format(
+            'WITH gone AS ('
+            'DELETE FROM ONLY %1$s WHERE ctid = ANY (ARRAY('
+            'SELECT k.ctid FROM ONLY %1$s k WHERE k.expires >= $1 AND k.expires <= now() ORDER BY k.expires LIMIT $2 FOR UPDATE SKIP LOCKED'
+            ')) RETURNING expires) SELECT count(*), max(expires) FROM gone',
+            v_part
+        ) INTO v_rows, v_last USING v_from, p_batch - deleted;
+        deleted := deleted + v_rows;
+        IF deleted >= p_batch THEN
+            reached := v_part::oid || ' ' || floor(1000000 * date_part('epoch', v_last))::bigint;
+            EXIT;
+        END IF;
+    END LOOP;
+
+    IF deleted < p_batch THEN
+        PERFORM tenant.idempotency_sweep_more();
+    END IF;
+
+    PERFORM tenant.idempotency_see('', v_owner, v_user);
+END
+$sweep_rows$;
+
+-- sweep: deletes at most `p_batch` expired rows of all users, and returns their number and where it has ended, for the next batch. Does not wait
+-- for the disk: what a crash takes back is swept again. Called by the store's sweeper.
+CREATE OR REPLACE PROCEDURE tenant.idempotency_sweep(p_batch integer, OUT deleted bigint, INOUT reached text DEFAULT NULL)
+LANGUAGE plpgsql AS $sweep$
+DECLARE
+    v_set pg_catalog.text;
+BEGIN
+    COMMIT;
+    v_set := pg_catalog.set_config('synchronous_commit', 'off', true);
+    SELECT s.deleted, s.reached INTO deleted, reached FROM tenant.idempotency_sweep_rows(p_batch, reached) s;
+END
+$sweep$;
+
+-- Returns at most `p_batch` reservations of these procedures, of all users, whose lease ended without an outcome, oldest first: created within `p_lookback` seconds (NULL
+-- for no limit) and held by fewer than `p_attempts` calls. The primary key is a UUIDv7, so only rows within `p_lookback`
+-- are read. Runs as the owner, with the sight of the recovery. Called by the store's recovery, which then determines the outcome of each as
+-- the reservation's owner.
+--
+-- Reads for `p_seconds` at most. If there is more to read, the last row has nothing but `reached`: where the next page begins, `p_after`. A
+-- page is of rows of the index, not of reservations, which may be a few among millions of outcomes. (As in the sweep, the planner would
+-- rather read and sort the whole table.)
+CREATE OR REPLACE FUNCTION tenant.idempotency_abandoned(
+    p_procedures text[],
+    p_lookback   double precision,
+    p_attempts   integer,
+    p_batch      integer,
+    p_after      uuid, -- NULL for the first page
+    p_seconds    double precision
+) RETURNS TABLE (
+    user_id         uuid,
+    idempotency_key uuid,
+    procedure       text,
+    request_hash    bytea,
+    arrival_hash    bytea,
+    reached         uuid
+)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_sort = off
+SET enable_seqscan = off
+SET jit = off AS $abandoned$
+DECLARE
+    v_owner CONSTANT text := coalesce(current_setting('idempotency.owner', true), '');
+    v_user CONSTANT text := coalesce(current_setting('app.current_user_id', true), '');
+    v_ends CONSTANT timestamptz := clock_timestamp() + make_interval(secs => p_seconds);
+    -- In milliseconds since 1970. greatest() ignores NULL.
+    v_since CONSTANT bigint := 1000 * greatest(0, date_part('epoch', clock_timestamp()) - p_lookback);
+    v_after uuid := coalesce(p_after, encode(substring(int8send(v_since) FROM 3) || decode('00000000000000000000', 'hex'), 'hex')::uuid);
+    v_last uuid;
+    v_left integer := p_batch;
+    v_rows integer;
+BEGIN
+    PERFORM tenant.idempotency_needs_sight('idempotency_keys_recovery_policy');
+    PERFORM tenant.idempotency_see('recovery');
+
+    WHILE v_left > 0 LOOP
+        v_last := (
+            SELECT p.id FROM (
+                SELECT k.id FROM tenant.idempotency_keys k WHERE k.id > v_after ORDER BY k.id LIMIT 5000
+            ) p
+            ORDER BY p.id DESC LIMIT 1
+        );
+        EXIT WHEN v_last IS NULL;
+
+        -- Of a query that is not materialized, some kinds of a table would not get the sight.
+        RETURN QUERY
+        WITH found AS MATERIALIZED (
+            SELECT k.id, k.user_id, k.idempotency_key, k.procedure, k.request_hash, k.arrival_hash
+            FROM tenant.idempotency_keys k
+            WHERE k.id > v_after
+              AND k.id <= v_last
+              AND k.response_bytes IS NULL
+              AND k.error_bytes IS NULL
+              AND k.lease_expires <= now()
+              AND k.expires > now()
+              AND k.attempts < p_attempts
+              AND k.procedure = ANY (p_procedures)
+            ORDER BY k.id
+            LIMIT v_left
+        )
+        SELECT f.user_id, f.idempotency_key, f.procedure, f.request_hash, f.arrival_hash, NULL::uuid FROM found f ORDER BY f.id;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        v_left := v_left - v_rows;
+        v_after := v_last;
+
+        IF v_left > 0 AND clock_timestamp() > v_ends THEN
+            RETURN QUERY SELECT NULL::uuid, NULL::uuid, NULL::text, NULL::bytea, NULL::bytea, v_last;
+            EXIT;
+        END IF;
+    END LOOP;
+
+    PERFORM tenant.idempotency_see('', v_owner, v_user);
+END
+$abandoned$;

@@ -2,7 +2,7 @@
 
 use crate::store::{
     Schema,
-    files::{FILES, applied},
+    files::{CITUS, FILES, LIMITS, PARTITIONS, Pack, applied},
     literal,
 };
 
@@ -19,7 +19,7 @@ const ONCE: &str = include_str!("once.sql");
 /// use tonic_idempotency::{migrations, store::Schema};
 ///
 /// let all = migrations::all(&Schema::default());
-/// assert_eq!((all[0].version(), all[0].name()), (1, "idempotency_keys"));
+/// assert_eq!((all[0].version(), all[0].name()), (1, "table"));
 /// assert!(all[0].sql().contains("tenant.idempotency_keys"));
 /// assert!(all.iter().map(|migration| migration.version()).eq(1..=all.len() as u32));
 /// ```
@@ -65,20 +65,46 @@ pub fn grant_sql(schema: &Schema, role: &str) -> String {
 /// assert!(sql.contains("create_distributed_table('tenant.idempotency_keys', 'user_id')"));
 /// ```
 pub fn distribution_sql(schema: &Schema) -> String {
-    schema.apply(include_str!("../../migrations/citus/distribute.sql")).into_owned()
+    schema.apply(CITUS).into_owned()
 }
 
 /// Returns the SQL that makes an empty table of keys one of this many partitions, hash-partitioned by user, for the application's own
-/// runner. Run it after the migrations. A table with as many partitions is not changed. `partition` (feature `postgres`) does the same,
-/// and says when the database refuses.
+/// runner. Run it after the migrations. It brings the functions that it needs, which the core does not have. A table with as many partitions
+/// is not changed. `partition` (feature `postgres`) does the same, and says when the database refuses.
 ///
 /// ```
 /// use tonic_idempotency::{migrations, store::Schema};
 ///
-/// assert_eq!(migrations::partition_sql(&Schema::default(), 16), "SELECT tenant.idempotency_partition(16);");
+/// let sql = migrations::partition_sql(&Schema::default(), 16);
+/// assert!(sql.ends_with("SELECT tenant.idempotency_partition(16);"));
 /// ```
 pub fn partition_sql(schema: &Schema, partitions: u16) -> String {
-    format!("{}({partitions});", schema.apply("SELECT tenant.idempotency_partition"))
+    format!("{}\n{}({partitions});", partitions_sql(schema), schema.apply("SELECT tenant.idempotency_partition"))
+}
+
+/// Returns the SQL of the functions that partitions need, which the core does not have: [`partition_sql`] brings them, and
+/// `CALL tenant.idempotency_move_to_partitions(16)` needs them. `partitions` (feature `postgres`) does the same.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// assert!(migrations::partitions_sql(&Schema::default()).contains("tenant.idempotency_move_to_partitions"));
+/// ```
+pub fn partitions_sql(schema: &Schema) -> String {
+    Migration::of_pack(&PARTITIONS, schema).sql
+}
+
+/// Returns the SQL of what the limits of one user's records need (`max_records_per_user`, `max_bytes_per_user`), which the core does
+/// not have: the table of allowances, and its functions. For the application's own runner: run it after the migrations, and
+/// [grant](grant_sql) after it. `limits` (feature `postgres`) does the same.
+///
+/// ```
+/// use tonic_idempotency::{migrations, store::Schema};
+///
+/// assert!(migrations::limits_sql(&Schema::default()).contains("tenant.idempotency_allowances"));
+/// ```
+pub fn limits_sql(schema: &Schema) -> String {
+    Migration::of_pack(&LIMITS, schema).sql
 }
 
 /// A migration of the tables and functions of the store.
@@ -109,6 +135,10 @@ impl Migration {
         Self { version, name, sql: once }
     }
 
+    fn of_pack(pack: &Pack, schema: &Schema) -> Self {
+        Self::new(pack.version, pack.name, pack.sql, schema)
+    }
+
     /// Returns the number of the migration, from 1.
     pub fn version(&self) -> u32 {
         self.version
@@ -134,10 +164,15 @@ mod tests {
         Schema::new("another").and_then(|schema| schema.table("keys")).expect("names")
     }
 
+    fn with_packs(schema: &Schema) -> Vec<Migration> {
+        let packs = [LIMITS, PARTITIONS].map(|pack| Migration::of_pack(&pack, schema));
+        all(schema).into_iter().chain(packs).collect()
+    }
+
     /// A name that [`Schema::apply`] does not know would lead into the default schema.
     #[test]
     fn name_the_schema_in_no_way_that_cannot_be_changed() {
-        for migration in all(&odd()) {
+        for migration in with_packs(&odd()) {
             for line in migration.sql().lines().map(|line| line.split("--").next().unwrap_or_default()) {
                 assert!(!line.contains("tenant"), "{}: {line}", migration.name());
             }
@@ -147,7 +182,7 @@ mod tests {
     /// Flyway replaces `${…}` in a file, and the other quotes end where their tag is.
     #[test]
     fn hold_nothing_that_a_runner_or_a_quote_takes_for_its_own() {
-        for migration in all(&Schema::default()) {
+        for migration in with_packs(&Schema::default()) {
             assert_eq!(migration.sql().matches("$once$").count(), 2, "{}", migration.name());
             assert_eq!(migration.sql().matches("$migration$").count(), 2, "{}", migration.name());
             assert!(!migration.sql().contains("${"), "{}", migration.name());
@@ -163,8 +198,8 @@ mod tests {
     /// `standard_conforming_strings` if it has a backslash; and not every encoding has more than ASCII.
     #[test]
     fn mean_the_same_with_every_setting_and_in_every_encoding() {
-        let citus = include_str!("../../migrations/citus/distribute.sql");
-        for (name, sql) in FILES.into_iter().chain([("citus", citus), ("once", ONCE)]) {
+        let packs = [(LIMITS.name, LIMITS.sql), (PARTITIONS.name, PARTITIONS.sql), ("citus", CITUS)];
+        for (name, sql) in FILES.into_iter().chain(packs).chain([("once", ONCE)]) {
             for line in sql.lines() {
                 assert!(line.is_ascii() && !line.contains('\\'), "{name}: {line}");
             }

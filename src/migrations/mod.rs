@@ -7,7 +7,8 @@
 //! migrated both ways, in any order, and by several servers at once. The role that runs the migrations owns the tables. They
 //! need PostgreSQL 14 or later, and adopt a table made by the Go interceptor's migrations.
 //!
-//! A table that will have many millions of rows can be [partitioned](partition_sql) by user.
+//! What not everybody needs is beside the core: [limits](limits_sql) of one user's records, [partitions](partition_sql) for a table that
+//! will have many millions of rows, and the [distribution](distribution_sql) over a Citus cluster.
 //!
 //! Then [register](crate::store::ResourceType::registration_sql) the resource types, if there are any, and
 //! [grant](grant_sql) the API's role what it needs.
@@ -45,10 +46,12 @@ mod partition;
 #[cfg(feature = "postgres")]
 mod run;
 
-pub use self::migration::{Migration, all, distribution_sql, grant_sql, partition_sql, validation_sql};
+pub use self::migration::{
+    Migration, all, distribution_sql, grant_sql, limits_sql, partition_sql, partitions_sql, validation_sql,
+};
 #[cfg(feature = "postgres")]
 pub use self::{
     error::MigrationError,
-    partition::{move_to_partitions, partition},
-    run::{grant, grant_operator, register, run},
+    partition::{move_to_partitions, partition, partitions},
+    run::{grant, grant_operator, limits, register, run},
 };

@@ -12,9 +12,9 @@ $limits$;
 
 DO $once$
 DECLARE
-    -- Settings of the role that change what the migration means, and what it needs.
-    v_names  CONSTANT pg_catalog.text[] := ARRAY['standard_conforming_strings', 'default_table_access_method'];
-    v_values CONSTANT pg_catalog.text[] := ARRAY['on', 'heap'];
+    -- Settings of the role that change what the migration means, and what it needs. Names mean PostgreSQL's own.
+    v_names  CONSTANT pg_catalog.text[] := ARRAY['standard_conforming_strings', 'default_table_access_method', 'search_path'];
+    v_values CONSTANT pg_catalog.text[] := ARRAY['on', 'heap', 'pg_catalog, pg_temp'];
     v_role   pg_catalog.text[];
     v_limit  CONSTANT pg_catalog.text := pg_catalog.current_setting('lock_timeout');
     v_set    pg_catalog.text;

@@ -2,10 +2,23 @@
 
 use tokio_postgres::{Client, types::Type};
 
-use super::{MigrationError, partition_sql, run::execute};
+use super::{MigrationError, partition_sql, partitions_sql, run::execute};
 use crate::store::Schema;
 
 const MOVE: &str = "CALL tenant.idempotency_move_to_partitions($1)";
+
+/// Makes the functions that partitions need: [`partitions_sql`] says which. [`partition`] and [`move_to_partitions`] do that first.
+///
+/// # Errors
+///
+/// [`MigrationError`], as for [`run`](super::run).
+///
+/// # Cancel safety
+///
+/// One transaction: if the future is dropped, it has run or not.
+pub async fn partitions(client: &Client, schema: &Schema) -> Result<(), MigrationError> {
+    execute(client, &partitions_sql(schema)).await
+}
 
 /// Makes an empty table of keys one of `partitions` partitions, hash-partitioned by user: 16 is right for nearly all. Run it right after
 /// [`run`](super::run), at every start: a table that has as many partitions is not changed. Several servers may run it at once.
@@ -41,6 +54,7 @@ pub async fn partition(client: &Client, schema: &Schema, partitions: u16) -> Res
 /// If the future is dropped, the database goes on until the connection ends. Call it again, or take everything back, as after an error.
 /// Several at once share the work.
 pub async fn move_to_partitions(client: &Client, schema: &Schema, partitions: u16) -> Result<(), MigrationError> {
+    self::partitions(client, schema).await?;
     client.query_typed(&schema.apply(MOVE), &[(&i32::from(partitions), Type::INT4)]).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, error::SqlState, types::Type};
 
-use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, validation_sql};
+use super::{Migration, MigrationError, all, attempts::Attempts, grant_sql, limits_sql, validation_sql};
 use crate::store::{ResourceTypes, Schema, literal};
 
 /// What a role, a database or a pooler may have set otherwise, for the transaction of the statements that follow: a limit counts from
@@ -43,6 +43,20 @@ pub async fn run(client: &mut Client, schema: &Schema) -> Result<(), MigrationEr
         execute(client, sql).await?;
     }
     Ok(())
+}
+
+/// Makes what the limits of one user's records need: [`limits_sql`] says what. Run it after [`run`], and before [`grant`], if a store has such
+/// a limit. Idempotent, as [`run`].
+///
+/// # Errors
+///
+/// [`MigrationError`], as for [`run`].
+///
+/// # Cancel safety
+///
+/// One transaction: if the future is dropped, it has run or not.
+pub async fn limits(client: &Client, schema: &Schema) -> Result<(), MigrationError> {
+    execute(client, &limits_sql(schema)).await
 }
 
 /// Registers resource types: adds the column of each to the table, its foreign key, its index, and the check that at most

@@ -15,7 +15,8 @@ const TABLE: &str = "idempotency_keys";
 const PREFIX: &str = "idempotency_";
 
 /// The tables beside the table of keys.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
+    "idempotency_allowances",
     "idempotency_audit",
     "idempotency_keys_before",
     "idempotency_keys_next",

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tcp_proxy::Proxy;
 use tokio::time::{self, Instant};
 use tokio_postgres::{Client, Config, NoTls};
+use tonic_idempotency::{migrations, store::Schema};
 
 use super::{Topology, bouncer::Bouncer, patroni::Patroni, redis_cluster::RedisCluster, single::Single};
 use crate::{error::Error, plan::Plan, urls::Urls};
@@ -68,7 +69,7 @@ impl Database {
         if let Some(partitions) = plan.partitions.filter(|_| !plan.moving) {
             // Before the servers, whose migrations find nothing to do then.
             organization::migrations::run(&mut owner).await?;
-            owner.batch_execute(&format!("SELECT tenant.idempotency_partition({partitions})")).await?;
+            migrations::partition(&owner, &Schema::default(), partitions).await?;
         }
         if let (Topology::Pgbouncer, Engine::Single(single)) = (plan.topology, &database.engine) {
             let config: Config = single.url.parse()?;

@@ -13,13 +13,13 @@ use crate::{
     status::IdKind,
     store::{
         ResourceTypes, StoreError, StoreErrorKind,
-        files::{self, FILES, applied},
+        files::{self, FILES, LIMITS, applied},
     },
     telemetry,
 };
 
 /// The version of the functions that the store calls, as `tenant.idempotency_version()` returns it.
-const VERSION: i32 = 8;
+const VERSION: i32 = 9;
 
 /// The names in the statement are PostgreSQL's own, whatever the role's search_path is.
 const BEGIN: &str = "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp";
@@ -32,17 +32,20 @@ pub(super) async fn verify(
 ) -> Result<(), VerifyError> {
     let problems = in_catalogue(connections, types, has_limits).await?;
     let may_ask = |problem: &SetupProblem| {
-        use SetupProblem::{MissingMigrations, MissingPrivilege, MissingRoutine, MissingTable, OtherVersion};
+        use SetupProblem::{
+            MissingMigrations, MissingPack, MissingPrivilege, MissingRoutine, MissingTable, OtherVersion,
+        };
         !matches!(
             problem,
             MissingMigrations { .. }
+                | MissingPack { .. }
                 | MissingPrivilege { .. }
                 | MissingRoutine { .. }
                 | MissingTable { .. }
                 | OtherVersion { .. }
         )
     };
-    let made = if problems.iter().all(may_ask) { in_tables(connections).await? } else { Vec::new() };
+    let made = if problems.iter().all(may_ask) { in_tables(connections, has_limits).await? } else { Vec::new() };
     VerifyError::of(problems.into_iter().chain(made).collect())
 }
 
@@ -81,11 +84,12 @@ async fn in_catalogue(
 }
 
 /// Looks at the list of migrations, and at what depends on the table's owner.
-async fn in_tables(connections: &Connections<impl Driver>) -> Result<Vec<SetupProblem>, VerifyError> {
+async fn in_tables(connections: &Connections<impl Driver>, has_limits: bool) -> Result<Vec<SetupProblem>, VerifyError> {
     let sql = connections.sql();
     let (numbers, checksums): (Vec<_>, Vec<_>) = (1..)
-        .zip(FILES)
-        .map(|(number, (_, file)): (u32, _)| (number.to_string(), applied(&sql.schema, file).1))
+        .zip(FILES.map(|(_, file)| file))
+        .chain(has_limits.then_some((LIMITS.version, LIMITS.sql)))
+        .map(|(number, file): (u32, _)| (number.to_string(), applied(&sql.schema, file).1))
         .unzip();
     let parameters = &[numbers.as_slice().into(), checksums.as_slice().into()];
     ask(connections, Statement { sql: &sql.verify_made, parameters }).await
@@ -179,6 +183,8 @@ fn problem(row: &impl Row) -> Result<Option<SetupProblem>, StoreError> {
             return Ok(None);
         }
         "missing_check" => SetupProblem::MissingCheck { name: subject, table: text },
+        "missing_migration" if subject == LIMITS.version.to_string() => SetupProblem::MissingPack { name: LIMITS.name },
+        "missing_pack" => SetupProblem::MissingPack { name: LIMITS.name },
         "missing_migration" => SetupProblem::MissingMigrations { versions: vec![subject.parse().map_err(corrupt)?] },
         "missing_privilege" => {
             let (privilege, role) = text.split_once(' ').ok_or_else(|| corrupt("a privilege without a role"))?;
@@ -317,6 +323,15 @@ pub enum SetupProblem {
     MissingMigrations {
         /// Their numbers.
         versions: Vec<u32>,
+    },
+    /// A pack was not run, or with other SQL.
+    #[error(
+        "the store needs the pack {name}, and the database lacks it; as the owner of the tables, call migrations::{name} and \
+         migrations::grant, or run the files that `tonic-idempotency migrations --{name}` writes"
+    )]
+    MissingPack {
+        /// Its name: `limits`.
+        name: &'static str,
     },
     /// The role lacks a privilege.
     #[error(

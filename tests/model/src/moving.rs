@@ -1,7 +1,7 @@
 //! The move of the table of keys to partitions, while transactions change a row of it: a model of its own.
 //!
 //! A trigger mirrors each change in the new table, the copier copies what has not changed since, and then the names are switched
-//! (`migrations/core/V10__partitions.sql`). Transactions see what is committed (READ COMMITTED), or what was when they began (REPEATABLE
+//! (`migrations/packs/partitions.sql`). Transactions see what is committed (READ COMMITTED), or what was when they began (REPEATABLE
 //! READ); they commit or roll back at any time, and begin before, during and after the move, which may be taken back and begun again.
 
 use std::collections::BTreeSet;

@@ -201,7 +201,7 @@ async fn forces_row_level_security_if_the_owner_says_so() {
     let nil = "SET app.current_user_id = '00000000-0000-0000-0000-000000000000'";
     owner.batch_execute(nil).await.expect("the setting");
     assert_eq!(count(&owner).await, 0);
-    for file in super::migrations::files(super::migrations::CORE) {
+    for file in super::migrations::core() {
         owner.batch_execute(&file).await.expect("a migration, again");
     }
     assert_eq!(count(&owner).await, 0, "running the migrations again keeps it");
@@ -278,6 +278,7 @@ async fn leaves_the_go_service_its_statements_on_the_way_to_partitions() {
     let adopted = Adopted::new().await;
     let owner = adopted.as_role(&adopted.owner).await;
     let go = adopted.as_role(&adopted.go).await;
+    migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     let store = PostgresStore::new(adopted.database.pool(1), adopted.types.clone());
     let reserve = "INSERT INTO tenant.idempotency_keys (idempotency_key, user_id, procedure, request_hash, expires)
                    VALUES ($1, $2, $3, $4, now() + interval '24 hours') ON CONFLICT DO NOTHING";

@@ -109,7 +109,7 @@ async fn is_found_by_a_number_that_no_client_can_foresee() {
     let number = lock_id(&one).await;
     assert_ne!(number, lock_id(&other).await);
 
-    for file in super::migrations::files(super::migrations::CORE) {
+    for file in super::migrations::core() {
         one.batch_execute(&file).await.expect("a migration, again");
     }
     assert_eq!(lock_id(&one).await, number, "old and new servers agree");

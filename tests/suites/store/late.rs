@@ -98,9 +98,9 @@ async fn is_made_again_in_either_mode_and_refused_if_that_does_not_help() {
         let replace = format!(
             "CREATE SEQUENCE public.attempts; GRANT USAGE ON SEQUENCE public.attempts TO public;
              DO $$ BEGIN
-                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_claim'::regproc), 'clock_timestamp() > v_until',
+                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_claim_row'::regproc), 'v_now > v_until',
                      'nextval(''public.attempts'') {late}');
-                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_begin'::regproc), 'date_part(''epoch'', clock_timestamp()) <= p_until',
+                 EXECUTE replace(pg_get_functiondef('tenant.idempotency_begin_row'::regproc), 'date_part(''epoch'', clock_timestamp()) <= p_until',
                      'NOT nextval(''public.attempts'') {late}');
              END $$"
         );

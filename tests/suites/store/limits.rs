@@ -34,6 +34,7 @@ async fn plain() -> Database {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::limits(&owner, &Schema::default()).await.expect("the limits");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     database
 }

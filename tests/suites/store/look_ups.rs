@@ -29,8 +29,8 @@ async fn does_not_find_another_users_call_though_the_statement_forgets_its_owner
 
     let forget = "DO $$
         DECLARE
-            v_procedure CONSTANT text := pg_get_functiondef('tenant.idempotency_look_up'::regproc);
-            v_forgetful CONSTANT text := replace(v_procedure, ' AND k.user_id = p_user', '');
+            v_procedure CONSTANT text := pg_get_functiondef('tenant.idempotency_look_up_row'::regproc);
+            v_forgetful CONSTANT text := replace(v_procedure, ' AND x.user_id = p_user', '');
         BEGIN
             ASSERT v_forgetful <> v_procedure;
             EXECUTE v_forgetful;

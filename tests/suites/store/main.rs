@@ -4,6 +4,7 @@ mod adoption;
 mod answers;
 mod batches;
 mod bouncer;
+mod citus_pack;
 mod effect;
 mod failover;
 mod free_keys;

@@ -101,7 +101,7 @@ async fn are_refused_if_the_database_has_them_with_other_sql() {
     let error = migrations::run(&mut owner, &renamed).await.expect_err("the table has another name");
     let error = error.source().and_then(|source| source.downcast_ref::<tokio_postgres::Error>());
     let error = error.and_then(tokio_postgres::Error::as_db_error).expect("the database refuses");
-    assert_eq!(error.message(), "migration 1 of tonic-idempotency, idempotency_keys, was run with other SQL");
+    assert_eq!(error.message(), "migration 1 of tonic-idempotency, table, was run with other SQL");
     assert_eq!(versions(&owner).await, before);
 }
 

@@ -2,8 +2,8 @@
 
 use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
 use tonic_idempotency::{
-    Caller, Scope, UserId,
-    store::{Claim, CompleteOutcome, Reservation, Store},
+    Caller, Scope, UserId, migrations,
+    store::{Claim, CompleteOutcome, Reservation, Schema, Store},
 };
 use tonic_idempotency_tests::API_LOGIN;
 use uuid::Uuid;
@@ -46,6 +46,8 @@ impl Page {
         let operated = Operated::new().await;
         let owner = operated.database.owner().await;
         owner.batch_execute(&format!("SET ROLE {}", operated.owner)).await.expect("the owner");
+        migrations::limits(&owner, &Schema::default()).await.expect("the limits");
+        migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
         let unique = |role: &str| format!("{role}_{}", Uuid::new_v4().simple());
         let names = [
             ("my_operator_role", unique("idempotency_tests_operator")),

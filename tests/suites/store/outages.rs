@@ -96,7 +96,7 @@ async fn reports_an_unknown_state_as_corrupt() {
         .batch_execute(
             "DO $$ BEGIN
                  EXECUTE replace(
-                     pg_get_functiondef('tenant.idempotency_claim'::regproc), '''acquired''', '''conquered''');
+                     pg_get_functiondef('tenant.idempotency_claim_row'::regproc), '''acquired''', '''conquered''');
              END $$",
         )
         .await

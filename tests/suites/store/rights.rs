@@ -11,7 +11,7 @@ use tonic_idempotency_tests::{API_LOGIN, API_ROLE, Database, migrate};
 use uuid::Uuid;
 
 /// The routines that the API's role cannot call: the owner's and the operators'.
-const OWNERS: [&str; 40] = [
+const OWNERS: [&str; 46] = [
     "idempotency_adapt",
     "idempotency_begin_comparing",
     "idempotency_begin_mirroring",
@@ -39,16 +39,22 @@ const OWNERS: [&str; 40] = [
     "idempotency_move_step",
     "idempotency_move_to_partitions",
     "idempotency_needs_sight",
+    "idempotency_node",
     "idempotency_operator_release",
+    "idempotency_operator_release_row",
     "idempotency_owner",
     "idempotency_partition",
     "idempotency_partitions",
     "idempotency_register_resource",
+    "idempotency_revoke_from_public",
+    "idempotency_see",
     "idempotency_see_all",
     "idempotency_stop_moving",
     "idempotency_stuck",
+    "idempotency_sweep_more",
     "idempotency_switch_tables",
     "idempotency_unregistered",
+    "idempotency_uuidv8",
     "idempotency_validate",
     "idempotency_write_mirror",
     "idempotency_write_statements",
@@ -74,6 +80,9 @@ async fn names(client: &Client, query: &str) -> Vec<String> {
 #[tokio::test]
 async fn nobody_can_execute_a_routine_that_was_not_granted() {
     let (_database, owner) = core().await;
+    migrations::limits(&owner, &Schema::default()).await.expect("the limits");
+    migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
+    migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     let public = "SELECT p.oid::regprocedure::text FROM pg_proc p
                   CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
                   WHERE p.pronamespace::regnamespace::text IN ('tenant', 'authn') AND a.grantee = 0";
@@ -216,7 +225,7 @@ async fn are_verified_and_everything_that_is_wrong_is_said_at_once() {
         missing("EXECUTE", "routine tenant.idempotency_sweep"),
         missing("UPDATE", "table tenant.idempotency_keys"),
         unprotected(),
-        SetupProblem::OtherVersion { found: Some(999), needed: 8 },
+        SetupProblem::OtherVersion { found: Some(999), needed: 9 },
         unregistered,
     ];
     assert_eq!(wrong, expected);
@@ -319,7 +328,7 @@ async fn are_verified_for_a_role_that_is_exempt_and_a_database_without_the_table
     let store = PostgresStore::new(empty.pool_of_login(1).await, ResourceTypes::none());
     let expected = [
         SetupProblem::MissingTable { table: "tenant.idempotency_keys".to_owned() },
-        SetupProblem::OtherVersion { found: None, needed: 8 },
+        SetupProblem::OtherVersion { found: None, needed: 9 },
     ];
     assert_eq!(problems(&store).await, expected);
 

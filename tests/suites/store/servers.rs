@@ -5,7 +5,7 @@ use tonic_idempotency::{migrations, store::Schema};
 use tonic_idempotency_tests::{API_ROLE, Database};
 
 use crate::{
-    migrations::{CORE, files, works},
+    migrations::{core, works},
     registration::versions,
 };
 
@@ -109,7 +109,7 @@ async fn that_are_too_old_are_refused_and_nothing_is_made() {
 async fn without_uuidv7_get_a_function_in_its_place() {
     let database = Database::empty().await;
     let owner = database.owner().await;
-    for file in files(CORE) {
+    for file in core() {
         // A function that no server has stands for the one that older servers have not.
         let file = file.replace("pg_catalog.uuidv7()", "pg_catalog.uuidv0()");
         owner.batch_execute(&file).await.expect("the core's migrations");

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     batches::statements::{self, Outcome},
-    migrations::{CORE, files},
+    migrations::{core, files},
     record::{HOUR, PROCEDURE, acquire, again, claim, completion},
 };
 
@@ -174,7 +174,7 @@ async fn do_not_run_in_migrations_nor_in_any_operation() {
         migrations::register(&mut owner, &Schema::default(), &types).await.expect("the registration");
         migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
         migrations::grant_operator(&owner, &Schema::default(), OPERATOR).await.expect("the grant");
-        for file in files(CORE) {
+        for file in core() {
             owner.batch_execute(&file).await.expect("a migration, again");
         }
     }

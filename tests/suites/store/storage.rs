@@ -9,7 +9,7 @@ use tonic_idempotency_tests::Database;
 use uuid::Uuid;
 
 use crate::{
-    migrations::{CORE, files},
+    migrations::core,
     record::{claim, complete, completion},
 };
 
@@ -83,7 +83,7 @@ async fn does_not_change_a_storage_that_somebody_has_chosen() {
 async fn leaves_the_servers_own_method_if_it_was_built_without_lz4() {
     let database = Database::empty().await;
     let owner = database.owner().await;
-    for file in files(CORE) {
+    for file in core() {
         // A method that no server has stands for one that this server was built without.
         owner.batch_execute(&file.replace("lz4", "lz5")).await.expect("the core's migrations");
     }

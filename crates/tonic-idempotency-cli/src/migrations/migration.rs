@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tonic_idempotency::{
-    migrations::{self, grant_sql, partition_sql, validation_sql},
+    migrations::{self, grant_sql, limits_sql, partition_sql, validation_sql},
     store::Schema,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Migration {
     pub(super) sql: String,
 }
 
-/// Returns the migrations of the options, in their order: those of the library, then the partitions, the resource types, the grants.
+/// Returns the migrations of the options, in their order: those of the library, then the limits, the partitions, the resource types, the grants.
 ///
 /// A grant has the version of the library's migrations in its name: a newer version may add functions, and is granted in a file
 /// of its own. The constraints of a type are validated in a file of their own, and so in a later transaction: claims go on while
@@ -35,6 +35,9 @@ pub(super) fn all(options: &Options) -> Result<Vec<Migration>, Error> {
             sql: migration.sql().to_owned(),
         })
         .collect();
+    if options.limits {
+        all.push(Migration { name: format!("{prefix}_limits"), sql: limits_sql(&schema) });
+    }
     if let Some(partitions) = options.partitions {
         all.push(Migration {
             name: format!("{prefix}_partition"),

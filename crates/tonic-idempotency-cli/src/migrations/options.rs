@@ -29,6 +29,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "idempotency_keys")]
     table: String,
 
+    /// Makes what limits of one user's records need: for a store with max_records_per_user or max_bytes_per_user.
+    #[arg(long)]
+    pub(crate) limits: bool,
+
     /// Makes the table of keys one of this many partitions, hash-partitioned by user: from 2 to 256; 16 is right for nearly all. The
     /// migration fails if the table has records. By default, the table has no partitions.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(2..=256))]

@@ -114,6 +114,16 @@ fn of_partitions_come_after_the_librarys() {
     }
 }
 
+/// After the library's, and before the grants, which the role needs for them, too.
+#[test]
+fn of_limits_come_after_the_librarys() {
+    let folder = folder();
+    stdout(&write(&folder, "refinery", &["--limits", ROLE]));
+    let path = format!("migrations/V{}__tonic_idempotency_limits.sql", library() + 1);
+    let text = fs::read_to_string(folder.path().join(path)).expect("the file");
+    assert_eq!(text, migrations::limits_sql(&Schema::default()));
+}
+
 #[test]
 fn for_refinery_and_flyway_are_counted() {
     for format in ["refinery", "flyway"] {
@@ -146,10 +156,7 @@ fn for_sqlx_are_reversible_if_the_others_are() {
     stdout(&write(&folder, "sqlx", &[]));
     let written = files(&folder);
     assert_eq!(written.len(), 2 * library());
-    assert_eq!(
-        written[..2],
-        ["0008_tonic_idempotency_1_idempotency_keys.down.sql", "0008_tonic_idempotency_1_idempotency_keys.up.sql",]
-    );
+    assert_eq!(written[..2], ["0008_tonic_idempotency_1_table.down.sql", "0008_tonic_idempotency_1_table.up.sql",]);
     assert!(stdout(&write(&folder, "sqlx", &[])).contains("Nothing is new"));
     assert_eq!(files(&folder), written);
 }
@@ -158,15 +165,15 @@ fn for_sqlx_are_reversible_if_the_others_are() {
 #[test]
 fn come_after_those_of_the_application_in_its_own_numbering() {
     for (format, theirs, first) in [
-        ("sqlx", "0041_users.sql", "0042_tonic_idempotency_1_idempotency_keys.sql"),
-        ("sqlx", "99990101000000_users.sql", "99990101000001_tonic_idempotency_1_idempotency_keys.sql"),
-        ("refinery", "V41__users.sql", "V42__tonic_idempotency_1_idempotency_keys.sql"),
-        ("refinery", "U9__users.rs", "V10__tonic_idempotency_1_idempotency_keys.sql"),
-        ("refinery", "more/V41__users.sql", "V42__tonic_idempotency_1_idempotency_keys.sql"),
-        ("flyway", "V3.1.4__users.sql", "V4__tonic_idempotency_1_idempotency_keys.sql"),
-        ("flyway", "V003_1__users.sql", "V004__tonic_idempotency_1_idempotency_keys.sql"),
-        ("diesel", "0041_users/up.sql", "0042_tonic_idempotency_1_idempotency_keys/down.sql"),
-        ("diesel", "9999-01-01-000000_users/up.sql", "9999-01-01-000001_tonic_idempotency_1_idempotency_keys/down.sql"),
+        ("sqlx", "0041_users.sql", "0042_tonic_idempotency_1_table.sql"),
+        ("sqlx", "99990101000000_users.sql", "99990101000001_tonic_idempotency_1_table.sql"),
+        ("refinery", "V41__users.sql", "V42__tonic_idempotency_1_table.sql"),
+        ("refinery", "U9__users.rs", "V10__tonic_idempotency_1_table.sql"),
+        ("refinery", "more/V41__users.sql", "V42__tonic_idempotency_1_table.sql"),
+        ("flyway", "V3.1.4__users.sql", "V4__tonic_idempotency_1_table.sql"),
+        ("flyway", "V003_1__users.sql", "V004__tonic_idempotency_1_table.sql"),
+        ("diesel", "0041_users/up.sql", "0042_tonic_idempotency_1_table/down.sql"),
+        ("diesel", "9999-01-01-000000_users/up.sql", "9999-01-01-000001_tonic_idempotency_1_table/down.sql"),
     ] {
         let folder = folder();
         put(&folder, theirs);
@@ -189,7 +196,7 @@ fn begin_with_the_version_that_is_asked_for() {
     let folder = folder();
     put(&folder, "5_users.sql");
     stdout(&write(&folder, "sqlx", &["--first-version", "0100"]));
-    assert_eq!(files(&folder)[0], "0100_tonic_idempotency_1_idempotency_keys.sql");
+    assert_eq!(files(&folder)[0], "0100_tonic_idempotency_1_table.sql");
 
     let other = self::folder();
     put(&other, "5_users.sql");

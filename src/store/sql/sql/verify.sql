@@ -68,6 +68,9 @@ FROM keys
 CROSS JOIN unnest($11::text[], $12::text[]) AS made (routine, version)
 WHERE NOT EXISTS (SELECT FROM routines r WHERE r.proname = made.routine)
 UNION ALL
+SELECT 'missing_pack', 'limits', NULL
+WHERE $9 AND NOT EXISTS (SELECT FROM routines r WHERE r.proname = 'idempotency_allow')
+UNION ALL
 SELECT 'missing_check', made.name, keys.name
 FROM keys
 CROSS JOIN unnest($13::text[]) AS made (name)
@@ -93,9 +96,7 @@ JOIN pg_subscription_rel s ON s.srrelid = keys.id OR s.srrelid IN (SELECT i.inhr
 UNION ALL
 SELECT 'missing_privilege', 'routine ' || r.name, 'EXECUTE ' || current_user
 FROM routines r
-WHERE (r.proname = ANY ($10::text[])
-       -- Of migrations/citus.
-       OR r.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND r.proname <> 'idempotency_operator_release_on_node')
+WHERE (r.proname = ANY ($10::text[]) OR $9 AND obj_description(r.id, 'pg_proc') = 'for the role of the API')
   AND NOT has_function_privilege(r.id, 'EXECUTE')
 UNION ALL
 SELECT 'missing_privilege', 'routine authn.current_user_id', 'EXECUTE ' || current_user
@@ -114,7 +115,7 @@ WHERE NOT EXISTS (
       )
    OR NOT EXISTS (
           SELECT FROM routines r
-          WHERE r.proname = 'idempotency_complete'
+          WHERE r.proname = 'idempotency_complete_row'
             AND position(', ' || quote_literal(wanted.resource_column) IN r.prosrc) > 0
       )
 UNION ALL

@@ -137,7 +137,7 @@ async fn are_not_kept_by_a_statement_that_one_of_its_rows_fails() {
     for (bad, expected) in [
         (Outcome { resource: Some(("project_id", &nobody)), ..Outcome::DONE }, SqlState::FOREIGN_KEY_VIOLATION),
         (Outcome { resource: Some(("project_id", "x")), ..Outcome::DONE }, SqlState::INVALID_TEXT_REPRESENTATION),
-        (Outcome { not_stored: true, ..Outcome::DONE }, SqlState::CHECK_VIOLATION),
+        (Outcome { error: Some(b"and an error"), ..Outcome::DONE }, SqlState::CHECK_VIOLATION),
     ] {
         let recorded = statements::complete(&api, &reservations, &[Outcome::DONE, bad, Outcome::DONE]).await;
         assert_eq!(code(recorded), expected);

@@ -1,4 +1,4 @@
-//! Statements for several calls at once (`V9__batches.sql`), called as the store calls them, by the API's own role.
+//! Statements for several calls at once (`V5__shared.sql`), called as the store calls them, by the API's own role.
 
 mod isolation;
 mod locks;

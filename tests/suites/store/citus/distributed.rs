@@ -85,11 +85,12 @@ impl Distributed {
         let (set_up, _) = PAGE.split_once("\n## What runs where").expect("the set-up");
         let (nodes, tables) = set_up.split_once("\nRun the migrations").expect("the migrations");
         let (tables, types) = tables.split_once("\nDistribute the table").expect("the distribution");
-        let (register, grant) = types.split_once("\nThen run distribute.sql again").expect("the second time");
+        let (register, grant) = types.split_once("\nThen run citus.sql again").expect("the second time");
         let distribute = migrations::distribution_sql(&Schema::default());
         new.run(nodes).await;
         let mut owner = new.coordinator.connect(OWNER, &new.name).await;
         migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+        migrations::limits(&owner, &Schema::default()).await.expect("the limits");
         new.run(tables).await;
         if !new.workers.is_empty() {
             owner.batch_execute(&distribute).await.expect("the table is distributed");

@@ -167,6 +167,7 @@ async fn sees_all_records_as_the_owner_alone() {
     let mut owner = database.owner().await;
     run(&owner, &format!("SET ROLE {role}")).await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     fill(&superuser, ROWS).await;
     until_step(&owner, "noted").await;

@@ -1,4 +1,4 @@
-//! A table of keys that is partitioned by user (`V10__partitions.sql`): made so, and moved while calls go on.
+//! A table of keys that is partitioned by user (`migrations/packs/partitions.sql`): made so, and moved while calls go on.
 //!
 //! With `IDEMPOTENCY_TEST_PARTITIONS`, all other tests have such a table, too.
 
@@ -31,6 +31,7 @@ async fn plain() -> Database {
     let database = Database::empty().await;
     let mut owner = database.owner().await;
     migrations::run(&mut owner, &Schema::default()).await.expect("the migrations run");
+    migrations::partitions(&owner, &Schema::default()).await.expect("what partitions need");
     migrations::grant(&owner, &Schema::default(), API_ROLE).await.expect("the grant");
     database
 }

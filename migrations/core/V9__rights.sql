@@ -1,11 +1,10 @@
 -- The rights: everybody else's are taken away, and the API's own role gets those that it needs.
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
--- A routine that was just created can be executed by everybody.
-DO $revoke$
+-- Takes the right to execute the layer's routines from everybody: a routine that was just created can be executed by everybody. Called by
+-- this migration, and by packs.
+CREATE OR REPLACE FUNCTION tenant.idempotency_revoke_from_public() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $revoke$
 DECLARE
     v_routine regprocedure;
 BEGIN
@@ -20,7 +19,8 @@ BEGIN
 END
 $revoke$;
 
--- Returns the grants that a role lacks to use the store, as statements.
+-- Returns the grants that a role lacks to use the store, as statements. A table of a pack has rows of users if it has an owner's policy, and
+-- a routine of a pack says in its comment that it is for this role. Called by tenant.idempotency_grant.
 CREATE OR REPLACE FUNCTION tenant.idempotency_missing_grants(p_role name) RETURNS SETOF text
 LANGUAGE sql STABLE
 BEGIN ATOMIC
@@ -34,7 +34,8 @@ BEGIN ATOMIC
     FROM (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS needed (privilege)
     CROSS JOIN pg_class c
     WHERE c.relnamespace = (SELECT k.relnamespace FROM pg_class k WHERE k.oid = 'tenant.idempotency_keys'::regclass)
-      AND (c.oid = 'tenant.idempotency_keys'::regclass OR c.relname = 'idempotency_allowances') -- V11
+      AND (c.oid = 'tenant.idempotency_keys'::regclass
+           OR EXISTS (SELECT FROM pg_policy o WHERE o.polrelid = c.oid AND o.polname = c.relname || '_owner_policy'))
       AND NOT has_table_privilege(p_role, c.oid, needed.privilege)
     GROUP BY c.oid
     UNION ALL
@@ -44,24 +45,23 @@ BEGIN ATOMIC
     SELECT format('GRANT EXECUTE ON ROUTINE %s TO %I', p.oid::regprocedure, p_role)
     FROM pg_proc p
     WHERE (p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-           AND p.proname IN (
-               'idempotency_abandon', 'idempotency_abandoned', 'idempotency_act_as', 'idempotency_act_for_many',
-               'idempotency_allow',
-               'idempotency_begin', 'idempotency_claim', 'idempotency_commit', 'idempotency_committed',
-               'idempotency_complete', 'idempotency_complete_many', 'idempotency_expensive', 'idempotency_extend',
-               'idempotency_finds_users', 'idempotency_holder_pid', 'idempotency_limit_idle',
-               'idempotency_is_free', 'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_microseconds',
-               'idempotency_milliseconds_until', 'idempotency_needs_primary', 'idempotency_needs_transaction', 'idempotency_release', 'idempotency_repairs',
-               'idempotency_reserve_many', 'idempotency_resource_id',
-               'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request', 'idempotency_seed',
-               'idempotency_set', 'idempotency_settings_of', 'idempotency_soft_status', 'idempotency_state', 'idempotency_status',
-               'idempotency_sweep',
-               'idempotency_sweep_rows', 'idempotency_usage', 'idempotency_uuidv7', 'idempotency_version', 'idempotency_write_many'
-           )
-           OR p.oid = 'authn.current_user_id()'::regprocedure
-           -- Of migrations/citus.
-           OR p.pronamespace = (SELECT c.relnamespace FROM pg_class c WHERE c.oid = 'tenant.idempotency_keys'::regclass)
-              AND p.proname LIKE 'idempotency!_%!_on!_node' ESCAPE '!' AND p.proname <> 'idempotency_operator_release_on_node')
+           AND (obj_description(p.oid, 'pg_proc') = 'for the role of the API' OR p.proname IN (
+               'idempotency_abandon', 'idempotency_abandon_row', 'idempotency_abandoned', 'idempotency_act_as',
+               'idempotency_act_for', 'idempotency_act_for_many', 'idempotency_begin', 'idempotency_begin_row',
+               'idempotency_claim', 'idempotency_claim_row', 'idempotency_commit', 'idempotency_commit_row',
+               'idempotency_committed', 'idempotency_committed_row', 'idempotency_complete', 'idempotency_complete_many',
+               'idempotency_complete_row', 'idempotency_expensive', 'idempotency_extend', 'idempotency_extend_row',
+               'idempotency_holder_pid', 'idempotency_insert_record', 'idempotency_is_free', 'idempotency_limit_idle',
+               'idempotency_lock_id', 'idempotency_look', 'idempotency_look_up', 'idempotency_look_up_row',
+               'idempotency_may_take_over', 'idempotency_microseconds', 'idempotency_milliseconds_until',
+               'idempotency_needs_primary', 'idempotency_needs_transaction', 'idempotency_needs_type', 'idempotency_policies', 'idempotency_policies_of_keys',
+               'idempotency_release', 'idempotency_release_row', 'idempotency_repairs', 'idempotency_reserve_many',
+               'idempotency_resource_id', 'idempotency_resource_status', 'idempotency_resource_type', 'idempotency_same_request',
+               'idempotency_seed', 'idempotency_set', 'idempotency_settings_of', 'idempotency_soft_status', 'idempotency_state',
+               'idempotency_status', 'idempotency_sweep', 'idempotency_sweep_rows', 'idempotency_uuidv7', 'idempotency_version',
+               'idempotency_write_many'
+           ))
+           OR p.oid = 'authn.current_user_id()'::regprocedure)
       AND NOT has_function_privilege(p_role, p.oid, 'EXECUTE');
 END;
 
@@ -115,10 +115,5 @@ BEGIN
 END
 $grant$;
 
-REVOKE EXECUTE ON FUNCTION
-    tenant.idempotency_missing_grants(name), tenant.idempotency_check_grants(name, text[]), tenant.idempotency_grant(name)
-FROM PUBLIC;
-
+SELECT tenant.idempotency_revoke_from_public();
 SELECT tenant.idempotency_validate();
-
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

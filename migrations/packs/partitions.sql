@@ -8,7 +8,7 @@
 -- because those of a partitioned table have to: (user_id, idempotency_key) and (id, user_id). The first also finds all records of a
 -- user. The second is led by the id, which is a time: the recovery reads the newest records by it.
 --
--- The condition of the owner compares user_id with a setting, and a statement for several calls (V9) changes that setting from row to row.
+-- The condition of the owner compares user_id with a setting, and a statement for several calls changes that setting from row to row.
 -- PostgreSQL would choose the partitions by `user_id = ...` once, before the first row, and find nothing in the others. So the policy says
 -- `user_id >= ... AND user_id <= ...`, which chooses no partition of a hash; the statement's own condition on user_id does, row by row. It is
 -- a condition of the index, too, as in a table without partitions: what a reader adds, such as `user_id < ...`, reads no entries of the index
@@ -22,6 +22,40 @@
 -- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+-- Returns the policies of the table, of one that it is being moved to, and of their partitions. Called by tenant.idempotency_repairs.
+CREATE OR REPLACE FUNCTION tenant.idempotency_policies() RETURNS TABLE (
+    of_table regclass, name name, command text, is_owners boolean, condition text, checked text
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $policies$
+DECLARE
+    v_table CONSTANT regclass := 'tenant.idempotency_keys';
+    v_next CONSTANT regclass := to_regclass('tenant.idempotency_keys_next'); -- NULL unless it is being moved
+BEGIN
+    RETURN QUERY
+    SELECT t.id::regclass, p.name, p.command, p.is_owners,
+           CASE
+               WHEN NOT t.is_parent THEN p.condition
+               WHEN p.name = 'idempotency_keys_owner_policy' THEN format(
+                   'user_id >= %1$s AND user_id <= %1$s',
+                   'coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, (SELECT authn.current_user_id()))'
+               )
+               ELSE format('CASE WHEN %s THEN true ELSE false END', p.condition)
+           END,
+           p.checked
+    FROM (
+        SELECT c.oid AS id, c.relkind = 'p' AS is_parent, false AS is_part
+        FROM pg_class c WHERE c.oid IN (v_table, v_next)
+        UNION ALL
+        SELECT i.inhrelid, false, true
+        FROM pg_inherits i JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
+        WHERE i.inhparent IN (v_table, v_next)
+    ) t
+    CROSS JOIN tenant.idempotency_policies_of_keys() p
+    WHERE p.is_of_parts OR NOT t.is_part;
+END
+$policies$;
 
 -- Raises an error unless the table of keys can become a table of this number of partitions.
 CREATE OR REPLACE FUNCTION tenant.idempotency_check_partitioning(p_partitions integer) RETURNS void
@@ -39,7 +73,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = v_table AND NOT pg_has_role(c.relowner, 'USAGE')) THEN
         RAISE EXCEPTION 'only the owner of tenant.idempotency_keys can partition it' USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- By migrations/citus. Most servers have no such table of Citus.
+    -- By the pack for Citus. Most servers have no such table of Citus.
     IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
         EXECUTE 'SELECT EXISTS (SELECT FROM pg_dist_partition p WHERE p.logicalrelid = $1)' INTO v_distributed USING v_table;
     END IF;
@@ -101,7 +135,7 @@ SET default_table_access_method = heap AS $make$
 DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
-    -- As PostgreSQL prints it in the policy of V1.
+    -- As PostgreSQL prints it in the policy of the core.
     v_owner_set CONSTANT text :=
         $owner$COALESCE((NULLIF(current_setting('idempotency.owner'::text, true), ''::text))::uuid, authn.current_user_id())$owner$;
     v_next regclass;
@@ -191,13 +225,9 @@ BEGIN
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', v_partition);
         EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', v_partition);
         FOR v_statement IN
-            SELECT format('CREATE POLICY %I ON %s FOR %s TO %s USING (expires <= now() AND %s = ''sweep'')%s', p.name, v_partition,
-                          p.command, v_owner, 'current_setting(''app.idempotency_sight'', true)', p.checked)
-            FROM (VALUES
-                ('idempotency_keys_sweep_policy', 'SELECT', ''),
-                ('idempotency_keys_sweep_lock_policy', 'UPDATE', ' WITH CHECK (false)'),
-                ('idempotency_keys_sweep_delete_policy', 'DELETE', '')
-            ) AS p (name, command, checked)
+            SELECT format('CREATE POLICY %I ON %s FOR %s TO %s USING (%s)%s', p.name, v_partition, p.command, v_owner, p.condition, p.checked)
+            FROM tenant.idempotency_policies_of_keys() p
+            WHERE p.is_of_parts
         LOOP
             EXECUTE v_statement;
         END LOOP;
@@ -969,30 +999,5 @@ BEGIN
 END
 $stop$;
 
-REVOKE EXECUTE ON ROUTINE
-    tenant.idempotency_begin_comparing(),
-    tenant.idempotency_begin_mirroring(),
-    tenant.idempotency_begin_move(),
-    tenant.idempotency_check_partitioning(integer),
-    tenant.idempotency_compare_batch(integer),
-    tenant.idempotency_compare_changes(),
-    tenant.idempotency_copy_batch(integer),
-    tenant.idempotency_drop_before(),
-    tenant.idempotency_empty_changes(),
-    tenant.idempotency_end_move(),
-    tenant.idempotency_functions_of(regclass),
-    tenant.idempotency_lock_move(),
-    tenant.idempotency_make_next(integer),
-    tenant.idempotency_mirrors(),
-    tenant.idempotency_missing_references(),
-    tenant.idempotency_move_step(integer, integer, oid),
-    tenant.idempotency_move_to_partitions(integer, integer, double precision, integer, integer),
-    tenant.idempotency_partition(integer),
-    tenant.idempotency_partitions(),
-    tenant.idempotency_see_all(),
-    tenant.idempotency_stop_moving(),
-    tenant.idempotency_switch_tables(),
-    tenant.idempotency_write_mirror()
-FROM PUBLIC;
-
+SELECT tenant.idempotency_revoke_from_public();
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

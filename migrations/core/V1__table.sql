@@ -19,10 +19,6 @@
 --   failed     error_bytes IS NOT NULL: an error that ended the operation. The Go interceptor treats the row as reserved
 --   (absent)   no row, or expires <= now
 
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
-
 CREATE SCHEMA IF NOT EXISTS tenant;
 CREATE SCHEMA IF NOT EXISTS authn;
 
@@ -37,7 +33,7 @@ CREATE TABLE IF NOT EXISTS tenant.idempotency_migrations (
 -- Returns the version of the functions. It is raised when a function changes that the store calls: the store compares it
 -- with its own.
 CREATE OR REPLACE FUNCTION tenant.idempotency_version() RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 8 $version$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $version$ SELECT 9 $version$;
 
 -- Returns the user of the transaction: the setting `app.current_user_id`, or NULL if it is not set. If the application
 -- already has a function with this name, it is not replaced.
@@ -51,26 +47,6 @@ BEGIN
     END IF;
 END
 $adopt$;
-
--- Returns the owner of the records of a user in a scope (NULL for none), both as texts: what the column user_id holds. That
--- is the user's own UUID if it is one, in its usual form, and there is no scope; otherwise a UUIDv8 (RFC 9562 section 5.8)
--- of a hash of both. The layer computes the same, and does not call this function.
-CREATE OR REPLACE FUNCTION tenant.idempotency_owner(p_scope text, p_user text) RETURNS uuid
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE
-    WHEN coalesce(p_scope, '') = ''
-         AND p_user COLLATE "C" ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_user::uuid
-    ELSE (
-        SELECT encode(set_byte(
-            set_byte(h.hash, 6, (get_byte(h.hash, 6) & 15) | 128), 8, (get_byte(h.hash, 8) & 63) | 128
-        ), 'hex')::uuid
-        FROM (SELECT substring(sha256(
-            'tonic-idempotency owner v1'::bytea
-            || int4send(coalesce(octet_length(convert_to(p_scope, 'UTF8')), 0)) || coalesce(convert_to(p_scope, 'UTF8'), '')
-            || int4send(octet_length(convert_to(p_user, 'UTF8'))) || convert_to(p_user, 'UTF8')
-        ) FROM 1 FOR 16)) AS h (hash)
-    )
-END;
 
 -- Makes what depends on the server's version and on the table's owner right for those that there are now:
 --
@@ -240,31 +216,10 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (
-        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_not_stored'
-    ) THEN
-        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_not_stored
-            CHECK (NOT response_not_stored OR coalesce(length(response_bytes) = 0, false)) NOT VALID;
-    END IF;
-
-    IF NOT EXISTS (
-        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_metadata'
-    ) THEN
-        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_metadata
-            CHECK (response_metadata IS NULL OR (response_bytes IS NOT NULL AND NOT response_not_stored)) NOT VALID;
-    END IF;
-
-    IF NOT EXISTS (
         SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_one_outcome'
     ) THEN
         ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_one_outcome
             CHECK (num_nonnulls(response_bytes, error_bytes, nullif(outcome_unknown, false)) <= 1) NOT VALID;
-    END IF;
-
-    IF NOT EXISTS (
-        SELECT FROM pg_constraint WHERE conrelid = v_table AND conname = 'idempotency_keys_ck_arrival_hash'
-    ) THEN
-        ALTER TABLE tenant.idempotency_keys ADD CONSTRAINT idempotency_keys_ck_arrival_hash
-            CHECK (length(arrival_hash) = 32) NOT VALID;
     END IF;
 END
 $adopt$;
@@ -288,15 +243,53 @@ BEGIN
 END
 $rows$;
 
+-- Returns the policies: of the table, and of each part of it that holds rows, if it has any (`is_of_parts`). Called by
+-- tenant.idempotency_policies.
+CREATE OR REPLACE FUNCTION tenant.idempotency_policies_of_keys() RETURNS TABLE (
+    name name, command text, is_owners boolean, is_of_parts boolean, condition text, checked text
+)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $policies$
+DECLARE
+    v_swept CONSTANT text := 'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''';
+BEGIN
+    RETURN QUERY VALUES
+        ('idempotency_keys_owner_policy'::name, 'ALL', false, false,
+         'user_id = coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, authn.current_user_id())', ''),
+        ('idempotency_keys_sweep_policy', 'SELECT', true, true, v_swept, ''),
+        ('idempotency_keys_sweep_lock_policy', 'UPDATE', true, true, v_swept, ' WITH CHECK (false)'),
+        ('idempotency_keys_sweep_delete_policy', 'DELETE', true, true, v_swept, ''),
+        ('idempotency_keys_recovery_policy', 'SELECT', true, false, 'current_setting(''app.idempotency_sight'', true) = ''recovery''', '');
+END
+$policies$;
+
+-- Returns the policies that each table has to have. A pack may replace it, so it is made only once. Called by tenant.idempotency_repairs.
+DO $hook$
+BEGIN
+    IF to_regprocedure('tenant.idempotency_policies()') IS NULL THEN
+        CREATE FUNCTION tenant.idempotency_policies() RETURNS TABLE (
+            of_table regclass, name name, command text, is_owners boolean, condition text, checked text
+        )
+        LANGUAGE plpgsql STABLE
+        SET search_path = pg_catalog, pg_temp AS $policies$
+        BEGIN
+            RETURN QUERY
+            SELECT 'tenant.idempotency_keys'::regclass, p.name, p.command, p.is_owners, p.condition, p.checked
+            FROM tenant.idempotency_policies_of_keys() p;
+        END
+        $policies$;
+    END IF;
+END
+$hook$;
+
 -- Returns what is missing for the owner that the table has now, as statements: what was made for another one. (PostgreSQL changes no policy
 -- with an owner. A table, a function and a partition each have their own.) In an order in which the owner can carry them out. Reads the
--- catalogue only. On a partitioned table, policies are as V10 says, and each partition has those of the sweep.
+-- catalogue only. Called by tenant.idempotency_adapt, and by the store when it verifies the database.
 CREATE OR REPLACE FUNCTION tenant.idempotency_repairs() RETURNS SETOF text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $repairs$
 DECLARE
     v_table CONSTANT regclass := 'tenant.idempotency_keys';
-    v_next CONSTANT regclass := to_regclass('tenant.idempotency_keys_next'); -- NULL unless it is being moved
     v_schema CONSTANT oid := (SELECT c.relnamespace FROM pg_class c WHERE c.oid = v_table);
     v_owner CONSTANT regrole := (SELECT c.relowner FROM pg_class c WHERE c.oid = v_table);
 BEGIN
@@ -315,16 +308,12 @@ BEGIN
     FROM pg_proc p
     WHERE p.oid = to_regprocedure('authn.current_user_id()') AND NOT has_function_privilege(v_owner, p.oid, 'EXECUTE');
 
+    -- Tables and routines whose names begin so are the layer's, but for the one function that the application replaces.
     RETURN QUERY
     SELECT format('ALTER TABLE %s OWNER TO %s', c.oid::regclass, v_owner)
     FROM pg_class c
-    WHERE c.relnamespace = v_schema AND c.relkind IN ('r', 'p') AND c.relowner <> v_owner
-      AND (c.oid = v_next
-           OR c.relname IN ('idempotency_allowances', 'idempotency_audit', 'idempotency_migrations', 'idempotency_move',
-                         'idempotency_move_changes', 'idempotency_resource_types')
-           OR c.oid IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent IN (v_table, v_next)))
+    WHERE c.relnamespace = v_schema AND c.relkind IN ('r', 'p') AND c.relowner <> v_owner AND starts_with(c.relname, 'idempotency_')
     ORDER BY 1;
-    -- Not the one that the application replaces.
     RETURN QUERY
     SELECT format('ALTER ROUTINE %s OWNER TO %s', p.oid::regprocedure, v_owner)
     FROM pg_proc p
@@ -333,83 +322,19 @@ BEGIN
     ORDER BY 1;
 
     RETURN QUERY
-    WITH tables AS (
-        SELECT c.oid AS id, c.relkind = 'p' AS is_parent, true AS is_table
-        FROM pg_class c WHERE c.oid IN (v_table, v_next)
-        UNION ALL
-        SELECT i.inhrelid, false, false
-        FROM pg_inherits i JOIN pg_partitioned_table p ON p.partrelid = i.inhparent
-        WHERE i.inhparent IN (v_table, v_next)
-    ), policies AS (
-        SELECT t.id, p.name, p.command, p.grantee,
-               CASE
-                   WHEN NOT t.is_parent THEN p.condition
-                   WHEN p.name = 'idempotency_keys_owner_policy' THEN format(
-                       'user_id >= %1$s AND user_id <= %1$s',
-                       'coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, (SELECT authn.current_user_id()))'
-                   )
-                   ELSE format('CASE WHEN %s THEN true ELSE false END', p.condition)
-               END AS condition,
-               p.suffix
-        FROM tables t
-        CROSS JOIN (VALUES
-            ('idempotency_keys_owner_policy', 'ALL', 'PUBLIC', true,
-             'user_id = coalesce(nullif(current_setting(''idempotency.owner'', true), '''')::uuid, authn.current_user_id())', ''),
-            ('idempotency_keys_sweep_policy', 'SELECT', v_owner::text, false,
-             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ''),
-            ('idempotency_keys_sweep_lock_policy', 'UPDATE', v_owner::text, false,
-             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ' WITH CHECK (false)'),
-            ('idempotency_keys_sweep_delete_policy', 'DELETE', v_owner::text, false,
-             'expires <= now() AND current_setting(''app.idempotency_sight'', true) = ''sweep''', ''),
-            ('idempotency_keys_recovery_policy', 'SELECT', v_owner::text, true,
-             'current_setting(''app.idempotency_sight'', true) = ''recovery''', '')
-        ) AS p (name, command, grantee, is_of_table, condition, suffix)
-        WHERE t.is_table OR NOT p.is_of_table
-    )
-    SELECT format('CREATE POLICY %I ON %s FOR %s TO %s USING (%s)%s', p.name, p.id::regclass, p.command, p.grantee, p.condition, p.suffix)
-    FROM policies p
-    WHERE NOT EXISTS (SELECT FROM pg_policy e WHERE e.polrelid = p.id AND e.polname = p.name)
+    SELECT format('CREATE POLICY %I ON %s FOR %s TO %s USING (%s)%s', p.name, p.of_table, p.command,
+                  CASE WHEN p.is_owners THEN v_owner::text ELSE 'PUBLIC' END, p.condition, p.checked)
+    FROM tenant.idempotency_policies() p
+    WHERE NOT EXISTS (SELECT FROM pg_policy e WHERE e.polrelid = p.of_table AND e.polname = p.name)
     UNION ALL
     SELECT format('ALTER POLICY %I ON %s TO %s', e.polname, e.polrelid::regclass, v_owner)
     FROM pg_policy e
-    WHERE (e.polrelid IN (SELECT t.id FROM tables t) OR e.polrelid = to_regclass('tenant.idempotency_allowances')) -- V11
+    JOIN pg_class c ON c.oid = e.polrelid
+    WHERE c.relnamespace = v_schema
       AND e.polroles <> ARRAY[v_owner::oid]
-      AND e.polname IN (
-          'idempotency_keys_sweep_policy', 'idempotency_keys_sweep_lock_policy', 'idempotency_keys_sweep_delete_policy',
-          'idempotency_keys_recovery_policy', 'idempotency_keys_copy_policy', 'idempotency_keys_copy_lock_policy'
-      )
+      AND e.polname ~ '^idempotency_.*_(sweep|sweep_lock|sweep_delete|recovery|copy|copy_lock)_policy$'
     ORDER BY 1;
 END
 $repairs$;
 
 SELECT tenant.idempotency_adapt();
-
--- Fails if the role whose rights a function has does not see the rows of all owners: this policy is for another one. Otherwise it would
--- find nothing, and say nothing.
-CREATE OR REPLACE FUNCTION tenant.idempotency_needs_sight(p_policy name) RETURNS void
-LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp AS $needs_sight$
-DECLARE
-    v_table CONSTANT regclass := 'tenant.idempotency_keys';
-BEGIN
-    IF EXISTS (
-        SELECT FROM (
-            SELECT v_table::oid AS id
-            UNION ALL
-            SELECT i.inhrelid FROM pg_inherits i
-            WHERE i.inhparent = v_table AND p_policy <> 'idempotency_keys_recovery_policy'
-        ) t
-        WHERE row_security_active(t.id)
-          AND NOT EXISTS (
-              SELECT FROM pg_policy p CROSS JOIN unnest(p.polroles) AS r (id)
-              WHERE p.polrelid = t.id AND p.polname = p_policy AND (r.id = 0 OR pg_has_role(r.id, 'USAGE'))
-          )
-    ) THEN
-        RAISE EXCEPTION 'the policy % is not for the role %, whose rights this function has', p_policy, current_user
-            USING ERRCODE = 'insufficient_privilege',
-                  HINT = 'The owner has changed. Run migrations::run, or SELECT tenant.idempotency_adapt(), as the new one.';
-    END IF;
-END
-$needs_sight$;
-
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

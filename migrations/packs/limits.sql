@@ -12,7 +12,7 @@
 SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
--- Each user's own rows, as in the table of keys (V1). Of the nil server, until is the time of the next count; of another one, the time until
+-- Each user's own rows, as in the table of keys. Of the nil server, until is the time of the next count; of another one, the time until
 -- which its calls may make records.
 CREATE TABLE IF NOT EXISTS tenant.idempotency_allowances (
     user_id uuid        NOT NULL,
@@ -39,7 +39,7 @@ BEGIN
         USING (user_id = coalesce(
             nullif(current_setting('idempotency.owner', true), '')::uuid, authn.current_user_id()
         ));
-    -- For tenant.idempotency_sweep_rows.
+    -- For tenant.idempotency_sweep_more.
     EXECUTE format(
         'CREATE POLICY idempotency_allowances_sweep_policy ON tenant.idempotency_allowances FOR ALL TO %s '
         'USING (until <= now() - interval ''1 hour'' AND current_setting(''app.idempotency_sight'', true) = ''sweep'') '
@@ -49,7 +49,15 @@ BEGIN
 END
 $policies$;
 
--- Returns whether the table has an index by which the records of a user are counted.
+-- Deletes the allowances of users who do not call any more. Called by tenant.idempotency_sweep_rows.
+CREATE OR REPLACE FUNCTION tenant.idempotency_sweep_more() RETURNS void
+LANGUAGE plpgsql AS $more$
+BEGIN
+    DELETE FROM tenant.idempotency_allowances a WHERE a.until <= now() - interval '1 hour';
+END
+$more$;
+
+-- Returns whether the table has an index by which the records of a user are counted. Called by tenant.idempotency_usage.
 CREATE OR REPLACE FUNCTION tenant.idempotency_finds_users() RETURNS boolean
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $finds_users$
@@ -64,12 +72,9 @@ BEGIN
 END
 $finds_users$;
 
--- usage: returns how many records a user has that have not expired, up to p_most, and of how many bytes (0 unless p_with_bytes): responses,
--- their metadata, and errors. Runs with the caller's privileges, under row-level security, as the owner in its first parameter.
---
--- Counts entries of the index, which the order makes the planner take. With p_with_bytes it reads the rows, in the order in which they
--- expire, which is about that of their places.
-CREATE OR REPLACE FUNCTION tenant.idempotency_usage(
+-- Counts the records of a user by entries of the index, which the order makes the planner take. With p_with_bytes it reads the rows, in the
+-- order in which they expire, which is about that of their places. For tenant.idempotency_usage, which calls it.
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage_row(
     p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
 )
 LANGUAGE plpgsql
@@ -78,17 +83,10 @@ SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
-SET jit = off AS $usage$
+SET jit = off AS $usage_row$
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
-    v_set text; -- an assignment costs less than PERFORM
 BEGIN
-    IF NOT tenant.idempotency_finds_users() THEN
-        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id and expires'
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)';
-    END IF;
-    v_set := set_config('idempotency.owner', p_user::text, true) || set_config('app.current_user_id', p_user::text, true);
     bytes := 0;
     IF p_with_bytes THEN
         SELECT count(*), coalesce(sum(r.size), 0) INTO records, bytes
@@ -103,18 +101,43 @@ BEGIN
     ELSE
         SELECT count(*) INTO records
         FROM (
-            SELECT FROM tenant.idempotency_keys k
+            SELECT 1 FROM tenant.idempotency_keys k
             WHERE k.user_id = p_user AND k.expires > v_now
             ORDER BY k.expires
             LIMIT p_most
         ) e;
     END IF;
 END
+$usage_row$;
+
+-- usage: returns how many records a user has that have not expired, up to p_most, and of how many bytes (0 unless p_with_bytes): responses,
+-- their metadata, and errors. Runs with the caller's privileges, under row-level security, as the owner in its first parameter. Called by
+-- tenant.idempotency_allow.
+CREATE OR REPLACE FUNCTION tenant.idempotency_usage(
+    p_user uuid, p_most bigint, p_with_bytes boolean, OUT records bigint, OUT bytes bigint
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $usage$
+DECLARE
+    v_set text; -- an assignment costs less than PERFORM
+    v_found record;
+BEGIN
+    IF NOT tenant.idempotency_finds_users() THEN
+        RAISE EXCEPTION 'the records of a user cannot be counted: no index of tenant.idempotency_keys is led by user_id and expires'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'CREATE INDEX my_index ON tenant.idempotency_keys (user_id, expires)';
+    END IF;
+    v_set := tenant.idempotency_act_for(p_user, p_user);
+    v_found := tenant.idempotency_usage_row(p_user, p_most, p_with_bytes);
+    records := v_found.records;
+    bytes := v_found.bytes;
+END
 $usage$;
 
 -- allow: gives a server an allowance, for the records of this user that its calls make in the next p_seconds, in place of the one that it
 -- had: a hundredth of what is left, and less the more servers have one, but at least one record and one byte. 0 records if the user has as
--- much as one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage.
+-- much as one user may have; the next attempt may have another outcome after `wait` seconds. Runs as tenant.idempotency_usage. Called by the
+-- store for users whose allowance is used up.
 --
 -- One at a time for each user: the row of the nil server is locked. What is read after that is what others have committed.
 CREATE OR REPLACE FUNCTION tenant.idempotency_allow(
@@ -144,7 +167,7 @@ DECLARE
     v_begun timestamptz;
     v_full boolean;
 BEGIN
-    v_set := set_config('idempotency.owner', p_user::text, true) || set_config('app.current_user_id', p_user::text, true);
+    v_set := tenant.idempotency_act_for(p_user, p_user);
     LOOP
         SELECT a.records, a.bytes, a.until INTO v_all
         FROM tenant.idempotency_allowances a
@@ -206,10 +229,10 @@ BEGIN
 END
 $allow$;
 
-REVOKE EXECUTE ON FUNCTION
-    tenant.idempotency_finds_users(),
-    tenant.idempotency_usage(uuid, bigint, boolean),
-    tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, bigint, bigint, double precision)
-FROM PUBLIC;
-
+COMMENT ON FUNCTION tenant.idempotency_finds_users() IS 'for the role of the API';
+COMMENT ON FUNCTION tenant.idempotency_usage(uuid, bigint, boolean) IS 'for the role of the API';
+COMMENT ON FUNCTION tenant.idempotency_usage_row(uuid, bigint, boolean) IS 'for the role of the API';
+COMMENT ON FUNCTION tenant.idempotency_allow(uuid, uuid, bigint, bigint, bigint, bigint, bigint, double precision)
+    IS 'for the role of the API';
+SELECT tenant.idempotency_revoke_from_public();
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);

@@ -1,6 +1,6 @@
 -- Statements that do for many calls what a single statement does for one: what nearly all calls need, and nothing else. What they
--- do not answer is asked by the single statement (V2), which decides. tenant.idempotency_complete_many depends on the resource
--- types: tenant.idempotency_write_statements creates it.
+-- do not answer is asked by the single statement, which decides. tenant.idempotency_complete_many has a column for each resource
+-- type: tenant.idempotency_write_statements makes it.
 --
 -- Each row is read and written as its own owner: the setting `idempotency.owner` is changed from row to row. That is a
 -- volatile function in a sub-select that is not pulled up (OFFSET 0), and what reads the table needs its result: the executor
@@ -12,15 +12,11 @@
 --
 -- The planner takes the condition on `owner_set` for one that hardly any row meets. It expects one row, whatever number there
 -- is: so it goes from each to its row in the table, and does not plan anew for each number. LIMIT 1 changes nothing, but without it the
--- planner expects a row for each partition (V10), and may read a small table first.
-
--- Names mean PostgreSQL's own, whatever the role's search_path is. The last statement restores it.
-SELECT pg_catalog.set_config('app.idempotency_search_path', pg_catalog.current_setting('search_path'), false),
-       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+-- planner expects a row for each partition, if there are any, and may read a small table first.
 
 -- Makes the rest of a transaction plan its statements once, with look-ups by index whatever the statistics are, wait only
 -- briefly for locks, and use PostgreSQL's own names. Sets the nil user only because authn.current_user_id() of some applications
--- raises an error if no user is set, and the planner calls it. Inlined.
+-- raises an error if no user is set, and the planner calls it. Inlined. Called by tenant.idempotency_write_many.
 CREATE OR REPLACE FUNCTION tenant.idempotency_act_for_many() RETURNS text
 LANGUAGE sql VOLATILE
 RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
@@ -31,14 +27,16 @@ RETURN set_config('search_path', 'pg_catalog, pg_temp', true)
     || set_config('enable_mergejoin', 'off', true)
     || set_config('app.current_user_id', '00000000-0000-0000-0000-000000000000', true);
 
--- Returns the settings of one of several calls, from those of all in turn, which have equal names; NULL if there are none.
+-- Returns the settings of one of several calls, from those of all in turn, which have equal names; NULL if there are none. Called by
+-- tenant.idempotency_look and tenant.idempotency_reserve_many.
 CREATE OR REPLACE FUNCTION tenant.idempotency_settings_of(p_settings text[], p_item bigint, p_items integer) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_settings IS NOT NULL THEN
     p_settings[(p_item - 1)::integer * (cardinality(p_settings) / p_items) + 1 : p_item::integer * (cardinality(p_settings) / p_items)]
 END;
 
--- Never called: it makes the planner expect that a row that is read costs more than a look into the index.
+-- Makes the planner expect that a row that is read costs more than a look into the index. In the statement of tenant.idempotency_look, which
+-- never calls it.
 CREATE OR REPLACE FUNCTION tenant.idempotency_expensive(p_key uuid) RETURNS boolean
 LANGUAGE plpgsql COST 10000 AS $expensive$
 BEGIN
@@ -48,6 +46,7 @@ $expensive$;
 
 -- look: returns the rows that there are of several keys: their states (tenant.idempotency_state), what is recorded, and
 -- the status of their resources. `item` counts the keys from 1; `token` is the one that the key was asked for with. Changes nothing.
+-- Called by the store for calls that probably repeat others, alone or together.
 --
 -- Neither a procedure nor PL/pgSQL: PostgreSQL inlines it into the client's statement, which it plans once if that is prepared.
 -- The planner does so without a user: it fails if a policy of the application calls a function that needs one. A reservation of
@@ -102,6 +101,7 @@ BEGIN ATOMIC
                END AS settings_set,
                -- The application's settings may have another user.
                current_setting('app.current_user_id', true) AS app_user_seen,
+               clock_timestamp() AS now,
                CASE WHEN u.item = 1 THEN
                    set_config('search_path', 'pg_catalog, pg_temp', true) || set_config('lock_timeout', '250ms', true)
                END AS names_set
@@ -110,11 +110,11 @@ BEGIN ATOMIC
         OFFSET 0
     ) q
     LEFT JOIN LATERAL (
-        SELECT tenant.idempotency_state(k, q.token, interval '0') AS state,
+        SELECT tenant.idempotency_state(k, q.token, interval '0', q.now) AS state,
                k.procedure, k.request_hash, k.arrival_hash, k.response_bytes, k.response_metadata, k.error_bytes,
                tenant.idempotency_resource_id(k) AS resource,
-               tenant.idempotency_milliseconds_until(k.lease_expires) AS lease_left_ms,
-               tenant.idempotency_milliseconds_until(k.expires) AS expires_in_ms
+               tenant.idempotency_milliseconds_until(k.lease_expires, q.now) AS lease_left_ms,
+               tenant.idempotency_milliseconds_until(k.expires, q.now) AS expires_in_ms
         FROM tenant.idempotency_keys k
         WHERE k.idempotency_key = q.key
           AND k.user_id = q.owner
@@ -176,7 +176,7 @@ END
 $reserve_many$;
 
 -- reserve, and complete, for several keys each: what nearly every call in reserved mode writes. Returns the tokens of those that were
--- reserved and of those that were completed, 16 bytes each, NULL if there are none.
+-- reserved and of those that were completed, 16 bytes each, NULL if there are none. Called by the store when calls come together.
 --
 -- First those that have settings of the layer alone: no call's settings of the application are left for another's row. Of two
 -- statements, each has changed its rows before it inserts others, so that they do not wait for each other.
@@ -230,20 +230,3 @@ BEGIN
     END IF;
 END
 $write_many$;
-
-REVOKE EXECUTE ON ROUTINE
-    tenant.idempotency_act_for_many(),
-    tenant.idempotency_settings_of(text[], bigint, integer),
-    tenant.idempotency_expensive(uuid),
-    tenant.idempotency_look(uuid[], uuid[], uuid[], text[], uuid[], text[]),
-    tenant.idempotency_reserve_many(
-        uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], uuid[], text[],
-        double precision
-    ),
-    tenant.idempotency_write_many(
-        uuid[], uuid[], uuid[], text[], bytea[], bytea[], double precision[], double precision[], boolean, uuid[], text[],
-        double precision, uuid[], uuid[], uuid[], bytea[], boolean[], bytea[], bytea[], double precision[], text[], text[]
-    )
-FROM PUBLIC;
-
-SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('app.idempotency_search_path'), false);
